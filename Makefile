@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test check bench docs clean
+help:
+	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
+	@echo "make test   set everything up, run every check and test"
+	@echo "make check  formatting, lint, types, layers"
+	@echo "make bench  measure the figures and print them with their bounds"
+	@echo "make docs   regenerate the reference and the schema from the code"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+.stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,keyring,search,vertex]' -e ./compat --group test
+	@touch $@
+
+.stamp-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local,search]'
+	@touch $@
+
+check: .stamp-test
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check
+	$(BIN)/pytest
+
+bench: .stamp-test
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .stamp-* build dist

@@ -1,0 +1,1 @@
+"""The documented import path `shared`: re-exports of jaato."""

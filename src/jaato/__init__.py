@@ -1,0 +1,1 @@
+"""A server-first runtime for agents that use tools."""

@@ -1,0 +1,52 @@
+"""Who answers questions: a terminal, a queue, a client, nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+ANSWERS = ("y", "n", "a", "t", "i", "once", "never", "all", "e", "c")
+"""The permission answers, canonical; `yes no always turn idle` are spellings of the first five."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """May this call run? `reason` says which part no rule covers; `shape` is what a lasting answer would cover."""
+
+    id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    digest: str
+    reason: str
+    shape: str | None = None
+    options: tuple[str, ...] = ANSWERS
+    deadline: str | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One of `ANSWERS`; `e` comes with arguments, `c` with a comment for the model; `by` names who answered."""
+
+    answer: str
+    arguments: dict[str, Any] | None = None
+    comment: str | None = None
+    by: str = ""
+
+
+class Clarification(Struct, frozen=True, kw_only=True):
+    """The model's questions to the user: each has `question`, and may have `choices` and `default`."""
+
+    id: str
+    call_id: str
+    context: str
+    questions: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Asker(Protocol):
+    """Answers permission questions. None means that nobody can: the call is then denied with the reason.
+
+    `ask` may be a plain method (the synchronous executor) or a coroutine (a session).
+    """
+
+    def ask(self, question: Question) -> Answer | None | Awaitable[Answer | None]: ...

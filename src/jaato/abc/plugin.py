@@ -1,0 +1,103 @@
+"""What a plugin is: the native class with `@tool` methods, and the documented protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+from jaato.protocol.specs import Discoverability
+
+PluginKind = Literal["tool", "gc", "session", "model_provider"]
+
+ENTRY_POINT_GROUPS: dict[str, str] = {
+    "tool": "jaato.plugins",
+    "gc": "jaato.gc_plugins",
+    "session": "jaato.session_plugins",
+    "model_provider": "jaato.model_providers",
+}
+
+
+class UserCommand(NamedTuple):
+    """A command the user types; the model cannot call it. Shared output joins the conversation."""
+
+    name: str
+    description: str
+    share_with_model: bool = False
+
+
+class PromptEnrichmentResult(NamedTuple):
+    """A prompt after a plugin has looked at it."""
+
+    prompt: str
+    metadata: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ToolSchema:
+    """A tool's declaration in the documented form."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    category: str | None = None
+    discoverability: Discoverability = "discoverable"
+
+
+@runtime_checkable
+class ToolPlugin(Protocol):
+    """The documented shape of a tool plugin. Optional methods are looked for once, when it is registered:
+
+    `get_model_requirements`, `subscribes_to_prompt_enrichment`, `enrich_prompt`, `get_enrichment_priority`,
+    `set_plugin_registry`, `set_session`, `set_workspace_path`, and those of `BackgroundCapable`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def get_tool_schemas(self) -> Sequence[Any]: ...
+
+    def get_executors(self) -> Mapping[str, Callable[[dict[str, Any]], Any]]: ...
+
+    def initialize(self, config: dict[str, Any] | None = None) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+    def get_system_instructions(self) -> str | None: ...
+
+    def get_auto_approved_tools(self) -> list[str]: ...
+
+    def get_user_commands(self) -> list[UserCommand]: ...
+
+
+class Host(Protocol):
+    """What the runtime offers a plugin: where it works and its part of the configuration."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    def service(self, name: str) -> Any:
+        """Something of the runtime by name (`catalog`, `background`, `search`, …); raises KeyError."""
+        ...
+
+
+class Plugin:
+    """The native form: subclass it, take the host, mark methods with `@tool`; `aclose` runs once at the end."""
+
+    name: ClassVar[str] = ""
+    instructions: ClassVar[str] = ""
+    """What the model must know to use the tools together; costs context, so usually empty."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """Commands the user can type, each with the function that runs it on the rest of the line."""
+        return {}
+
+    def shutdown(self) -> None:
+        """Let go of everything; called once."""

@@ -1,0 +1,85 @@
+"""What a model provider is: one stateless, streaming call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from jaato.protocol.messages import FinishReason, Message, Usage
+from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
+
+
+def no_blob(digest: str) -> bytes:
+    """The blob reader of a conversation without media."""
+    raise KeyError(digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call of a model: the whole conversation, the declared tools in their order, and how to sample.
+
+    `encoded` belongs to the conversation and outlives the request: a dialect keeps there the bytes of what it has
+    encoded before, so that a turn costs what is new. `read_blob` gives the bytes of a media part by its digest.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    system: str = ""
+    tools: Sequence[ToolSpec] = ()
+    settings: ModelSettings = ModelSettings()
+    conversation_id: str = ""
+    read_blob: Callable[[str], bytes] = no_blob
+    encoded: dict[Any, Any] = field(default_factory=dict)
+
+
+class TextDelta(Struct, frozen=True):
+    """Text the model has just said."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    """Something the model has just thought."""
+
+    text: str
+
+
+class CallDelta(Struct, frozen=True):
+    """A call is being written; shown, never run: the whole reply carries the call to run."""
+
+    index: int
+    name: str
+    arguments: str
+
+
+class Reply(Struct, frozen=True):
+    """The end of a stream: the whole message, why it ended and what it cost. Always the last chunk, exactly once."""
+
+    message: Message
+    finish_reason: FinishReason
+    usage: Usage | None = None
+
+
+Chunk = TextDelta | ThinkingDelta | CallDelta | Reply
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Something that answers with a model. Raises `ProviderError`s and nothing else of its own.
+
+    `stream` yields chunks and ends with one `Reply`; a stream that stops before it has raised `ConnectionFault`.
+    Cancelling the task that reads the stream closes the connection.
+    """
+
+    name: str
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]: ...
+
+    def model_info(self, model: str) -> ModelInfo: ...
+
+    async def models(self) -> list[ModelInfo]: ...
+
+    async def aclose(self) -> None: ...

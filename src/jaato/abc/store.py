@@ -1,0 +1,72 @@
+"""What a session store is: append-only logs, and blobs by their hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from jaato.protocol.events import Event
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """What a list of sessions shows; times are ISO 8601 UTC."""
+
+    id: str
+    workspace: str
+    name: str | None
+    description: str | None
+    provider: str
+    model: str
+    created_at: str
+    updated_at: str
+    last_seq: int
+
+
+class Damaged(Struct, frozen=True):
+    """A record that could not be read; it hides nothing else."""
+
+    session_id: str
+    seq: int
+    reason: str
+
+
+class Store(Protocol):
+    """Where sessions live. Every method raises `StoreError`s; an append is durable against kill -9 when it returns.
+
+    `append` takes events whose `seq` continues the log without a gap and raises `SessionBusy` when somebody else
+    has appended meanwhile. `read` yields events in order and `Damaged` for what cannot be decoded.
+    """
+
+    read_only: bool
+
+    def create(self, first: Sequence[Event]) -> None: ...
+
+    def append(self, events: Sequence[Event]) -> None: ...
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]: ...
+
+    def last_seq(self, session_id: str) -> int: ...
+
+    def find(self, text: str, workspace: str | None = None) -> str:
+        """The id of the session with this id, unique prefix or name; raises `SessionNotFound`."""
+        ...
+
+    def sessions(
+        self, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> list[SessionRow]: ...
+
+    def delete(self, session_id: str) -> None: ...
+
+    def put_blob(self, session_id: str, data: bytes) -> str:
+        """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
+        ...
+
+    def get_blob(self, session_id: str, digest: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """Bytes of a blob of this session; raises `StoreError` for one of another session."""
+        ...
+
+    def blob_size(self, session_id: str, digest: str) -> int: ...
+
+    def close(self) -> None: ...

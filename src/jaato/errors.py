@@ -1,0 +1,212 @@
+"""Every error jaato raises, as one tree; each has a code, says whether a retry can help, and what to do next.
+
+    JaatoError
+    ├── ConfigError            a setting, a file or a flag is wrong          (exit 2)
+    │   └── PluginError        a plugin cannot be loaded or exposed
+    ├── StoreError             the session store cannot be used
+    │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
+    │   ├── SessionNotFound    no such session, or the prefix fits several
+    │   └── SessionBusy        another process appended to the session meanwhile
+    ├── ToolError              a call failed; to the model it is a value
+    │   ├── UnknownTool, ToolInactive, ToolDisabled
+    │   ├── InvalidArguments   with every problem and its path
+    │   ├── PermissionDenied
+    │   └── ToolTimeout
+    ├── ProviderError          the model could not be reached or refused     (exit 3)
+    │   ├── AuthenticationError, ModelNotFound, InvalidRequest, ContextOverflow, ContentRefused
+    │   ├── RateLimited        retryable, with the wait the server asked for
+    │   ├── ServerFault        retryable: 5xx, overloaded
+    │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
+    │   └── MalformedReply     retryable: the reply could not be understood
+    ├── LimitReached           a turn, call or token limit                   (exit 5)
+    └── CancelledException     someone asked to stop                         (exit 130)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class JaatoError(Exception):
+    """Any error of jaato's own; `str(error)` says what happened and what to do."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(JaatoError):
+    """A setting, flag or file is missing or wrong."""
+
+    code = "config_invalid"
+    exit_code = 2
+
+
+class PluginError(ConfigError):
+    """A plugin cannot be loaded, initialised or exposed."""
+
+    code = "plugin_invalid"
+
+
+class StoreError(JaatoError):
+    """The session store cannot be read or written."""
+
+    code = "store_failed"
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written: a newer jaato made it, or the disk refuses."""
+
+    code = "store_read_only"
+
+
+class SessionNotFound(StoreError):
+    """No session has this id, prefix or name, or several have."""
+
+    code = "session_not_found"
+    exit_code = 2
+
+
+class SessionBusy(StoreError):
+    """Another process appended to this session since it was opened."""
+
+    code = "session_busy"
+
+
+class ToolError(JaatoError):
+    """A call failed in a way the model should know about."""
+
+    code = "tool_failed"
+
+
+class UnknownTool(ToolError):
+    """Nobody registered this name."""
+
+    code = "tool_unknown"
+
+
+class ToolInactive(ToolError):
+    """The tool is discoverable and its schema was not asked for yet."""
+
+    code = "tool_inactive"
+
+
+class ToolDisabled(ToolError):
+    """The tool was switched off after it had been declared."""
+
+    code = "tool_disabled"
+
+
+class InvalidArguments(ToolError):
+    """The arguments do not fit the tool's schema; `issues` has every (path, message)."""
+
+    code = "arguments_invalid"
+
+    def __init__(self, message: str, issues: list[tuple[str, str]] | None = None) -> None:
+        super().__init__(message)
+        self.issues = issues or []
+
+
+class PermissionDenied(ToolError):
+    """A policy, a person or the lack of one said no."""
+
+    code = "permission_denied"
+    exit_code = 4
+
+
+class ToolTimeout(ToolError):
+    """The call did not finish in its time."""
+
+    code = "tool_timeout"
+
+
+class ProviderError(JaatoError):
+    """A model provider could not answer; `provider` names it and `status` is the HTTP status, if any."""
+
+    code = "provider_failed"
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class AuthenticationError(ProviderError):
+    """The key is missing, wrong or not allowed to do this."""
+
+    code = "provider_authentication"
+
+
+class ModelNotFound(ProviderError):
+    """The provider does not know this model."""
+
+    code = "model_not_found"
+
+
+class InvalidRequest(ProviderError):
+    """The provider refused the request as malformed."""
+
+    code = "provider_invalid_request"
+
+
+class ContextOverflow(ProviderError):
+    """The conversation no longer fits the model's context window."""
+
+    code = "context_overflow"
+
+
+class ContentRefused(ProviderError):
+    """A safety filter stopped the request or the reply."""
+
+    code = "content_refused"
+
+
+class RateLimited(ProviderError):
+    """Too many requests; `retry_after_s` is what the server asked for, if it did."""
+
+    code = "rate_limited"
+    retryable = True
+
+
+class ServerFault(ProviderError):
+    """The provider is failing or overloaded."""
+
+    code = "provider_unavailable"
+    retryable = True
+
+
+class ConnectionFault(ProviderError):
+    """No connection, a cut stream, or nothing heard in time."""
+
+    code = "provider_unreachable"
+    retryable = True
+
+
+class MalformedReply(ProviderError):
+    """The reply is not what the protocol promises."""
+
+    code = "provider_malformed_reply"
+    retryable = True
+
+
+class LimitReached(JaatoError):
+    """A limit on turns, calls or tokens ended the work."""
+
+    code = "limit_reached"
+    exit_code = 5
+
+
+class CancelledException(JaatoError):  # the documented name
+    """The operation was cancelled on request."""
+
+    code = "cancelled"
+    exit_code = 130

@@ -1,0 +1,81 @@
+"""The one codec: JSON by msgspec, plus the checks it leaves to its caller."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from jaato.protocol.commands import Command
+from jaato.protocol.events import Event
+from jaato.protocol.messages import Message
+
+MAX_DEPTH = 100
+"""Levels of nesting a value from outside may have."""
+
+ENCODER = msgspec.json.Encoder()
+EVENTS: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+encode = ENCODER.encode
+decode_event = EVENTS.decode
+decode_command = COMMANDS.decode
+decode_message = MESSAGES.decode
+
+
+def json_problems(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, str]]:
+    """Every place where a value is not plain JSON, as (JSON Pointer, what is wrong); empty when it is."""
+    match value:
+        case None | bool():
+            return []
+        case str():
+            return [] if value.isascii() or is_unicode(value) else [(path, "has a lone surrogate")]
+        case int():
+            return [] if -(2**63) <= value < 2**64 else [(path, "is an integer beyond 64 bits")]
+        case float():
+            return [] if math.isfinite(value) else [(path, f"is {value}, which JSON cannot carry")]
+        case dict() | list() | tuple() if depth >= MAX_DEPTH:
+            return [(path, f"is nested deeper than {MAX_DEPTH} levels")]
+        case list() | tuple():
+            return [
+                found
+                for index, item in enumerate(value)
+                for found in json_problems(item, f"{path}/{index}", depth + 1)
+            ]
+        case dict():
+            found = []
+            for key, item in value.items():
+                if not isinstance(key, str) or not is_unicode(key):
+                    found.append((path, f"has the key {key!r}, which is not Unicode text"))
+                else:
+                    found += json_problems(item, f"{path}/{escape(key)}", depth + 1)
+            return found
+    return [(path, f"is a {type(value).__name__}, which is not JSON")]
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escape(key: str) -> str:
+    """A key as a segment of a JSON Pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema 2020-12 of everything that crosses a wire or a disk."""
+    names = ("event", "command", "message")
+    refs, definitions = msgspec.json.schema_components((Event, Command, Message))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "jaato protocol 1",
+        "properties": dict(zip(names, refs, strict=True)),
+        "$defs": definitions,
+    }

@@ -1,0 +1,131 @@
+"""Messages and their parts, as every provider, client and log sees them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Raw, Struct, field
+
+Role = Literal["user", "assistant", "tool"]
+Source = Literal["user", "parent", "system", "child"]
+"""Who a user message comes from; it is shown to the model, which cannot mistake one for another."""
+
+
+class Opaque(Struct, frozen=True, omit_defaults=True):
+    """A provider's own bytes for a part (an encrypted thought, an item id), given back to that dialect unchanged."""
+
+    dialect: str
+    data: Raw
+
+
+class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+    """Plain text."""
+
+    text: str
+    opaque: Opaque | None = None
+
+
+class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+    """What the model thought; `opaque` carries the signature its own dialect wants back."""
+
+    text: str
+    opaque: Opaque | None = None
+
+
+class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """A call the model asks for; `call_id` is ours, `provider_id` the provider's own.
+
+    `malformed` is the raw argument text when it was no JSON object; `arguments` is then empty.
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    provider_id: str | None = None
+    malformed: str | None = None
+    opaque: Opaque | None = None
+
+
+class Media(Struct, frozen=True, tag="media", omit_defaults=True):
+    """An image or document; its bytes are the blob with this SHA-256."""
+
+    mime_type: str
+    blob: str
+    size_bytes: int = 0
+    name: str | None = None
+
+
+class Refusal(Struct, frozen=True, tag="refusal"):
+    """The model declined, in its own words."""
+
+    text: str
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Why something failed: a stable code, a message that says what to do, and whether a retry can help."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    traceback: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
+    """What a call gave back: content for the model, `structured` for programs, a `handle` to all of it if cut."""
+
+    call_id: str
+    name: str
+    ok: bool
+    content: list[Text | Media] = field(default_factory=list)
+    structured: Any = None
+    handle: str | None = None
+    error: Problem | None = None
+    provider_id: str | None = None
+
+
+Part = Text | Thinking | ToolCall | ToolResult | Media | Refusal
+
+
+class Message(Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation; tool results travel together in one message with role `tool`."""
+
+    role: Role
+    parts: list[Part]
+    id: str = ""
+    source: Source = "user"
+    provider: str | None = None
+    model: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
+
+    @property
+    def function_calls(self) -> list[ToolCall]:
+        """The calls this message asks for, in order."""
+        return [part for part in self.parts if isinstance(part, ToolCall)]
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens of one model call; `input_tokens` includes the cached ones (OpenTelemetry GenAI names)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def plus(self, other: Usage) -> Usage:
+        """The sum of both."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+FinishReason = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "error", "unknown"]

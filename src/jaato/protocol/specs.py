@@ -1,0 +1,87 @@
+"""What a tool, a model and a grant are, as data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+Discoverability = Literal["core", "discoverable"]
+Access = Literal["read", "write", "execute", "network"]
+"""What a tool may touch; `read` is allowed by default, the others ask."""
+
+
+class ToolSpec(Struct, frozen=True, omit_defaults=True):
+    """A tool as a model or a client sees it; `parameters` is its JSON Schema 2020-12, whole."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    category: str = "uncategorized"
+    discoverability: Discoverability = "discoverable"
+    access: Access = "execute"
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+class ModelInfo(Struct, frozen=True, omit_defaults=True):
+    """What is known of a model; limits in tokens, prices in US dollars per million tokens, None when unknown."""
+
+    id: str
+    provider: str
+    context_limit: int | None = None
+    output_limit: int | None = None
+    vision: bool = False
+    thinking: bool = False
+    price_input: float | None = None
+    price_cached_input: float | None = None
+    price_output: float | None = None
+
+
+class ModelSettings(Struct, frozen=True, omit_defaults=True):
+    """How to sample: each None leaves it to the provider."""
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    effort: Literal["minimal", "low", "medium", "high"] | None = None
+    stop: list[str] | None = None
+    response_schema: dict[str, Any] | None = None
+
+
+Scope = Literal["call", "once", "turn", "idle", "session", "always"]
+
+
+class Grant(Struct, frozen=True, omit_defaults=True):
+    """A decision that outlives its question.
+
+    `shape` is what it covers: for a shell command its structure, for others the exact arguments or None for the tool.
+    """
+
+    id: str
+    effect: Literal["allow", "deny"]
+    tool: str
+    scope: Scope
+    shape: str | None = None
+    workspace: str | None = None
+    created_by: str = ""
+    evidence: str = ""
+    expires: str | None = None
+    created_at: str = ""
+
+
+class PlanStep(Struct, frozen=True, omit_defaults=True):
+    """One step of a plan."""
+
+    id: str
+    description: str
+    status: Literal["pending", "in_progress", "completed", "failed", "skipped"] = "pending"
+    result: str | None = None
+
+
+class Plan(Struct, frozen=True, omit_defaults=True):
+    """A plan: what is to be done, step by step."""
+
+    id: str
+    title: str
+    steps: list[PlanStep]
+    status: Literal["draft", "active", "completed", "failed", "cancelled"] = "draft"
+    summary: str | None = None

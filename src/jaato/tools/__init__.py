@@ -1,0 +1,1 @@
+"""What a call is and how it runs."""

@@ -1,0 +1,149 @@
+"""One call: what a tool is told about it, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from jaato.errors import JaatoError
+from jaato.protocol.codec import encode, json_problems
+from jaato.protocol.events import Permission
+from jaato.protocol.messages import Media, Problem, Text, ToolResult
+from jaato.tools.cancel import CancelToken
+
+Door = Literal["model", "user", "library", "registry", "mcp", "background"]
+
+
+def no_output(_text: str) -> None:
+    """Nobody listens."""
+
+
+def no_blobs(_data: bytes | Path) -> str:
+    """A call without a session has nowhere to keep large output."""
+    raise LookupError("this call belongs to no session, so it cannot keep blobs")
+
+
+def no_handles(handle: str, _offset: int, _limit: int) -> bytes:
+    """A call without a session has no results to read."""
+    raise LookupError(f"no result {handle} is known here")
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call on its way through the pipeline; a tool asks for it by a parameter `call: Call`.
+
+    `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
+    returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `token` is cancelled when the call is.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    door: Door = "library"
+    session_id: str = ""
+    agent_id: str = ""
+    turn_id: str = ""
+    workspace: Path = field(default_factory=Path.cwd)
+    output: Callable[[str], None] = no_output
+    keep: Callable[[bytes | Path], str] = no_blobs
+    read_handle: Callable[[str, int, int], bytes] = no_handles
+    token: CancelToken = field(default_factory=CancelToken)
+    services: dict[str, Any] = field(default_factory=dict)
+    malformed: str | None = None
+
+
+CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)
+"""The call that runs in this context (thread or task)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a tool returns when a plain value does not say enough: text and media for the model, data for programs."""
+
+    text: str = ""
+    structured: Any = None
+    media: tuple[Media, ...] = ()
+
+
+UI_KEYS = ("continuation_id", "show_output", "show_popup")
+"""Executor metadata: how a client should show the call; never part of what the model reads."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a call ended: the tool's own value or the problem, and by which permission."""
+
+    ok: bool
+    value: Any = None
+    problem: Problem | None = None
+    permission: Permission | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+
+def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
+    """An exception as data; our own errors keep their code."""
+    if isinstance(error, JaatoError):
+        issues = getattr(error, "issues", None)
+        details = {"issues": [{"path": path, "message": text} for path, text in issues]} if issues else None
+        return Problem(code=error.code, message=str(error), retryable=error.retryable, details=details)
+    text = str(error)
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return Problem(code="tool_raised", message=clean(message), traceback=clean(traceback or ""))
+
+
+def clean(text: str) -> str:
+    """Text that can be written as UTF-8: lone surrogates become U+FFFD."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def result_of(call: Call, outcome: Outcome) -> ToolResult:
+    """The outcome as the durable result; a value that is not JSON is shown as its text, never lost."""
+    if not outcome.ok:
+        problem = outcome.problem or Problem(code="tool_failed", message="The call failed.")
+        return ToolResult(call.id, call.name, False, error=problem)
+    match outcome.value:
+        case Output(text=text, structured=structured, media=media):
+            content: list[Text | Media] = [Text(clean(text))] if text else []
+            return ToolResult(call.id, call.name, True, [*content, *media], plain(structured))
+        case Media() as media:
+            return ToolResult(call.id, call.name, True, [media])
+        case None:
+            return ToolResult(call.id, call.name, True)
+        case str() as text:
+            return ToolResult(call.id, call.name, True, [Text(clean(text))])
+    value = plain(outcome.value)
+    shown = {k: v for k, v in value.items() if k not in UI_KEYS} if isinstance(value, dict) else value
+    return ToolResult(call.id, call.name, True, [Text(encode(shown).decode())], value)
+
+
+def plain(value: Any) -> Any:
+    """The value as plain JSON data: structs and dataclasses become objects, what JSON cannot carry its text."""
+    if not json_problems(value):
+        return value
+    try:
+        built = msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
+        built = value
+    return built if not json_problems(built) else salvage(built)
+
+
+def salvage(value: Any, depth: int = 0) -> Any:
+    """As much of a value as JSON can carry, the rest as text."""
+    if depth > 20:
+        return clean(repr(value))[:1000]
+    match value:
+        case dict():
+            return {clean(str(key)): salvage(item, depth + 1) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [salvage(item, depth + 1) for item in value]
+        case str():
+            return clean(value)
+        case bytes():
+            return clean(value.decode("utf-8", "replace"))
+    return value if not json_problems(value) else clean(repr(value))[:1000]

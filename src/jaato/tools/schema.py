@@ -1,0 +1,167 @@
+"""JSON Schema: from a signature, and against arguments."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from jaato.errors import InvalidArguments, PluginError
+from jaato.protocol.codec import json_problems
+from jaato.tools.call import Call
+
+MAX_ISSUE_CHARS = 300
+
+
+def described(annotation: Any) -> Any:
+    """`Annotated[X, "text"]` as msgspec wants it: `Annotated[X, Meta(description="text")]`."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    kind, *extras = get_args(annotation)
+    metas = [msgspec.Meta(description=extra) if isinstance(extra, str) else extra for extra in extras]
+    return Annotated[(kind, *metas)]
+
+
+def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct], str | None]:
+    """A struct with one field per parameter, and the name of the parameter that takes the `Call`, if any."""
+    name = getattr(function, "__name__", type(function).__name__)
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[Any] = []
+    call_parameter = None
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = hints.get(parameter.name, Any)
+        if parameter.name == "self":
+            continue
+        if annotation is Call:
+            call_parameter = parameter.name
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise PluginError(f"The tool {name} takes *{parameter.name}; name each of its arguments instead.")
+        entry = (parameter.name, described(annotation))
+        match parameter.default:
+            case inspect.Parameter.empty:
+                fields.append(entry)
+            case list() | dict() | set() as default:
+                fields.append((*entry, msgspec.field(default_factory=lambda d=default: copy.deepcopy(d))))
+            case default:
+                fields.append((*entry, default))
+    struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    return struct, call_parameter
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a type, self-contained, without titles."""
+    own = getattr(kind, "model_json_schema", None)  # pydantic's models describe themselves
+    if own is not None:
+        return dict(own())
+    schema = msgspec.json.schema(kind, schema_hook=foreign_schema)
+    definitions = schema.pop("$defs", {})
+    reference = schema.pop("$ref", None)
+    if reference is not None:
+        own_name = reference.rsplit("/", 1)[1]
+        schema = definitions[own_name] if uses(definitions, reference) else definitions.pop(own_name)
+        schema = dict(schema)
+    untitle(schema)
+    for definition in definitions.values():
+        untitle(definition)
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def uses(value: Any, reference: str) -> bool:
+    """Whether a schema refers to this definition."""
+    match value:
+        case dict():
+            return value.get("$ref") == reference or any(uses(item, reference) for item in value.values())
+        case list():
+            return any(uses(item, reference) for item in value)
+    return False
+
+
+def untitle(schema: dict[str, Any]) -> None:
+    """Drop a generated title: it costs tokens and says what the name says."""
+    schema.pop("title", None)
+
+
+def foreign_schema(kind: Any) -> dict[str, Any]:
+    """The schema of a type msgspec does not know: a pydantic model, else none."""
+    own = getattr(kind, "model_json_schema", None)
+    if own is None:
+        raise PluginError(f"{kind!r} has no JSON Schema; use a builtin, dataclass, TypedDict or msgspec.Struct.")
+    return dict(own())
+
+
+def foreign_value(kind: Any, value: Any) -> Any:
+    """A value of a type msgspec does not know."""
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise NotImplementedError(f"{kind!r} cannot be read from JSON")
+    return validate(value)
+
+
+def compact(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as the model sees it: an optional parameter has its type, not `null` or a null default beside it."""
+    properties = {name: without_null(entry) for name, entry in schema.get("properties", {}).items()}
+    shown = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    return {**shown, "properties": properties}
+
+
+def without_null(entry: dict[str, Any]) -> dict[str, Any]:
+    """One parameter without its null alternative."""
+    entry = {key: value for key, value in entry.items() if not (key == "default" and value is None)}
+    choices = entry.get("anyOf")
+    if not choices or {"type": "null"} not in choices:
+        return entry
+    rest = [choice for choice in choices if choice != {"type": "null"}]
+    entry.pop("anyOf")
+    return {**entry, **rest[0]} if len(rest) == 1 else {**entry, "anyOf": rest}
+
+
+def is_optional(kind: Any) -> bool:
+    """Whether None is a value of this type."""
+    return get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
+
+
+def refuse_reference(uri: str) -> Any:
+    """Schemas come from strangers: nothing is fetched for them."""
+    raise ValueError(f"refers to {uri}, which is not part of the schema")
+
+
+class Validator:
+    """Arguments against one JSON Schema, in Rust; linear-time patterns, no reference leaves the schema."""
+
+    __slots__ = ("_compiled",)
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        import jsonschema_rs
+
+        try:
+            self._compiled = jsonschema_rs.validator_for(
+                schema,
+                retriever=refuse_reference,
+                pattern_options=jsonschema_rs.RegexOptions(),
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PluginError(f"The parameters are not a JSON Schema: {str(error)[:MAX_ISSUE_CHARS]}") from None
+
+    def issues(self, arguments: Any) -> list[tuple[str, str]]:
+        """Every problem as (JSON Pointer, message); empty when the arguments are valid."""
+        found = json_problems(arguments)
+        if found:
+            return found
+        if self._compiled.is_valid(arguments):
+            return []
+        return [
+            ("".join(f"/{step}" for step in error.instance_path), error.message[:MAX_ISSUE_CHARS])
+            for error in self._compiled.iter_errors(arguments)
+        ]
+
+
+def complain(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:
+    """The error for these problems, worded for a model that will try again."""
+    shown = "; ".join(f"{path or '/'} {message}" for path, message in issues[:8])
+    more = f"; and {len(issues) - 8} more" if len(issues) > 8 else ""
+    return InvalidArguments(f"Invalid arguments for {name}: {shown}{more}. Correct them and call again.", issues)

@@ -1,0 +1,170 @@
+"""A tool: what the model sees of it, and what runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from jaato.errors import InvalidArguments, PluginError
+from jaato.protocol.specs import Access, ToolSpec
+from jaato.tools.call import Call
+from jaato.tools.schema import Validator, arguments_struct, compact, foreign_value, schema_of
+
+WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MARK = "__jaato_tool__"
+
+F = TypeVar("F", bound=Callable[..., Any])
+Rename = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `@tool` was told."""
+
+    name: str | None = None
+    category: str = "uncategorized"
+    access: Access = "execute"
+    core: bool = False
+    aliases: Mapping[str, Rename] = field(default_factory=dict)
+    background_after_s: float | None = None
+    timeout_s: float | None = None
+    parameters: dict[str, Any] | None = None
+    examples: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Tool:
+    """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
+
+    `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
+    the name to the renaming of its arguments.
+    """
+
+    spec: ToolSpec
+    run: Callable[[dict[str, Any], Call], Any]
+    is_async: bool = False
+    plugin: str = ""
+    checked: dict[str, Any] | None = None
+    aliases: Mapping[str, Rename] = field(default_factory=dict)
+    original_name: str | None = None
+    auto_approved: bool = False
+    background_after_s: float | None = None
+    timeout_s: float | None = None
+    owner: Any = None
+    _validator: Validator | None = None
+
+    @property
+    def name(self) -> str:
+        """The canonical name."""
+        return self.spec.name
+
+    def issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+        """Every problem of these arguments, as (JSON Pointer, message)."""
+        if self._validator is None:
+            self._validator = Validator(self.checked if self.checked is not None else {"type": "object"})
+        return self._validator.issues(arguments)
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    category: str = "uncategorized",
+    access: Access = "execute",
+    core: bool = False,
+    aliases: Mapping[str, Rename] | None = None,
+    background_after_s: float | None = None,
+    timeout_s: float | None = None,
+    parameters: dict[str, Any] | None = None,
+    examples: tuple[dict[str, Any], ...] = (),
+) -> Callable[[F], F]: ...
+def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
+
+    `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
+    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema.
+    """
+    if function is not None:
+        setattr(function, MARK, Options())
+        return function
+    aliases = options.pop("aliases", None)
+    settled = Options(**options, aliases=aliases or {})
+
+    def mark(marked: F) -> F:
+        setattr(marked, MARK, settled)
+        return marked
+
+    return mark
+
+
+def options_of(function: Callable[..., Any]) -> Options | None:
+    """What `@tool` was told about this function, or None."""
+    return getattr(inspect.unwrap(function), MARK, None)
+
+
+def tool_from(function: Callable[..., Any], plugin: str = "", owner: Any = None) -> Tool:
+    """A tool from a function or bound method, marked or not. Raises `PluginError` when it cannot be one."""
+    options = options_of(function) or Options()
+    name = options.name or getattr(function, "__name__", type(function).__name__)
+    if not WIRE_NAME.fullmatch(name):
+        raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
+    plain_function = function if inspect.isroutine(function) else type(function).__call__
+    struct, call_parameter = arguments_struct(plain_function)
+    checked = options.parameters or schema_of(struct)
+    spec = ToolSpec(
+        name=name,
+        description=inspect.cleandoc(inspect.getdoc(function) or "").strip(),
+        parameters=options.parameters or compact(checked),
+        category=options.category,
+        discoverability="core" if options.core else "discoverable",
+        access=options.access,
+        examples=list(options.examples),
+    )
+    return Tool(
+        spec=spec,
+        run=functools.partial(run_typed, function, struct, call_parameter),
+        is_async=inspect.iscoroutinefunction(plain_function),
+        plugin=plugin,
+        checked=checked,
+        aliases=options.aliases,
+        background_after_s=options.background_after_s,
+        timeout_s=options.timeout_s,
+        owner=owner,
+    )
+
+
+def run_typed(
+    function: Callable[..., Any],
+    struct: type[msgspec.Struct],
+    call_parameter: str | None,
+    arguments: dict[str, Any],
+    call: Call,
+) -> Any:
+    """Call the function with its arguments in the types of its signature."""
+    try:
+        typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)
+    except msgspec.ValidationError as error:
+        raise InvalidArguments(f"Invalid arguments for {call.name}: {error}", [("", str(error))]) from None
+    keywords = {name: getattr(typed, name) for name in struct.__struct_fields__}
+    if call_parameter is not None:
+        keywords[call_parameter] = call
+    return function(**keywords)
+
+
+def tools_of(plugin: object, name: str) -> list[Tool]:
+    """The tools of a native plugin, in the order they are written."""
+    methods = [
+        getattr(plugin, attribute)
+        for kind in reversed(type(plugin).__mro__)
+        for attribute, member in vars(kind).items()
+        if callable(member) and options_of(member) is not None
+    ]
+    return [tool_from(method, name, plugin) for method in methods]
