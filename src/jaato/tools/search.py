@@ -6,8 +6,9 @@ import hashlib
 import heapq
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -20,11 +21,16 @@ NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 2.0, 0.5, 1.0
 NAME_TERMS, DESCRIPTION_TERMS, PARAMETER_TERMS = 4.0, 12.0, 24.0
 """The usual length of each field; fixed, so that adding a tool changes no other tool's weights."""
 LENGTH_SHARE = 0.5
-SATURATION = 4.0
+SATURATION = 2.0
 RELATED_SHARE = 0.3
 CLAUSE_SHARE = 0.5
+CLAUSE_FLOOR = 4.0
+MISSING_SHARE = 0.6
+VALUE_SHARE = 0.5
+JOINED_SHARE = 0.5
 EXACT_NAME = 1000.0
 
+QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
 MAX_TEXT = 4000
 MAX_PARAMETERS = 200
 MAX_DEPTH = 12
@@ -86,33 +92,70 @@ class Index:
         is a tool's name has it first. Words no tool has find nothing: the list may be empty.
         """
         query = query[:MAX_QUERY]
-        clauses = clauses_of(query)
-        scores = self._scores(clauses)
+        scores = self._scores(query)
         exact = query.strip()
         if exact in self._entries:
             scores[exact] = scores.get(exact, 0.0) + EXACT_NAME
         best = heapq.nsmallest(max(0, limit), scores.items(), key=lambda item: (-item[1], item[0]))
         return [(name, round(score, 4)) for name, score in best]
 
-    def _scores(self, clauses: list[dict[str, float]]) -> dict[str, float]:
-        """Every tool that has a word of these clauses, with its score."""
-        whole: dict[str, float] = {}
-        for clause in clauses:
-            for name, score in self._clause_scores(clause).items():
-                whole[name] = whole.get(name, 0.0) + score
-        return whole
+    def _scores(self, query: str) -> dict[str, float]:
+        """Every tool that has a word of this query, or one near to it, with its score.
 
-    def _clause_scores(self, wanted: dict[str, float]) -> dict[str, float]:
-        scores: dict[str, float] = {}
+        Each step of a request deserves its tool, so the best of each clause is mixed with the best of all.
+        """
+        clauses = [part for part in map(wanted_terms, CLAUSE.split(query, MAX_CLAUSES)) if part]
+        credits: dict[str, dict[str, float]] = {}
+        whole: dict[str, float] = {}
+        shares: dict[str, float] = {}
+        for clause in clauses:
+            for term, share in clause.items():
+                shares[term] = max(share, shares.get(term, 0.0))
+        for term, share in shares.items():
+            credits[term] = credit = self._credit(term, share, shares)
+            for name, value in credit.items():
+                whole[name] = whole.get(name, 0.0) + value
+        if len(clauses) < 2 or not whole:
+            return whole
+        peaks: dict[str, float] = {}
+        for clause in clauses:
+            scores: dict[str, float] = {}
+            for term in clause:
+                for name, value in credits[term].items():
+                    scores[name] = scores.get(name, 0.0) + value
+            best = max(scores.values(), default=0.0)
+            for name, score in scores.items():
+                peak = score / (best + CLAUSE_FLOOR)
+                if peak > peaks.get(name, 0.0):
+                    peaks[name] = peak
+        top = max(whole.values())
+        return {
+            name: (1 - CLAUSE_SHARE) * score / top + CLAUSE_SHARE * peaks.get(name, 0.0)
+            for name, score in whole.items()
+        }
+
+    def _credit(self, term: str, share: float, shares: Container[str]) -> dict[str, float]:
+        """What each tool earns by having this term or, for less, one of its relations that was not asked for."""
+        own = self._postings.get(term, {})
         count = len(self._entries)
-        for term, share in wanted.items():
-            posting = self._postings.get(term)
-            if not posting:
+        credit: dict[str, float] = {}
+        related = share * (RELATED_SHARE if own else MISSING_SHARE)
+        for other in relations().get(term, ()) if related else ():
+            posting = self._postings.get(other)
+            if not posting or other in shares:
                 continue
-            factor = share * math.log(1 + (count - len(posting) + 0.5) / (len(posting) + 0.5))
+            factor = related * rarity(count, len(posting))
             for name, weight in posting.items():
-                scores[name] = scores.get(name, 0.0) + factor * weight
-        return scores
+                value = factor * weight
+                if value > credit.get(name, 0.0):
+                    credit[name] = value
+        if own:
+            factor = share * rarity(count, len(own))
+            for name, weight in own.items():
+                value = factor * weight
+                if value > credit.get(name, 0.0):
+                    credit[name] = value
+        return credit
 
     def _forget(self, name: str) -> None:
         for term in self._entries.pop(name).weights:
@@ -122,9 +165,25 @@ class Index:
                 del self._postings[term]
 
 
-def clauses_of(query: str) -> list[dict[str, float]]:
-    """The terms of each clause of a query, each with its share."""
-    return [dict.fromkeys(terms(query), 1.0)]
+def rarity(count: int, having: int) -> float:
+    """How much a term tells that `having` of `count` tools have."""
+    return math.log(1 + (count - having + 0.5) / (having + 0.5))
+
+
+def wanted_terms(clause: str) -> dict[str, float]:
+    """The terms of a clause, each with its share: what stands in quotes or has digits is a value more than a wish."""
+    shares = dict.fromkeys(terms(QUOTED.sub(" ", clause)), 1.0)
+    for term in list(shares):
+        if any(letter.isdigit() for letter in term):
+            shares[term] = VALUE_SHARE
+    if VALUE_SHARE:
+        for quoted in QUOTED.findall(clause):
+            for term in terms(quoted):
+                shares.setdefault(term, VALUE_SHARE)
+    words = list(shares)
+    for first, second in pairwise(words):
+        shares.setdefault(first + second, JOINED_SHARE)
+    return shares
 
 
 def digest_of(tool: ToolSpec) -> bytes | None:
