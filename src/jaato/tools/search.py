@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import math
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -20,13 +20,15 @@ NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 2.0, 0.5, 1.0
 """How much a word counts in each field."""
 NAME_TERMS, DESCRIPTION_TERMS, PARAMETER_TERMS = 4.0, 12.0, 24.0
 """The usual length of each field; fixed, so that adding a tool changes no other tool's weights."""
-LENGTH_SHARE = 0.5
-SATURATION = 2.0
-RELATED_SHARE = 0.3
-CLAUSE_SHARE = 0.5
+LENGTH_SHARE = 0.7
+SATURATION = 1.0
+RELATED_SHARE = 0.4
+CLAUSE_SHARE = 0.6
 CLAUSE_FLOOR = 4.0
 MISSING_SHARE = 0.6
 VALUE_SHARE = 0.5
+FREQUENT = 10
+FREQUENT_SHARE = 0.05
 JOINED_SHARE = 0.5
 EXACT_NAME = 1000.0
 
@@ -36,7 +38,8 @@ MAX_PARAMETERS = 200
 MAX_DEPTH = 12
 MAX_QUERY = 4000
 MAX_CLAUSES = 12
-MAX_POSTINGS = 8000
+MAX_POSTINGS = 1500
+MAX_CANDIDATES = 300
 """Postings read per query; beyond it frequent words only re-rank what rarer ones have found."""
 
 CLAUSE = re.compile(
@@ -111,8 +114,13 @@ class Index:
         for clause in clauses:
             for term, share in clause.items():
                 shares[term] = max(share, shares.get(term, 0.0))
-        for term, share in shares.items():
-            credits[term] = credit = self._credit(term, share, shares)
+        among: Set[str] | None = None
+        read = 0
+        for term in sorted(shares, key=self._frequency):
+            read += self._frequency(term)
+            if among is None and read > MAX_POSTINGS and len(whole) > MAX_CANDIDATES:
+                among = set(heapq.nlargest(MAX_CANDIDATES, whole, key=whole.__getitem__))
+            credits[term] = credit = self._credit(term, shares, among)
             for name, value in credit.items():
                 whole[name] = whole.get(name, 0.0) + value
         if len(clauses) < 2 or not whole:
@@ -134,25 +142,31 @@ class Index:
             for name, score in whole.items()
         }
 
-    def _credit(self, term: str, share: float, shares: Container[str]) -> dict[str, float]:
+    def _frequency(self, term: str) -> int:
+        """How many tools have this term."""
+        return len(self._postings.get(term, ()))
+
+    def _credit(self, term: str, shares: Mapping[str, float], among: Set[str] | None) -> dict[str, float]:
         """What each tool earns by having this term or, for less, one of its relations that was not asked for."""
         own = self._postings.get(term, {})
+        share = shares[term]
         count = len(self._entries)
         credit: dict[str, float] = {}
         related = share * (RELATED_SHARE if own else MISSING_SHARE)
+        frequent = FREQUENT + FREQUENT_SHARE * count
         for other in relations().get(term, ()) if related else ():
             posting = self._postings.get(other)
-            if not posting or other in shares:
+            if not posting or other in shares or len(posting) > frequent:
                 continue
             factor = related * rarity(count, len(posting))
-            for name, weight in posting.items():
-                value = factor * weight
+            for name in posting if among is None else posting.keys() & among:
+                value = factor * posting[name]
                 if value > credit.get(name, 0.0):
                     credit[name] = value
         if own:
             factor = share * rarity(count, len(own))
-            for name, weight in own.items():
-                value = factor * weight
+            for name in own if among is None else own.keys() & among:
+                value = factor * own[name]
                 if value > credit.get(name, 0.0):
                     credit[name] = value
         return credit
