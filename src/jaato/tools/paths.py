@@ -174,7 +174,7 @@ class Roots:
             os.close(fd)
 
     def is_control(self, path: str) -> bool:
-        """Whether writing there could change what runs or is allowed: by name, through links, or by a second link.
+        """Whether writing there could change what runs or is allowed: by name, by a link, or by a hard link.
 
         Present or absent makes no difference; a path that is refused anyway is judged by its names.
         """
