@@ -1,0 +1,1 @@
+"""What jaato brings: one directory a domain, independent of each other."""
