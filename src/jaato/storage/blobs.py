@@ -8,7 +8,9 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from jaato.errors import StoreError
 from jaato.storage.faults import file_fault
@@ -16,6 +18,27 @@ from jaato.storage.files import private_directory, sync_directory
 
 CHUNK_BYTES = 1 << 20
 DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Staged(NamedTuple):
+    """A blob that is written and not named yet."""
+
+    temporary: Path
+    digest: str
+    size_bytes: int
+
+
+def chunks_of(source: Path) -> Iterator[bytes]:
+    """What a regular file holds, piece by piece; raises `StoreError`, and follows no link."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise file_fault(error, source) from error
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"{source} is not a regular file, so it cannot be kept as a blob.")
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
 
 
 class Blobs:
@@ -39,31 +62,22 @@ class Blobs:
             return False
         return stat.S_ISREG(found.st_mode) and found.st_size == size_bytes
 
-    def put(self, data: bytes) -> str:
-        """Keep bytes; returns their digest."""
-        digest = hashlib.sha256(data).hexdigest()
-        if not self.has(digest, len(data)):
-            self._write([data])
-        return digest
-
-    def put_file(self, source: Path) -> tuple[str, int]:
-        """Keep a copy of a regular file, in bounded memory; returns its digest and size in bytes."""
-        try:
-            descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise file_fault(error, source) from error
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StoreError(f"{source} is not a regular file, so it cannot be kept as a blob.")
-            return self._write(iter(lambda: file.read(CHUNK_BYTES), b""))
-
-    def _write(self, chunks: Iterable[bytes]) -> tuple[str, int]:
-        """Write chunks to a private file, then give it the name of its content."""
+    @contextmanager
+    def staged(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
+        """Write chunks to a private file that is gone after the block unless it was kept. Raises `StoreError`."""
         private_directory(self._directory)
-        hasher, size_bytes, temporary = hashlib.sha256(), 0, None
         try:
             descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
-            temporary = Path(name)
+        except OSError as error:
+            raise file_fault(error, self._directory) from error
+        try:
+            yield self._fill(descriptor, Path(name), chunks)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _fill(self, descriptor: int, temporary: Path, chunks: Iterable[bytes]) -> Staged:
+        hasher, size_bytes = hashlib.sha256(), 0
+        try:
             with os.fdopen(descriptor, "wb", buffering=0) as file:
                 for chunk in chunks:
                     hasher.update(chunk)
@@ -73,18 +87,22 @@ class Blobs:
                         view = view[file.write(view) :]
                 if self._sync:
                     os.fsync(descriptor)
-            target = self.path(hasher.hexdigest())
-            private_directory(target.parent)
-            temporary.replace(target)
-            temporary = None
+        except OSError as error:
+            raise file_fault(error, temporary) from error
+        return Staged(temporary, hasher.hexdigest(), size_bytes)
+
+    def keep(self, blob: Staged) -> None:
+        """Give a staged file the name of its content, unless that is there already, whole."""
+        if self.has(blob.digest, blob.size_bytes):
+            return
+        target = self.path(blob.digest)
+        private_directory(target.parent)
+        try:
+            blob.temporary.replace(target)
             if self._sync:
                 sync_directory(target.parent)
         except OSError as error:
-            raise file_fault(error, self._directory) from error
-        finally:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
-        return hasher.hexdigest(), size_bytes
+            raise file_fault(error, target) from error
 
     def read(self, digest: str, size_bytes: int, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of a blob from `offset`; a read of the whole checks its hash. Raises `StoreError`."""
@@ -115,7 +133,7 @@ class Blobs:
             raise file_fault(error, self.path(digest)) from error
 
     def abandoned(self, older_than: float) -> Iterator[Path]:
-        """Half-written files that a killed process left, last changed before this time (seconds since 1970)."""
+        """Half-written files a killed process left, last changed before this time (seconds since 1970)."""
         for path in self._directory.glob(".new-*"):
             try:
                 if path.lstat().st_mtime < older_than:

@@ -67,7 +67,7 @@ def open_database(
 
 
 def check(path: Path) -> str:
-    """Make the file if it is missing and see that it is ours; returns why it cannot be written, or nothing."""
+    """Make the file if it is missing, see that it is ours; returns why it cannot be written, or nothing."""
     if not path.exists():
         private_directory(path.parent)
         create_private(path)

@@ -1,4 +1,4 @@
-"""The table of events: what goes in as rows comes out as events, and what is unreadable as what is wrong with it."""
+"""The table of events: they go in as rows, and come out as events or as what is wrong with them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import msgspec
 
 from jaato.abc.store import Damaged
-from jaato.errors import StoreError
+from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, SessionUpdated
+from jaato.storage.faults import is_damage
 from jaato.storage.guard import Guard
 from jaato.storage.listing import tenth
 from jaato.storage.schema import SEQ_BITS
@@ -20,7 +21,7 @@ CHUNK_EVENTS = 256
 CHUNK_BYTES = 1 << 20
 
 INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
-"""An event goes in only after its predecessor: that a log has no gap and still exists costs no second statement."""
+"""An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
 
 READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
 UPDATE = (
@@ -49,22 +50,14 @@ def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
     for seq, event in enumerate(events, first_seq):
         if event.seq != seq or event.session_id != session_id or not event.durable:
             raise StoreError(
-                f"Event {event.seq} ({type(event).__name__}) of session {event.session_id} cannot follow here: "
-                f"event {seq} of session {session_id} is next, and only durable events are stored."
+                f"Event {event.seq} ({type(event).__name__}) of session {event.session_id} cannot be stored: "
+                f"event {seq} of session {session_id} is next, and only durable events are kept."
             )
         try:
             rows.append((seq, event.timestamp, encode(event)))
-        except (
-            UnicodeEncodeError,
-            TypeError,
-            ValueError,
-            OverflowError,
-            RecursionError,
-            msgspec.MsgspecError,
-        ) as error:
-            raise StoreError(
-                f"Event {seq} ({type(event).__name__}) cannot be written as JSON: {error}."
-            ) from error
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            kind = type(event).__name__
+            raise StoreError(f"Event {seq} ({kind}) cannot be written as JSON: {error}.") from error
     return rows
 
 
@@ -74,7 +67,7 @@ def decoded(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
         return Damaged(session_id, seq, data)
     try:
         event = decode_event(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Damaged(session_id, seq, f"it cannot be read: {error}")
     if event.seq != seq or event.session_id != session_id:
         return Damaged(session_id, seq, f"it says it is event {event.seq} of session {event.session_id}")
@@ -92,10 +85,8 @@ def changes_row(event: Event, log: Log) -> bool:
 
 
 def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
-    """Within a transaction, insert rows and bring the session's own row up to date; False when there is a gap."""
+    """Within a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
     values = [position(log, row) for row in rows]
-    if rows[0][0] == 1:
-        connection.execute("INSERT INTO event VALUES (?, ?, ?)", values.pop(0))
     if values and connection.executemany(INSERT, values).rowcount != len(values):
         return False
     for event in events:
@@ -127,25 +118,30 @@ def read_events(
 
 
 def chunk(guard: Guard, start: int, after: int, last: int) -> list[tuple[int, bytes | str]]:
-    """Some of the next events, at least one; where the file is broken, each by itself and a reason for the lost."""
+    """Some of the next events, at least one; where the file is broken, each by itself or why it is lost."""
     try:
         with guard as connection:
             rows = rows_after(connection, start, after, last)
-    except StoreError:
-        rows = [one(guard, start, seq) for seq in range(after + 1, min(after + CHUNK_EVENTS, last) + 1)]
-    return rows or [(last, MISSING)]
+    except StoreError as error:
+        if not is_damage(error):
+            raise
+        return [one(guard, start, seq) for seq in range(after + 1, min(after + CHUNK_EVENTS, last) + 1)]
+    if not rows:
+        raise SessionNotFound("The session was deleted while it was read.")
+    return rows
 
 
 def rows_after(
     connection: sqlite3.Connection, start: int, after: int, last: int
 ) -> list[tuple[int, bytes | str]]:
+    """The next rows, bounded in number and bytes, as (seq, JSON or what is wrong)."""
     rows: list[tuple[int, bytes | str]] = []
     size = 0
     cursor = connection.execute(READ, (start + after, start + last))
     try:
         for at, data in cursor:
-            rows.append((at - start, data))
-            size += len(data)
+            rows.append((at - start, intact(data)))
+            size += len(rows[-1][1])
             if len(rows) == CHUNK_EVENTS or size > CHUNK_BYTES:
                 break
     finally:
@@ -154,9 +150,15 @@ def rows_after(
 
 
 def one(guard: Guard, start: int, seq: int) -> tuple[int, bytes | str]:
+    """One row by itself, as (seq, JSON or what is wrong)."""
     try:
         with guard as connection:
             row = connection.execute(READ, (start + seq - 1, start + seq)).fetchone()
     except StoreError as error:
         return seq, str(error)
-    return seq, row[1] if row else MISSING
+    return seq, intact(row[1]) if row else MISSING
+
+
+def intact(data: object) -> bytes | str:
+    """What is stored, or that it is no bytes: SQLite lets any value stand in any column."""
+    return data if isinstance(data, bytes) else f"it is not bytes but {type(data).__name__}"

@@ -25,11 +25,13 @@ def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return StoreReadOnly(
-                f"{path} cannot be written ({error}). Check the permissions of the file and of its directory. {KEPT}"
+                f"{path} cannot be written ({error}). "
+                f"Check the permissions of the file and of its directory. {KEPT}"
             )
         case sqlite3.SQLITE_CANTOPEN:
             return StoreReadOnly(
-                f"{path} cannot be opened ({error}). Check that its directory exists and may be written by you."
+                f"{path} cannot be opened ({error}). "
+                "Check that its directory exists and may be written by you."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
@@ -38,6 +40,12 @@ def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return damaged(path, str(error))
     return StoreError(f"{path}: {error}.")
+
+
+def is_damage(error: StoreError) -> bool:
+    """Whether an error comes from a part of the database that is broken, so that other parts may be whole."""
+    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
 
 
 def file_fault(error: OSError, path: Path) -> StoreError:
@@ -63,5 +71,6 @@ def damaged(path: Path, why: str) -> StoreError:
 def foreign(path: Path, why: str) -> StoreError:
     """The error for a file that is somebody else's; it is never changed."""
     return StoreError(
-        f"{path} is not a session store of jaato ({why}). It was left as it is: move it away, or name another path."
+        f"{path} is not a session store of jaato ({why}). "
+        "It was left as it is: move it away, or name another path."
     )

@@ -11,7 +11,7 @@ from jaato.storage.faults import database_fault
 
 
 class Guard:
-    """A context for every use of a connection: whatever leaves it, the lock is free and no transaction is open."""
+    """A context for every use of a connection: at its end the lock is free and no transaction open."""
 
     __slots__ = ("_connection", "_lock", "_path")
 

@@ -1,7 +1,7 @@
 """Lists of sessions and the search for one: newest first, and only the rows of one page are looked at.
 
-A session's row is not written at every append: `touched_at` is right to a tenth of a second, and the exact time is
-that of its last event. Sessions of one tenth are therefore ordered among themselves when they are listed.
+A session's row is not written at every append: `touched_at` is right to a tenth of a second, and the exact
+time is that of its last event. Sessions of one tenth are therefore ordered among themselves when listed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def session_row(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Session
 
 
 def find_session(connection: sqlite3.Connection, text: str, workspace: str | None) -> str:
-    """The id meant by a whole id, a name, or the beginning of an id; the last two within `workspace`, if given.
+    """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
 
     Raises `SessionNotFound`, with the candidates when there are several.
     """
@@ -96,7 +96,7 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
     if not named:
         spelled = text[:1].lower() + text[1:].upper()
         named = connection.execute(
-            f"{ROW} WHERE (id >= ? AND id < ? OR id >= ? AND id < ?){here} ORDER BY touched_at DESC LIMIT 100",
+            f"{ROW} WHERE (id >= ? AND id < ? OR id >= ? AND id < ?){here} ORDER BY touched_at DESC",
             (text, text + "\U0010ffff", spelled, spelled + "\U0010ffff", *inside),
         ).fetchall()
     match named:

@@ -16,7 +16,7 @@ APPLICATION_ID = 0x6A61746F
 """`jato` in ASCII, in the header of every database of ours."""
 
 SEQ_BITS = 32
-"""An event's `position` is its session's number and, in these low bits, its seq: one tree, no second index."""
+"""An event's `position`: its session's number and, in these low bits, its seq; one tree, no index."""
 
 FIRST = """
 CREATE TABLE session (
@@ -59,7 +59,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str] = STEPS) -> Path | None:
-    """Bring a database to the newest version in one transaction; returns the backup made before, if one was needed.
+    """Bring a database to the newest version in one transaction; returns the backup made before, if any.
 
     An empty database needs none. On any failure the database is as it was and the backup stays.
     """
@@ -80,7 +80,8 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str] = S
         if backup is None:
             raise
         raise StoreError(
-            f"{path} could not be brought to version {len(steps)} ({error}). It is as it was, and {backup} is a copy."
+            f"{path} could not be brought to version {len(steps)} ({error}). "
+            f"It is as it was, and {backup} is a copy."
         ) from error
     return backup
 

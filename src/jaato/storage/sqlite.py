@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jaato.abc.store import Damaged, SessionRow
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from jaato.protocol.events import Event, SessionCreated
-from jaato.storage.blobs import Blobs
+from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Durability, connect, open_database
 from jaato.storage.events import INSERT, Log, Row, changes_row, encoded, position, read_events, write_events
 from jaato.storage.guard import Guard
@@ -20,10 +20,17 @@ from jaato.storage.schema import SEQ_BITS
 
 CHECKPOINT_BYTES = 4 << 20
 """How much is written before the log is folded into the database, off the thread that writes."""
+OVERGROWN_BYTES = 32 << 20
 COMMIT_BYTES = 4096
+FOLD = "PRAGMA wal_checkpoint(PASSIVE)"
 ABANDONED_S = 86_400.0
 
-CREATE = "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+CREATE = (
+    "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+FIRST = "INSERT INTO event VALUES (?, ?, ?)"
+REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
 UNUSED = (
     "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
     "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
@@ -36,8 +43,9 @@ SWEPT = (
 class SqliteStore:
     """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
 
-    With `durability="normal"` an append survives the death of the process, with "full" also a power loss. Methods may
-    be called from any thread. A store that cannot be written is opened for reading, and `read_only` says so.
+    With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
+    Methods may be called from any thread. A store that cannot be written is opened for reading, and `read_only`
+    says so.
     """
 
     def __init__(self, path: Path, *, durability: Durability = "normal", read_only: bool = False) -> None:
@@ -70,16 +78,17 @@ class SqliteStore:
                     f"Session {created.session_id} exists already. Open it, or begin one with a new id."
                 ) from error
             log = Log(number, created.timestamp)
-            write_events(connection, log, rows, first)
+            connection.execute(FIRST, position(log, rows[0]))
+            write_events(connection, log, rows[1:], first)
             connection.execute("COMMIT")
-            self._logs[created.session_id] = log
+        self._logs[created.session_id] = log
         self._fold(rows)
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
 
-        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session is gone,
-        `StoreError` for events that cannot be stored.
+        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session is
+        gone, `StoreError` for events that cannot be stored.
         """
         self._must_write()
         if not events:
@@ -87,7 +96,7 @@ class SqliteStore:
         rows = encoded(events, events[0].seq)
         session_id = events[0].session_id
         with self._guard as connection:
-            log = self._logs.get(session_id) or self._log(connection, session_id)
+            log = self._logs.pop(session_id, None) or Log(self._number(connection, session_id), "")
             alone = len(rows) == 1 and not changes_row(events[0], log)
             try:
                 if alone:
@@ -102,15 +111,15 @@ class SqliteStore:
                     "Stop it there, or leave it here; then continue from what is stored, or fork the session."
                 ) from error
             if not done:
-                self._logs.pop(session_id, None)
                 last = self._last_seq(connection, session_id)
                 raise StoreError(
                     f"Session {session_id} ends with event {last}, so event {rows[0][0]} cannot be the next."
                 )
+            self._logs[session_id] = log
         self._fold(rows)
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
-        """The events after `after_seq` that are stored now, in order, and a `Damaged` for each that is unreadable.
+        """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
 
         Memory does not grow with the log. Raises `SessionNotFound` at once.
         """
@@ -159,21 +168,11 @@ class SqliteStore:
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
-        self._must_write()
-        self.last_seq(session_id)
-        while True:
-            digest = self._blobs.put(data)
-            if self._refer(session_id, digest, len(data)):
-                return digest
+        return self._keep(session_id, [data])
 
     def put_blob_file(self, session_id: str, path: Path) -> str:
         """Keep a copy of a regular file, of any size in bounded memory; returns its SHA-256 in hex."""
-        self._must_write()
-        self.last_seq(session_id)
-        while True:
-            digest, size_bytes = self._blobs.put_file(path)
-            if self._refer(session_id, digest, size_bytes):
-                return digest
+        return self._keep(session_id, chunks_of(path))
 
     def get_blob(self, session_id: str, digest: str, offset: int = 0, limit: int | None = None) -> bytes:
         """At most `limit` bytes of a blob from `offset`; reading all of it checks its hash.
@@ -215,30 +214,25 @@ class SqliteStore:
             )
         return int(row[0])
 
-    def _log(self, connection: sqlite3.Connection, session_id: str) -> Log:
-        self._logs[session_id] = log = Log(self._number(connection, session_id), "")
-        return log
-
     def _last_seq(self, connection: sqlite3.Connection, session_id: str) -> int:
         number = self._number(connection, session_id)
         row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
         return row[0] - (number << SEQ_BITS) if row else 0
 
-    def _refer(self, session_id: str, digest: str, size_bytes: int) -> bool:
-        """Note that a session has a blob; False when the file was swept away just before."""
-        with self._guard as connection:
+    def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
+        """Write a blob, then name it and note whose it is while nobody can sweep it away."""
+        self._must_write()
+        self.last_seq(session_id)
+        with self._blobs.staged(chunks) as blob, self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
             number = self._number(connection, session_id)
-            there = self._blobs.has(digest, size_bytes)
-            if there:
-                connection.execute(
-                    "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)", (number, digest, size_bytes)
-                )
+            self._blobs.keep(blob)
+            connection.execute(REFER, (number, blob.digest, blob.size_bytes))
             connection.execute("COMMIT")
-        return there
+        return blob.digest
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Remove the files of blobs nobody refers to; under the write lock, so that none is referred to meanwhile."""
+        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
         connection.execute("BEGIN IMMEDIATE")
         for (digest,) in connection.execute(SWEPT).fetchall():
             self._blobs.remove(digest)
@@ -248,11 +242,18 @@ class SqliteStore:
             path.unlink(missing_ok=True)
 
     def _fold(self, rows: list[Row]) -> None:
-        """Have the write-ahead log folded into the database once it is long, on a thread of its own."""
+        """Have the write-ahead log folded into the database once it is long, on a thread of its own.
+
+        That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
+        """
         self._unfolded_bytes += sum([len(row[2]) for row in rows]) + COMMIT_BYTES
         if self._unfolded_bytes < CHECKPOINT_BYTES or (self._checkpoint and self._checkpoint.is_alive()):
             return
         self._unfolded_bytes = 0
+        if log_bytes(self.path) > OVERGROWN_BYTES:
+            with self._guard as connection:
+                connection.execute(FOLD).fetchall()
+            return
         self._checkpoint = threading.Thread(target=fold, args=(self.path,), name="jaato-checkpoint")
         self._checkpoint.start()
 
@@ -262,8 +263,16 @@ def fold(path: Path) -> None:
     try:
         connection = connect(path, "mode=rw")
         try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            connection.execute(FOLD).fetchall()
         finally:
             connection.close()
     except sqlite3.Error:
         pass
+
+
+def log_bytes(path: Path) -> int:
+    """The size of the write-ahead log."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
