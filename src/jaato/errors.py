@@ -210,3 +210,14 @@ class CancelledException(JaatoError):  # the documented name
 
     code = "cancelled"
     exit_code = 130
+
+
+def from_code(code: str, message: str) -> JaatoError:
+    """The error of this code again, as when it crossed a log or a wire; a plain one when the code is not ours."""
+    waiting: list[type[JaatoError]] = [JaatoError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.code == code:
+            return kind(message)
+        waiting += kind.__subclasses__()
+    return JaatoError(message)

@@ -49,7 +49,7 @@ from jaato.tools.permissions import Gate
 from jaato.tools.tool import Tool
 
 SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
-BYTES_PER_TOKEN = 4
+CHARS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +275,12 @@ class Session:
         return micro / 1_000_000
 
     def context(self) -> Context:
-        """How full the context is, by the provider's last count, else estimated from bytes."""
+        """How full the context is, by the provider's last count, else estimated from the text."""
         used = self.state.last_usage
         if used is not None:
             total = used.input_tokens + used.output_tokens
         else:
-            total = len(msgspec.json.encode(self.state.messages)) // BYTES_PER_TOKEN
+            total = self.state.written_chars // CHARS_PER_TOKEN
         limit = self.model_info().context_limit
         return Context(total, limit, 100 * total / limit if limit else None)
 

@@ -28,7 +28,7 @@ from jaato.protocol.events import (
     ToolsStatus,
     TurnCompleted,
 )
-from jaato.protocol.messages import Message, Part, ToolCall, ToolResult, Usage
+from jaato.protocol.messages import Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult, Usage
 from jaato.protocol.specs import Grant, Plan
 
 Question = PermissionRequested | ClarificationQuestion
@@ -52,6 +52,7 @@ class State:
     activated: list[str] = field(default_factory=list)
     disabled: frozenset[str] = frozenset()
     messages: list[Message] = field(default_factory=list)
+    written_chars: int = 0
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = field(default_factory=dict)
     started: dict[str, ToolCallStart] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class State:
         match event:
             case MessageUser():
                 self.open_turn = event.turn_id
-                self.messages.append(event.message)
+                self._add(event.message)
             case MessageModel():
                 self._model_spoke(event)
             case ToolCallStart():
@@ -130,8 +131,19 @@ class State:
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
 
+    def _add(self, message: Message) -> None:
+        self.messages.append(message)
+        for part in message.parts:
+            match part:
+                case ToolResult():
+                    self.written_chars += sum(len(item.text) for item in part.content if isinstance(item, Text))
+                case ToolCall():
+                    self.written_chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
+                case Text() | Thinking() | Refusal():
+                    self.written_chars += len(part.text)
+
     def _model_spoke(self, event: MessageModel) -> None:
-        self.messages.append(event.message)
+        self._add(event.message)
         for call in event.message.function_calls:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
@@ -153,5 +165,5 @@ class State:
         parts: list[Part] = [
             self.results[call.call_id] for call in asked.function_calls if call.call_id in self.results
         ]
-        self.messages.append(Message("tool", parts, id=f"{asked.id}-results"))
+        self._add(Message("tool", parts, id=f"{asked.id}-results"))
         self.results.clear()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -18,9 +17,6 @@ from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.tools.cancel import CancelToken
 
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
-
-
-NO_SERVICES: Mapping[str, Any] = MappingProxyType({})
 
 
 def no_output(_text: str) -> None:
@@ -56,7 +52,7 @@ class Call:
     output: Callable[[str], None] = no_output
     keep: Callable[[bytes | Path], str] = no_blobs
     read_handle: Callable[[str, int, int], bytes] = no_handles
-    services: Mapping[str, Any] = NO_SERVICES
+    services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
     directory: Path | None = None
     cancel_token: CancelToken | None = None

@@ -52,7 +52,8 @@ class Catalog:
         self._other_names: dict[str, Found] = {}
         self._core: list[Tool] = []
         self._counts: dict[str, int] = {}
-        self._index: Index | None = None
+        self._index = Index()
+        self._indexed = True
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -86,7 +87,7 @@ class Catalog:
             new[tool.name] = tool
         for tool in new.values():
             self._add(tool)
-        self._index = None
+        self._indexed = False
 
     def _add(self, tool: Tool) -> None:
         self._tools[tool.name] = tool
@@ -112,7 +113,7 @@ class Catalog:
                 self._core.remove(tool)
             for alias in [key for key, found in self._other_names.items() if found.tool is tool]:
                 del self._other_names[alias]
-        self._index = None
+        self._indexed = False
 
     def find(self, name: str) -> Found | None:
         """The tool of this name, alias or original name."""
@@ -125,9 +126,9 @@ class Catalog:
 
     def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
         """The best tools for what somebody wants to do, with their scores; an original name finds its tool."""
-        if self._index is None:
-            self._index = Index()
+        if not self._indexed:
             self._index.update([tool.spec for tool in self._tools.values()])
+            self._indexed = True
         ranked = [(self._tools[name].spec, score) for name, score in self._index.search(query, limit)]
         exact = self.find(query.strip())
         if exact is not None and all(spec.name != exact.tool.name for spec, _ in ranked[:1]):
