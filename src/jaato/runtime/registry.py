@@ -199,6 +199,11 @@ class PluginRegistry:
         else:
             self._known[name] = lambda: plugin
 
+    def add_toolset(self, toolset: Toolset) -> None:
+        """Expose tools that belong to no plugin, such as functions of the embedding program."""
+        self.catalog.add(toolset.tools)
+        self._exposed[toolset.name] = toolset
+
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()

@@ -99,16 +99,10 @@ class Runtime:
         journal.begin(*first)
         return self._assemble(plan, journal)
 
-    def open(self, session_id: str, plan: Plan) -> Session:
+    def open(self, journal: Journal, plan: Plan) -> Session:
         """A stored session, as it was; another provider or model in the plan is recorded as a switch."""
-        journal = Journal(self.store, State())
-        journal.load(session_id)
         state = journal.state
-        if not state.session_id:
-            raise ConfigError(
-                f"The session {session_id} has lost its first record; export what can be read of it."
-            )
-        if (plan.provider.name, plan.model) != (state.provider, state.model):
+        if (plan.provider.name, plan.model) != (state.provider, state.model) and not self.store.read_only:
             journal.record(SessionUpdated(**journal.head(), provider=plan.provider.name, model=plan.model))
         return self._assemble(plan, journal)
 
