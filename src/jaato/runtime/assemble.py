@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
@@ -20,6 +21,7 @@ from jaato.runtime.adapt import Toolset
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.settings import Settings, load
+from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, options_of, tool_from
 
@@ -50,6 +52,11 @@ class Blueprint:
     state_dir: Path | None = None
     environ: dict[str, str] | None = None
     progress: Callable[[str, int, int | None], None] | None = None
+    registry: PluginRegistry | None = None
+    """Plugins that are somebody else's to shut down; None: made for this session."""
+    policy: Policy | None = None
+    asker: Asker | None = None
+    ledger: TokenLedger | None = None
 
 
 async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitable[None]]]:
@@ -64,8 +71,14 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
         if journal is not None:
             workspace = Path(journal.state.workspace)
         provider, model = await pick_provider(blueprint, settings, journal)
-        registry = make_registry(workspace, settings, model, blueprint)
-        runtime = Runtime(store, registry, user_instructions=settings.config_dir / "AGENTS.md")
+        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint)
+        runtime = Runtime(
+            store,
+            registry,
+            ledger=blueprint.ledger,
+            user_instructions=settings.config_dir / "AGENTS.md",
+            shared_registry=blueprint.registry is not None,
+        )
         plan = plan_of(blueprint, settings, provider, model, workspace)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
@@ -183,16 +196,18 @@ def plan_of(
         name=blueprint.name,
         prompt=prompt,
         settings=sampling,
+        asker=blueprint.asker,
         limits=blueprint.limits or Limits(model_calls=settings["max_turns"]),
         retry=blueprint.retry,
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
+        protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
     )
 
 
 def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Policy:
     """The permission rules of a session: the workspace's file, the user's settings, what this call adds."""
-    policy = Policy.load(
+    policy = blueprint.policy or Policy.load(
         workspace / POLICY_FILE, workspace=workspace, state_dir=blueprint.state_dir or settings.state_dir
     )
     allow: Iterable[str] = (*settings["allow"], *blueprint.allow)

@@ -55,6 +55,7 @@ class Plan:
     deferred: bool = True
     core: tuple[str, ...] | None = None
     services: dict[str, Any] = field(default_factory=dict)
+    protected: tuple[Path, ...] = ()
 
 
 class Runtime:
@@ -67,11 +68,13 @@ class Runtime:
         *,
         ledger: TokenLedger | None = None,
         user_instructions: Path | None = None,
+        shared_registry: bool = False,
     ) -> None:
         self.store = store
         self.registry = registry
         self.ledger = ledger or TokenLedger()
         self._user_instructions = user_instructions
+        self._shared_registry = shared_registry
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
@@ -121,8 +124,8 @@ class Runtime:
         def granted(grant: Grant) -> None:
             journal.record(PermissionGranted(**journal.head(), grant=grant))
 
-        def revoked(grant_id: str) -> None:
-            journal.record(PermissionRevoked(**journal.head(), grant_id=grant_id))
+        def revoked(grant: Grant) -> None:
+            journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
 
         gate = Gate(
             plan.policy,
@@ -131,6 +134,7 @@ class Runtime:
             turnstile=turnstile(),
             on_grant=granted,
             on_revoke=revoked,
+            protected=plan.protected,
         )
         return Session(
             journal=journal,
@@ -151,7 +155,8 @@ class Runtime:
 
     def close(self) -> None:
         """Shut the plugins down and close the store."""
-        self.registry.shutdown()
+        if not self._shared_registry:
+            self.registry.shutdown()
         self.store.close()
 
 
