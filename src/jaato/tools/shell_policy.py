@@ -233,17 +233,10 @@ def uncoverable(part: Part, workspace: Path, places: tuple[str, ...]) -> str | N
 
 def entry_of(unit: tuple[Part, ...]) -> str | None:
     """The pattern a lasting answer writes for this unit: exact words, or a program and subcommand with `*`."""
-    if any(word.glob and not plain_glob(word) for part in unit for word in part.words):
-        return None
-    if len(unit) > 1:
-        return " | ".join(exact(part.words) for part in unit)
-    words = unit[0].words
-    kept = width(words)
-    if kept is None:
-        return exact(words)
-    wide = f"{exact(words[:kept])} *"
-    pattern = shell_pattern(wide)
-    return wide if pattern is not None and pattern.covers(unit) else exact(words)
+    written = " | ".join(exact(part.words) for part in unit)
+    kept = width(unit[0].words) if len(unit) == 1 else None
+    candidates = [written] if kept is None else [f"{exact(unit[0].words[:kept])} *", written]
+    return next((one for one in candidates if (rule := shell_pattern(one)) and rule.covers(unit)), None)
 
 
 def exact(words: tuple[Word, ...]) -> str:
@@ -272,10 +265,12 @@ def places_of(analysis: Analysis, workspace: Path) -> tuple[str, ...] | None:
 def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
     """Every text a blacklist pattern is held against: each part as its words, without what runs it, and what it quotes."""
     texts: list[str] = []
+    pipelines: dict[int, list[str]] = {}
     for part in analysis.parts:
         values = [word.value if word.value is not None else word.text for word in part.words]
         if not values:
             continue
+        pipelines.setdefault(part.pipeline, []).append(" ".join(values))
         starts = range(len(values)) if runs_others(values[0]) or interprets(values[0]) or depth else (0,)
         for start in starts:
             rest = values[start:]
@@ -286,4 +281,4 @@ def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
                 texts += texts_of(analyse(inner), depth + 1)
         if last_name(values[0]) == "find" and any(value.startswith(("-exec", "-ok")) for value in values):
             texts += [" ".join(values[start:]) for start in range(1, len(values))]
-    return texts
+    return [*texts, *(" | ".join(parts) for parts in pipelines.values() if len(parts) > 1)]
