@@ -19,13 +19,17 @@ def read_small(path: Path, limit: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {reason(error)}. Repair its permissions or remove it.") from None
+        raise ConfigError(
+            f"{path} cannot be read: {reason(error)}. Repair its permissions or remove it."
+        ) from None
     with os.fdopen(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
             raise ConfigError(f"{path} is not a regular file. Remove it and put a file in its place.")
         if state.st_size > limit:
-            raise ConfigError(f"{path} has {state.st_size:,} bytes, more than the {limit:,} that are read. Shorten it.")
+            raise ConfigError(
+                f"{path} has {state.st_size:,} bytes, more than the {limit:,} that are read. Shorten it."
+            )
         try:
             content = file.read(limit + 1)
         except OSError as error:

@@ -57,7 +57,7 @@ class GrantBook:
             return tuple(msgspec.convert(document["grants"], list[Grant]))
         except (ValueError, TypeError, KeyError, RecursionError):
             raise ConfigError(
-                f"{self.path} is damaged: it should be {{\"version\": 1, \"grants\": [...]}}. "
+                f'{self.path} is damaged: it should be {{"version": 1, "grants": [...]}}. '
                 "Remove it; what was always allowed is then asked once more."
             ) from None
 

@@ -55,7 +55,9 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if access in ("write", "execute") and not tool.auto_approved and call.arguments:
         found = control_argument(call.arguments, place, access == "execute", given.protected)
         if found is not None:
-            return Verdict("ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False)
+            return Verdict(
+                "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
+            )
     fixed = rules.by_name_only and access in ("read", "network")
     return by_rules(call, tool, rules, given, fixed) or by_default(tool, given.policy, fixed)
 
@@ -63,7 +65,9 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
 def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
     """The whitelist and the grants."""
     if rules.allowed is not None:
-        return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})", fixed=fixed)
+        return Verdict(
+            "allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})", fixed=fixed
+        )
     if not rules.by_name_only:
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
@@ -81,7 +85,12 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
         return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
     match policy.default:
         case "deny":
-            return Verdict("deny", "default", f"{tool.name} is not in the whitelist, and the default is deny", fixed=fixed)
+            return Verdict(
+                "deny",
+                "default",
+                f"{tool.name} is not in the whitelist, and the default is deny",
+                fixed=fixed,
+            )
         case "allow":
             return Verdict("allow", "default", "the default is allow", fixed=fixed)
     if tool.spec.access == "read":
@@ -90,7 +99,9 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
     return Verdict("ask", "default", f"no rule covers {tool.name}{hint}", shape_of_tool(tool))
 
 
-def judge_shell(command: str | None, call: Call, tool: Tool, rules: ToolRules, given: Circumstances) -> Verdict:
+def judge_shell(
+    command: str | None, call: Call, tool: Tool, rules: ToolRules, given: Circumstances
+) -> Verdict:
     """A shell command, judged part by part."""
     if command is None:
         return Verdict("ask", "unknown", "its command cannot be told from its arguments", lasting=False)
@@ -100,11 +111,16 @@ def judge_shell(command: str | None, call: Call, tool: Tool, rules: ToolRules, g
         return Verdict("deny", "blacklist", f"{shown(command)} {denied}")
     if given.policy.locked is not None:
         return Verdict("deny", "policy_invalid", given.policy.locked)
-    patterns = [*rules.shell, *(one for grant in given.grants if here(grant, given) for one in patterns_of(grant, tool))]
+    patterns = [
+        *rules.shell,
+        *(one for grant in given.grants if here(grant, given) for one in patterns_of(grant, tool)),
+    ]
     found = judge(analysis, given.workspace, patterns)
     control = control_doubt(analysis, given.workspace, given.protected) if not found.reads else None
     if control is not None:
-        return Verdict("ask", "control_path", CONTROL.format(found=control), None, lasting=False, parts=found.parts)
+        return Verdict(
+            "ask", "control_path", CONTROL.format(found=control), None, lasting=False, parts=found.parts
+        )
     if analysis.unknown:
         return Verdict("ask", "unknown", found.reason, None, lasting=False, parts=found.parts)
     return settle_shell(analysis, tool, rules, given, found)
@@ -121,7 +137,9 @@ def settle_shell(
     for grant in given.grants:
         if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
             if grant.scope in ("turn", "idle", "session") and certain(analysis, rules):
-                return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}", parts=found.parts)
+                return Verdict(
+                    "allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}", parts=found.parts
+                )
     if found.covered and not found.reads:
         method, reason = covering(found, rules, given, tool)
         if policy.default != "deny" or all("reads only" not in part.reason for part in found.parts):
@@ -142,7 +160,9 @@ def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: 
     texts = {pattern.text for pattern in rules.shell}
     scope = "whitelist"
     for part in found.parts:
-        if not part.reason.startswith("covered by ") or part.reason in {f"covered by {text!r}" for text in texts}:
+        if not part.reason.startswith("covered by ") or part.reason in {
+            f"covered by {text!r}" for text in texts
+        }:
             continue
         for grant in given.grants:
             if any(part.reason == f"covered by {one.text!r}" for one in patterns_of(grant, tool)):

@@ -58,7 +58,10 @@ class Policy:
         )
         own = self._own
         merged = Document(
-            default or own.default, own.blacklist | flags.blacklist, own.whitelist | flags.whitelist, own.channel
+            default or own.default,
+            own.blacklist | flags.blacklist,
+            own.whitelist | flags.whitelist,
+            own.channel,
         )
         return Policy(merged, file=self._file)
 

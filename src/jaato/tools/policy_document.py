@@ -98,7 +98,9 @@ def from_mapping(document: Any, where: str) -> Document:
                 fail(where, f"the field {name!r} is not known", f"Did you mean {key!r}?")
     version = document.get("version", VERSION)
     if str(version) not in ("1", "1.0") or isinstance(version, bool):
-        fail(where, f"version is {version!r}", "This jaato reads version 1; a newer file needs a newer jaato.")
+        fail(
+            where, f"version is {version!r}", "This jaato reads version 1; a newer file needs a newer jaato."
+        )
     default = document.get("defaultPolicy")
     if default is not None and default not in ("allow", "deny", "ask"):
         fail(where, f"defaultPolicy is {default!r}", 'Write "allow", "deny" or "ask".')
@@ -114,7 +116,11 @@ def from_mapping(document: Any, where: str) -> Document:
 def rules_from(value: Any, field_name: str, where: str) -> Rules:
     """One of the two lists. Raises `ConfigError`."""
     if not isinstance(value, dict):
-        fail(where, f"{field_name} is {kind_of(value)}", 'Write {"tools": [], "patterns": [], "arguments": {}}.')
+        fail(
+            where,
+            f"{field_name} is {kind_of(value)}",
+            'Write {"tools": [], "patterns": [], "arguments": {}}.',
+        )
     for name in value:
         if name not in RULE_KEYS:
             fail(where, f"{field_name}.{name} is not known", f"The keys are {', '.join(RULE_KEYS)}.")
@@ -122,7 +128,11 @@ def rules_from(value: Any, field_name: str, where: str) -> Rules:
     patterns = texts(value.get("patterns", []), f"{field_name}.patterns", where)
     arguments = value.get("arguments", {})
     if not isinstance(arguments, dict):
-        fail(where, f"{field_name}.arguments is {kind_of(arguments)}", 'Write {"tool": {"argument": ["pattern"]}}.')
+        fail(
+            where,
+            f"{field_name}.arguments is {kind_of(arguments)}",
+            'Write {"tool": {"argument": ["pattern"]}}.',
+        )
     built: dict[str, dict[str, tuple[str, ...]]] = {}
     for tool, entries in arguments.items():
         at = f"{field_name}.arguments.{tool}"
@@ -164,7 +174,9 @@ def channel_from(value: Any, where: str) -> Channel:
     for name, item in (("type", kind), ("endpoint", endpoint)):
         if item is not None and not isinstance(item, str):
             fail(where, f"channel.{name} is {kind_of(item)}", "Write a string.")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0
+    ):
         fail(where, f"channel.timeout is {timeout!r}", "Write seconds, more than 0.")
     return Channel(kind, endpoint, None if timeout is None else float(timeout))
 
@@ -175,7 +187,11 @@ def texts(value: Any, at: str, where: str) -> tuple[str, ...]:
         fail(where, f"{at} is {kind_of(value)}", "Write a list of strings.")
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.strip() or len(item) > 10_000:
-            fail(where, f"{at}[{index}] is {kind_of(item)}", "Write a string that is neither empty nor endless.")
+            fail(
+                where,
+                f"{at}[{index}] is {kind_of(item)}",
+                "Write a string that is neither empty nor endless.",
+            )
     return tuple(value)
 
 

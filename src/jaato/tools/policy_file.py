@@ -36,7 +36,9 @@ class PolicyFile:
         self.workspace = str((workspace or Path.cwd()).resolve())
         self._trust = Trust(state_dir) if state_dir else None
         self._book = GrantBook(state_dir) if state_dir else None
-        inside = self.path.is_relative_to(self.workspace) or self.path.resolve().is_relative_to(self.workspace)
+        inside = self.path.is_relative_to(self.workspace) or self.path.resolve().is_relative_to(
+            self.workspace
+        )
         brought = inside or self.path.parts[-2:] == (".jaato", "permissions.json")
         self._believed = trusted if trusted is not None else not brought
         self._seen: tuple[object, ...] = ()

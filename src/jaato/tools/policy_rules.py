@@ -62,7 +62,9 @@ class ToolRules:
     @property
     def by_name_only(self) -> bool:
         """Whether no rule looks at the arguments."""
-        return not (self.deny_inner or self.allow_inner or self.deny_arguments or self.allow_arguments or self.shell)
+        return not (
+            self.deny_inner or self.allow_inner or self.deny_arguments or self.allow_arguments or self.shell
+        )
 
     def denies(self, arguments: Mapping[str, Any], main: str | None, place: str) -> str | None:
         """The blacklist rule that these arguments meet, in any spelling of a path."""
@@ -120,7 +122,9 @@ def by_name(names: tuple[str, ...], rules: Rules, shell: bool) -> tuple[str | No
 def renamed(tool: Tool, name: str, rules: Rules) -> list[Pair]:
     """The argument rules under one name of a tool, with the arguments called as the tool calls them."""
     rename = tool.aliases.get(name, {})
-    return [(rename.get(argument, argument), globs) for argument, globs in rules.arguments.get(name, {}).items()]
+    return [
+        (rename.get(argument, argument), globs) for argument, globs in rules.arguments.get(name, {}).items()
+    ]
 
 
 def values_of(arguments: Mapping[str, Any], name: str) -> list[str]:
@@ -181,7 +185,11 @@ def pairs_of(pattern: str, main: str | None) -> list[tuple[str, str]]:
 def inner_denies(pattern: str, arguments: Mapping[str, Any], main: str | None, place: str) -> bool:
     """Whether `tool(pattern)` in the blacklist meets these arguments, in any spelling."""
     return all(
-        any(fnmatch.fnmatchcase(text, glob) for value in values_of(arguments, name) for text in spellings(value, place))
+        any(
+            fnmatch.fnmatchcase(text, glob)
+            for value in values_of(arguments, name)
+            for text in spellings(value, place)
+        )
         for name, glob in pairs_of(pattern, main)
     )
 

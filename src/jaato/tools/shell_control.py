@@ -31,7 +31,9 @@ def control_doubt(analysis: Analysis, workspace: Path, protected: tuple[Path, ..
     return None
 
 
-def part_doubt(part: Part, workspace: Path, places: tuple[str, ...], protected: tuple[Path, ...]) -> str | None:
+def part_doubt(
+    part: Part, workspace: Path, places: tuple[str, ...], protected: tuple[Path, ...]
+) -> str | None:
     """Which control path one part may change."""
     values = [word.value if word.value is not None else word.text for word in part.words]
     program = last_name(values[0]) if values else ""
@@ -40,7 +42,11 @@ def part_doubt(part: Part, workspace: Path, places: tuple[str, ...], protected: 
     if not part.doubts and read_doubt(part, workspace, places) is None:
         return None
     targets = [redirect.target for redirect in part.redirects if redirect.writes]
-    for text in (*values[1:], *(word.text for word in targets), *(word.text for _name, word in part.assignments)):
+    for text in (
+        *values[1:],
+        *(word.text for word in targets),
+        *(word.text for _name, word in part.assignments),
+    ):
         if program not in ("echo", "printf", "grep", "rg") and (mention := MENTION.search(text)):
             return mention[0]
     words = [*values, *(word.value if word.value is not None else word.text for word in targets)]

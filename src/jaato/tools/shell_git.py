@@ -24,36 +24,64 @@ LOG = frozenset(
 )
 COMMANDS: dict[str, tuple[str, frozenset[str]]] = {
     # subcommand: short options that may appear, long options that may appear
-    "status": ("sbuvz", frozenset("short branch porcelain long verbose untracked-files ignored show-stash".split())),
+    "status": (
+        "sbuvz",
+        frozenset("short branch porcelain long verbose untracked-files ignored show-stash".split()),
+    ),
     "log": ("npqsSGiLEFMCwbzUtcm0123456789", LOG),
     "show": ("npqsMCwbzUtcm0123456789", LOG),
     "diff": ("pqsMCwbzUaRt0123456789", LOG),
     "shortlog": ("nsec0123456789", frozenset("numbered summary email group".split())),
-    "blame": ("bcelLnpstwMC", frozenset("porcelain line-porcelain show-email show-name show-number date".split())),
-    "ls-files": ("cdmoiszutvk", frozenset("cached deleted modified others ignored stage exclude-standard".split())),
+    "blame": (
+        "bcelLnpstwMC",
+        frozenset("porcelain line-porcelain show-email show-name show-number date".split()),
+    ),
+    "ls-files": (
+        "cdmoiszutvk",
+        frozenset("cached deleted modified others ignored stage exclude-standard".split()),
+    ),
     "ls-tree": ("drtlz", frozenset("long name-only name-status full-name full-tree".split())),
     "rev-parse": (
         "",
-        frozenset("abbrev-ref short verify show-toplevel is-inside-work-tree git-dir symbolic all branches".split()),
+        frozenset(
+            "abbrev-ref short verify show-toplevel is-inside-work-tree git-dir symbolic all branches".split()
+        ),
     ),
-    "rev-list": ("n0123456789", frozenset("count all max-count left-right since until no-merges merges".split())),
+    "rev-list": (
+        "n0123456789",
+        frozenset("count all max-count left-right since until no-merges merges".split()),
+    ),
     "describe": ("", frozenset("all tags always dirty abbrev long match contains".split())),
     "merge-base": ("a", frozenset("all is-ancestor fork-point octopus".split())),
     "cat-file": ("tpse", frozenset()),
-    "grep": ("niIwvlLhHcEFGPeABC0123456789", frozenset("line-number ignore-case count cached word-regexp".split())),
+    "grep": (
+        "niIwvlLhHcEFGPeABC0123456789",
+        frozenset("line-number ignore-case count cached word-regexp".split()),
+    ),
 }
-VALUED = {"log": "nSGLMCU", "show": "nSGLMCU", "diff": "SGLMCU", "grep": "ABCme", "blame": "LMC", "status": "u"}
+VALUED = {
+    "log": "nSGLMCU",
+    "show": "nSGLMCU",
+    "diff": "SGLMCU",
+    "grep": "ABCme",
+    "blame": "LMC",
+    "status": "u",
+}
 """The short options that take a value, by subcommand."""
 LISTING = {
     # subcommand: what may follow, so that it lists and changes nothing
-    "branch": re.compile(r"(-a|-r|-v|-vv|-l|--list|--all|--remotes|--show-current|--no-color|--verbose)( \1)*"),
+    "branch": re.compile(
+        r"(-a|-r|-v|-vv|-l|--list|--all|--remotes|--show-current|--no-color|--verbose)( \1)*"
+    ),
     "tag": re.compile(r"-l|--list|-n\d*"),
     "remote": re.compile(r"-v|--verbose"),
     "stash": re.compile(r"list"),
     "worktree": re.compile(r"list|--porcelain"),
     "config": re.compile(r"--list|-l|--local"),
 }
-BRANCH_WORDS = frozenset("-a -r -v -vv -l -av -avv --list --all --remotes --show-current --no-color --verbose".split())
+BRANCH_WORDS = frozenset(
+    "-a -r -v -vv -l -av -avv --list --all --remotes --show-current --no-color --verbose".split()
+)
 EXECUTES = re.compile(
     rb"fsmonitor|hookspath|sshcommand|gitproxy|pager|external|textconv|\bfilter\b|\bclean\b|smudge|process|editor|"
     rb"askpass|gpg|showsignature|helper|uploadpack|promisor|partialclone|include|worktreeconfig|\bworktree\b|"
@@ -169,7 +197,10 @@ def linked(dot_git: str) -> list[str]:
 
 def settings_of(directory: str) -> list[str]:
     """The files of one repository directory that matter."""
-    return [os.path.join(directory, name) for name in ("config", "config.worktree", "index", "objects/info/alternates")]
+    return [
+        os.path.join(directory, name)
+        for name in ("config", "config.worktree", "index", "objects/info/alternates")
+    ]
 
 
 @functools.lru_cache(maxsize=64)
@@ -183,7 +214,11 @@ def content_doubt(path: str, _mtime_ns: int, size: int, _inode: int) -> str | No
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})"
     if is_index:
-        return "the repository has submodules, whose own configuration git would follow" if GITLINK in content else None
+        return (
+            "the repository has submodules, whose own configuration git would follow"
+            if GITLINK in content
+            else None
+        )
     if path.endswith("alternates"):
         return None
     if found := EXECUTES.search(content):

@@ -130,7 +130,11 @@ def unreadable(command: str) -> str | None:
     for char in set(command):
         if char in " \t\n" or " " < char <= "~":
             continue
-        if ord(char) < 0xA0 or char.isspace() or unicodedata.category(char) in ("Cf", "Cc", "Zs", "Zl", "Zp", "Cn"):
+        if (
+            ord(char) < 0xA0
+            or char.isspace()
+            or unicodedata.category(char) in ("Cf", "Cc", "Zs", "Zl", "Zp", "Cn")
+        ):
             return f"contains the character U+{ord(char):04X}"
     if "\\\n" in command:
         return "continues a line with a backslash"
@@ -176,7 +180,9 @@ def agrees(found: Analysis, command: str) -> bool:
             commands[-1].append(token)
     seen = [list(part.tokens) for part in found.parts]
     separators = [one for one in operators if one != "\n"]
-    return [one for one in commands if one] == seen and separators == [o for o in found.operators if o != "\n"]
+    return [one for one in commands if one] == seen and separators == [
+        o for o in found.operators if o != "\n"
+    ]
 
 
 @dataclass(slots=True)
@@ -252,7 +258,11 @@ class Walk:
     def descend(self, node: Node, depth: int, doubts: tuple[str, ...]) -> None:
         """Look at everything inside; at the words of a construct only for the substitutions in them."""
         for child in node.children:
-            if node.type not in CONSTRUCTS or child.type in STATEMENTS or child.type in GROUPS | CONSTRUCTS.keys():
+            if (
+                node.type not in CONSTRUCTS
+                or child.type in STATEMENTS
+                or child.type in GROUPS | CONSTRUCTS.keys()
+            ):
                 self.visit(child, depth + 1, doubts)
             elif child.is_named:
                 self.inside(child, depth + 1, doubts)
@@ -301,7 +311,11 @@ class Walk:
                 self.inside(child, depth + 1, doubts)
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self.redirect(child, depth, redirects, tokens, own)
-            elif child.type in WORDS or child.type in ("command_name", "variable_assignment") or not child.is_named:
+            elif (
+                child.type in WORDS
+                or child.type in ("command_name", "variable_assignment")
+                or not child.is_named
+            ):
                 words.append(read_word(text))
                 tokens.append(text)
                 self.inside(child, depth + 1, doubts)
@@ -310,7 +324,9 @@ class Walk:
         if words and words[0].text in RESERVED:
             self.unknown.append(f"the word {words[0].text!r}")
         whole = show_all(node)
-        part = Part(whole, tuple(words), tuple(redirects), tuple(assignments), tuple(own), pipeline, tuple(tokens))
+        part = Part(
+            whole, tuple(words), tuple(redirects), tuple(assignments), tuple(own), pipeline, tuple(tokens)
+        )
         self.parts.insert(place, part)
 
     def redirected(self, node: Node, depth: int, doubts: tuple[str, ...]) -> None:

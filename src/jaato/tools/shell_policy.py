@@ -136,7 +136,9 @@ def program_changes(program: str, words: tuple[Word, ...], index: int) -> bool:
     if last_name(program) != "git":
         return False
     before = all((word.value or "").startswith("-") for word in words[1:index])
-    return before and (words[index].value or "").startswith(("-c", "-C", "--config", "--exec", "--git-dir", "--work"))
+    return before and (words[index].value or "").startswith(
+        ("-c", "-C", "--config", "--exec", "--git-dir", "--work")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,10 @@ def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
             texts.append(" ".join(rest))
             texts.append(" ".join([last_name(rest[0]), *rest[1:]]))
         if depth < 3 and (runs_others(values[0]) or interprets(values[0])):
-            for inner in (*(value for value in values[1:] if " " in value or ";" in value), " ".join(values[1:])):
+            for inner in (
+                *(value for value in values[1:] if " " in value or ";" in value),
+                " ".join(values[1:]),
+            ):
                 texts += texts_of(analyse(inner), depth + 1)
         if last_name(values[0]) == "find" and any(value.startswith(("-exec", "-ok")) for value in values):
             texts += [" ".join(values[start:]) for start in range(1, len(values))]

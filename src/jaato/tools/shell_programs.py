@@ -48,15 +48,15 @@ EXECUTING: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 WIDE = frozenset(
-    "pytest ruff mypy pyright black isort flake8 pylint eslint prettier tsc jest vitest mocha rustfmt gofmt shellcheck "
-    "jq yamllint markdownlint hadolint clang-format ls cat head tail wc grep rg sort uniq cut diff stat file du tree "
-    "echo mkdir touch".split()
+    "pytest ruff mypy pyright black isort flake8 pylint eslint prettier tsc jest vitest mocha rustfmt gofmt shellcheck yamllint markdownlint hadolint clang-format mkdir touch".split()
 )
 """Programs whose lasting grant covers any arguments."""
 
 SUBCOMMANDS: dict[str, frozenset[str]] = {
     # programs whose lasting grant covers any arguments of these subcommands
-    "git": frozenset("add commit status log diff show fetch switch blame describe ls-files rev-parse shortlog".split()),
+    "git": frozenset(
+        "add commit status log diff show fetch switch blame describe ls-files rev-parse shortlog".split()
+    ),
     "cargo": frozenset("build check test clippy fmt doc tree bench".split()),
     "go": frozenset("build test vet fmt list doc version".split()),
     "npm": frozenset("test ls outdated view ci".split()),

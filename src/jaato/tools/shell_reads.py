@@ -58,14 +58,18 @@ READERS: dict[str, Reader] = {
         "time time-style tabsize width zero context",
         "ITw",
     ),
-    "cat": reader("AbeEnstTuv", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"),
+    "cat": reader(
+        "AbeEnstTuv", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
+    ),
     "head": reader("qvz0123456789", "bytes lines quiet silent verbose zero-terminated", "cn"),
     "tail": reader("qvz0123456789", "bytes lines quiet silent verbose zero-terminated", "cn"),
     "wc": reader("cmlLw", "bytes chars lines max-line-length words total"),
     "nl": reader("p", "body-numbering number-format number-width", "bdfhilnsvw"),
     "tac": reader("br", "before regex separator", "s"),
     "rev": reader(),
-    "cut": reader("nsz", "bytes characters delimiter fields complement only-delimited output-delimiter", "bcdf"),
+    "cut": reader(
+        "nsz", "bytes characters delimiter fields complement only-delimited output-delimiter", "bcdf"
+    ),
     "tr": reader("cCdst", "complement delete squeeze-repeats truncate-set1", no_files=True),
     "sort": reader(
         "bdfgiMhnRrVcCmsuz",
@@ -73,7 +77,9 @@ READERS: dict[str, Reader] = {
         "human-numeric-sort numeric-sort reverse version-sort unique stable zero-terminated key field-separator",
         "kt",
     ),
-    "uniq": reader("cdDiuz", "count repeated all-repeated ignore-case unique skip-fields skip-chars", "fsw", most=1),
+    "uniq": reader(
+        "cdDiuz", "count repeated all-repeated ignore-case unique skip-fields skip-chars", "fsw", most=1
+    ),
     "comm": reader("123z", "check-order nocheck-order output-delimiter total zero-terminated"),
     "diff": reader(
         "abBcdeEiNpqrstTuwyZ",
@@ -114,7 +120,9 @@ READERS: dict[str, Reader] = {
     "sha512sum": HASH,
     "cksum": HASH,
     "strings": reader("afw", "all print-file-name bytes radix encoding", "netsS"),
-    "od": reader("abcdfiloSsvx", "address-radix skip-bytes read-bytes format output-duplicates width", "AjNtw"),
+    "od": reader(
+        "abcdfiloSsvx", "address-radix skip-bytes read-bytes format output-duplicates width", "AjNtw"
+    ),
     "hexdump": reader("bcCdovx", "canonical", "ns"),
     "column": reader("tx", "table fillrows", "cso"),
     "sed": reader("nEr", "quiet silent regexp-extended", skip=1, plain=SED_SCRIPT),
@@ -122,7 +130,9 @@ READERS: dict[str, Reader] = {
     "true": reader(no_files=True),
     "false": reader(no_files=True),
     "pwd": reader("LP", "logical physical", no_files=True, most=0),
-    "date": reader("uR", "utc universal iso-8601 rfc-3339 rfc-email", "I", no_files=True, plain=re.compile(r"\+.*")),
+    "date": reader(
+        "uR", "utc universal iso-8601 rfc-3339 rfc-email", "I", no_files=True, plain=re.compile(r"\+.*")
+    ),
     "whoami": NO_ARGUMENTS,
     "nproc": reader("", "all", no_files=True, most=0),
     "arch": NO_ARGUMENTS,
@@ -195,7 +205,9 @@ def options_doubt(
             if equals and (doubt := path_doubt(Word(word.text, value), workspace, places)):
                 return doubt
         elif text.startswith("-") and len(text) > 1:
-            if word.glob or (bad := next((c for c in flags_of(text, known.valued) if c not in known.short), None)):
+            if word.glob or (
+                bad := next((c for c in flags_of(text, known.valued) if c not in known.short), None)
+            ):
                 return f"{name} -{bad if not word.glob else text[1:]} is not known to read only"
             flags = flags_of(text, known.valued)
             patterns_given = patterns_given or (known.skip > 0 and "e" in flags[-1:])

@@ -50,12 +50,14 @@ class Trust:
             return {str(path): str(digest) for path, digest in files.items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ConfigError(
-                f"{self.path} is damaged: it should be {{\"version\": 1, \"files\": {{path: hash}}}}. "
+                f'{self.path} is damaged: it should be {{"version": 1, "files": {{path: hash}}}}. '
                 "Remove it to trust nothing, and trust again what you know."
             ) from None
 
     def _write(self, files: dict[str, str]) -> None:
-        write_private(self.path, json.dumps({"version": 1, "files": files}, indent=2, sort_keys=True).encode() + b"\n")
+        write_private(
+            self.path, json.dumps({"version": 1, "files": files}, indent=2, sort_keys=True).encode() + b"\n"
+        )
 
 
 def key_of(path: Path) -> str:
