@@ -21,7 +21,7 @@ from jaato.tools.beneath import (
     open_beneath,
     outside,
 )
-from jaato.tools.control import is_linked_control, names_control
+from jaato.tools.control import in_bare_repository, is_linked_control, names_control
 
 Kind = Literal["file", "directory", "link", "other"]
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -198,7 +198,7 @@ class Roots:
     def holds_control(self, place: Place) -> bool:
         """Whether a resolved place is a control path, by its true names or as another name of one."""
         parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
-        if names_control(parts):
+        if names_control(parts) or in_bare_repository(place.root.path, place.parts):
             return True
         return place.info is not None and is_linked_control(place.info, self.paths)
 
@@ -236,6 +236,8 @@ class Roots:
             raise PathRefused(f"{path!r} is a directory, not a file; list_directory shows what is in it.")
         if not modes.S_ISREG(info.st_mode):
             raise special(path, info.st_mode)
+        if path.endswith("/"):
+            raise PathRefused(f"{path!r} ends with a slash and is a file. Leave the slash out.")
 
     def _absolute(self, path: str) -> list[str]:
         """The path as absolute parts, `..` kept; raises `PathRefused` for what cannot be a path."""
