@@ -1,4 +1,4 @@
-"""An anchored edit: a text replaced where it occurs exactly once, else an error that helps to say it better."""
+"""An anchored edit: a text replaced where it occurs exactly once, else an error that helps to correct it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def complaint(edit: Edit) -> str | None:
 
 
 def applied(text: str, edit: Edit) -> str:
-    """The file's text after the edit. Raises `EditRefused` with the lines when `old` is missing or ambiguous."""
+    """The file's text after the edit. Raises `EditRefused` when `old` is missing or ambiguous."""
     problem = complaint(edit)
     if problem:
         raise EditRefused(f"{edit.path!r}: {problem}")
@@ -110,7 +110,7 @@ def candidates(view: str, old: str, edit: Edit) -> list[int]:
 
 
 def region(view: str, edit: Edit) -> tuple[int, int]:
-    """From the end of the prologue to the start of the epilogue; each must occur once, or follow the prologue."""
+    """From the end of the prologue to the start of the epilogue; each occurs once, or follows the other."""
     start, end = 0, len(view)
     if edit.prologue:
         anchor = plain(edit.prologue)
@@ -124,7 +124,7 @@ def region(view: str, edit: Edit) -> tuple[int, int]:
 
 
 def insertion(view: str, edit: Edit) -> int:
-    """Where to insert when `old` is empty: after the prologue, or before the epilogue; both must then touch."""
+    """Where to insert when `old` is empty: after the prologue, or before the epilogue."""
     if edit.prologue and edit.epilogue:
         before = plain(edit.prologue)
         return unique(view, before + plain(edit.epilogue), edit, "prologue with epilogue") + len(before)
