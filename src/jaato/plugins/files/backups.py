@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -190,7 +191,7 @@ class Backups:
                     continue
 
     def _shelf(self, stack: contextlib.ExitStack) -> Shelf:
-        """The open directories, made where they are missing."""
+        """The open directories, made where missing."""
         top = os.open(self.workspace, OPEN_DIRECTORY)
         stack.callback(os.close, top)
         for part in PLACE.split("/"):
@@ -277,6 +278,13 @@ class Backups:
         for name in listed(shelf.objects, "."):
             if name not in kept:
                 os.unlink(name, dir_fd=shelf.objects)
+
+
+def state_of(mode: int) -> State:
+    """What a mode says is there, as records name it."""
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "link" if stat.S_ISLNK(mode) else "file"
 
 
 def folder_of(path: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Backups, Record, Shelf
+from jaato.plugins.files.backups import Backups, Record, Shelf, state_of
 from jaato.plugins.files.disk import settle
 from jaato.plugins.files.replace import Draft, Seen, draft, take_away
 from jaato.plugins.files.text import Form, form_of
@@ -86,7 +86,7 @@ class Changes:
                 raise PathRefused(f"{path!r} is a root directory itself; name something in it.")
             if self.roots.hides_control(path, place):
                 raise PathRefused(
-                    f"{path!r} leads by a link to {self.label(place)!r}, which is protected. Name that path itself."
+                    f"{path!r} leads by a link to {self.label(place)!r}, which is protected. Name it itself."
                 )
             yield Target(path, place, self.label(place))
 
@@ -100,7 +100,7 @@ class Changes:
         seen = self.see(target)
         if seen is None or seen.data is None:
             raise TooLarge(
-                f"{target.path!r} has {target.info.st_size} bytes; at most {MAX_EDIT_BYTES} can be edited. Use run."
+                f"{target.path!r} has {target.info.st_size} bytes; at most {MAX_EDIT_BYTES} can be edited."
             )
         form = form_of(seen.data)
         return Loaded(target, seen, form, form.decode(seen.data))
@@ -130,6 +130,14 @@ class Changes:
             except OSError as error:
                 raise explained(error, target.path) from None
 
+    def is_absent(self, path: str) -> bool:
+        """Whether nothing has this path, its directory perhaps not either."""
+        try:
+            with self.roots.locate(path) as place:
+                return place.info is None
+        except FileMissing:
+            return True
+
     def make_parents(self, path: str) -> list[str]:
         """Make the missing directories above a path; returns those made, outermost first."""
         made: list[str] = []
@@ -158,7 +166,7 @@ class Changes:
                 os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
     def commit(self, changes: Sequence[Change], call: Call) -> None:
-        """Make every change or none: all are backed up and written first, then they appear one after the other."""
+        """Make every change or none: all are backed up and written first, then they appear."""
         with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
             try:
                 for change in changes:
@@ -190,7 +198,7 @@ class Changes:
         if seen is None:
             return self.backups.record(shelf, record)
         fields: dict[str, object] = {
-            "before": kind_of(seen.info.st_mode),
+            "before": state_of(seen.info.st_mode),
             "mode": stat.S_IMODE(seen.info.st_mode),
         }
         if seen.link is not None:
@@ -199,8 +207,8 @@ class Changes:
             fields["digest"], fields["size_bytes"] = self._keep(shelf, target, seen)
             if seen.info.st_nlink > 1:
                 change.notes.append(
-                    f"the file had {seen.info.st_nlink} hard links; only this one has changed, the others keep "
-                    "the old content"
+                    f"the file had {seen.info.st_nlink} hard links; only this one has changed, "
+                    "the others keep the old content"
                 )
         return self.backups.record(shelf, record_with(record, fields))
 
