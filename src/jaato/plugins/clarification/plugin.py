@@ -77,9 +77,15 @@ class ClarificationPlugin(Plugin):
         clarify: Clarify | None = call.services.get("clarify")
         answers = None
         if clarify is not None:
-            answers = await clarify(Clarification(new_id("q"), call.id, context.strip(), list(map(wire, asks))))
+            answers = await clarify(
+                Clarification(new_id("q"), call.id, context.strip(), list(map(wire, asks)))
+            )
         if answers is None:
-            return {"answered": False, "qa_pairs": [[ask.question, ask.default] for ask in asks], "note": NOBODY}
+            return {
+                "answered": False,
+                "qa_pairs": [[ask.question, ask.default] for ask in asks],
+                "note": NOBODY,
+            }
         padded = [*answers[: len(asks)], *[None] * (len(asks) - len(answers))]
         pairs = [[ask.question, settled(answer, ask)] for ask, answer in zip(asks, padded, strict=True)]
         result: dict[str, Any] = {"answered": True, "qa_pairs": pairs}
@@ -92,7 +98,9 @@ def asked(number: int, question: str | Ask) -> Ask:
     ask = Ask(question) if isinstance(question, str) else question
     if not ask.question.strip():
         path = f"/questions/{number}"
-        raise InvalidArguments(f"Question {number + 1} is empty. Say what you need to know.", [(path, "is empty")])
+        raise InvalidArguments(
+            f"Question {number + 1} is empty. Say what you need to know.", [(path, "is empty")]
+        )
     return Ask(ask.question.strip(), [choice for choice in ask.choices if choice.strip()], ask.default)
 
 

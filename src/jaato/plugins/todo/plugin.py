@@ -103,7 +103,9 @@ class TodoPlugin(Plugin):
             return shown(chosen(self.plans_of(call), plan_id))
 
     @tool(category="coordination", access="read", core=True, aliases={"add_todo": TEXT_WORDS})
-    async def addStep(self, description: str, after_step_id: str | None = None, *, call: Call) -> dict[str, Any]:
+    async def addStep(
+        self, description: str, after_step_id: str | None = None, *, call: Call
+    ) -> dict[str, Any]:
         """Add a step, by default last."""
         with self._lock:
             plans = self.plans_of(call)
