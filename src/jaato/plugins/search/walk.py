@@ -1,4 +1,4 @@
-"""The files beneath a directory in the order of their paths, hidden and ignored ones left out, links never followed."""
+"""The files beneath a directory in the order of their paths, without hidden and ignored ones and links."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ class Found:
 
     names: tuple[str, ...]
     dir_fd: int
-    ignored: bool = False
 
     def open(self) -> int | None:
         """A descriptor of the regular file for reading; None when it is no longer one or may not be read."""
@@ -80,7 +79,6 @@ class Level:
     names: tuple[str, ...]
     entries: Iterator[tuple[str, bool]]
     rules: tuple[Ignore, ...]
-    ignored: bool
 
 
 def is_ignored(names: Sequence[str], is_directory: bool, rules: Sequence[Ignore]) -> bool:
@@ -118,6 +116,7 @@ class Walk:
         self.limits = limits
         self.hidden = hidden
         self.ignored = ignored
+        self.left_out = 0
         with roots.locate(start) as place:
             self.root: Path = place.root.path
             self.base: tuple[str, ...] = place.parts
@@ -137,13 +136,13 @@ class Walk:
                 name, is_directory = entry
                 self.limits.entries += 1
                 names = (*level.names, name)
-                ignored = level.ignored or is_ignored((*self.base, *names), is_directory, level.rules)
-                if ignored and not self.ignored:
+                if level.rules and is_ignored((*self.base, *names), is_directory, level.rules):
+                    self.left_out += 1
                     continue
                 if not is_directory:
-                    yield Found(names, level.fd, ignored)
+                    yield Found(names, level.fd)
                     continue
-                below = self.enter(level, names, ignored)
+                below = self.enter(level, names)
                 if below is not None:
                     levels.append(below)
         finally:
@@ -154,7 +153,7 @@ class Walk:
         """The start, with the rules of every directory between the root and it."""
         rules: list[Ignore] = []
         root = str(self.root)
-        for depth in range(len(self.base)):
+        for depth in range(0 if self.ignored else len(self.base)):
             try:
                 fd = self.roots.open_dir(str(PurePosixPath(root, *self.base[:depth])))
             except ToolError:
@@ -165,11 +164,11 @@ class Walk:
                 os.close(fd)
             rules += [(depth, own)] if own else []
         fd = self.roots.open_dir(self.start)
-        return self.level(fd, (), tuple(rules), False)
+        return self.level(fd, (), tuple(rules))
 
-    def level(self, fd: int, names: tuple[str, ...], rules: tuple[Ignore, ...], ignored: bool) -> Level:
+    def level(self, fd: int, names: tuple[str, ...], rules: tuple[Ignore, ...]) -> Level:
         """The directory read: its entries in order, and its own rules after those above."""
-        own = read_rules(fd)
+        own = [] if self.ignored else read_rules(fd)
         if own:
             rules = (*rules, (len(self.base) + len(names), own))
         entries: list[tuple[str, bool]] = []
@@ -183,9 +182,9 @@ class Walk:
                         entries.append((entry.name, is_directory))
         except OSError:
             self.limits.unread.append("/".join(names) or ".")
-        return Level(fd, names, iter(sorted(entries)), rules, ignored)
+        return Level(fd, names, iter(sorted(entries)), rules)
 
-    def enter(self, level: Level, names: tuple[str, ...], ignored: bool) -> Level | None:
+    def enter(self, level: Level, names: tuple[str, ...]) -> Level | None:
         """The directory below; None when it cannot be read or lies too deep."""
         fd = None
         if len(names) <= MAX_DEPTH:
@@ -196,4 +195,4 @@ class Walk:
         if fd is None:
             self.limits.unread.append("/".join(names))
             return None
-        return self.level(fd, names, level.rules, ignored)
+        return self.level(fd, names, level.rules)
