@@ -78,7 +78,9 @@ class ClarificationPlugin(Plugin):
         answers = None
         if clarify is not None:
             answers = await clarify(
-                Clarification(new_id("q"), call.id, context.strip(), list(map(wire, asks)))
+                Clarification(
+                    id=new_id("q"), call_id=call.id, context=context.strip(), questions=list(map(wire, asks))
+                )
             )
         if answers is None:
             return {
