@@ -52,7 +52,9 @@ class Naive:
 
     @staticmethod
     def text(tool: ToolSpec) -> str:
-        return f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()} {tool.category}"
+        return (
+            f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()} {tool.category}"
+        )
 
     @staticmethod
     def words(text: str) -> list[str]:
@@ -73,10 +75,17 @@ class Naive:
 def load(data: Path) -> tuple[list[ToolSpec], list[Query]]:
     """The tools and queries of a data set."""
     tools = [
-        ToolSpec(line["name"], line["description"], line.get("parameters", {}), line.get("category", "uncategorized"))
+        ToolSpec(
+            line["name"],
+            line["description"],
+            line.get("parameters", {}),
+            line.get("category", "uncategorized"),
+        )
         for line in map(msgspec.json.decode, (data / "tools.jsonl").read_bytes().splitlines())
     ]
-    queries = [msgspec.json.decode(line, type=Query) for line in (data / "queries.jsonl").read_bytes().splitlines()]
+    queries = [
+        msgspec.json.decode(line, type=Query) for line in (data / "queries.jsonl").read_bytes().splitlines()
+    ]
     return tools, queries
 
 
@@ -126,7 +135,13 @@ def rows(data: Path = DATA) -> list[Row]:
     ours, naive = judged(data)
     against = f"naive BM25 on {data.name}: "
     return [
-        Row(f"tool search, {name}", round(ours["all"][name], 3), "share", None, f"{against}{naive['all'][name]:.3f}")
+        Row(
+            f"tool search, {name}",
+            round(ours["all"][name], 3),
+            "share",
+            None,
+            f"{against}{naive['all'][name]:.3f}",
+        )
         for name in ("recall@5", "hit@1", "MRR")
     ]
 

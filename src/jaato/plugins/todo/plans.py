@@ -64,7 +64,9 @@ def text_of(text: str, what: str) -> str:
     if not text:
         raise PlanError(f"The {what} is empty. Say in a few words what is to be done.")
     if len(text) > MAX_TEXT:
-        raise PlanError(f"The {what} has {len(text)} characters; at most {MAX_TEXT} are possible. Shorten it.")
+        raise PlanError(
+            f"The {what} has {len(text)} characters; at most {MAX_TEXT} are possible. Shorten it."
+        )
     return text
 
 
@@ -90,7 +92,9 @@ def chosen(plans: Plans, plan_id: str | None) -> Plan:
         if plans.current is not None:
             return plans.current
         known = ", ".join(plans.plans)
-        raise PlanError(f"No plan is current. Give plan_id: {known}." if known else "There is no plan. Use createPlan.")
+        raise PlanError(
+            f"No plan is current. Give plan_id: {known}." if known else "There is no plan. Use createPlan."
+        )
     plan = plans.plans.get(plan_id.strip())
     if plan is None:
         known = ", ".join(plans.plans) or "none yet, use createPlan"
@@ -102,7 +106,9 @@ def open_plan(plans: Plans) -> Plan:
     """The current plan, which must not have ended."""
     plan = chosen(plans, None)
     if plan.status not in OPEN:
-        raise PlanError(f"Plan {plan.id} is {plan.status}. startPlan opens it again, createPlan makes another.")
+        raise PlanError(
+            f"Plan {plan.id} is {plan.status}. startPlan opens it again, createPlan makes another."
+        )
     return plan
 
 
@@ -128,7 +134,9 @@ def with_step(plan: Plan, at: int, status: StepStatus, result: str | None) -> Pl
 def with_added(plan: Plan, description: str, after: str | None) -> tuple[Plan, PlanStep]:
     """The plan with one more step, and that step; other steps keep their ids."""
     at = len(plan.steps) if after is None else step_of(plan, after) + 1
-    step = PlanStep(str(max((int(step.id) for step in plan.steps if step.id.isdecimal()), default=0) + 1), description)
+    step = PlanStep(
+        str(max((int(step.id) for step in plan.steps if step.id.isdecimal()), default=0) + 1), description
+    )
     return sized(msgspec.structs.replace(plan, steps=[*plan.steps[:at], step, *plan.steps[at:]])), step
 
 
@@ -149,7 +157,13 @@ def next_step(plan: Plan) -> PlanStep | None:
 def shown(plan: Plan) -> dict[str, Any]:
     """The whole plan as a model reads it."""
     steps = [msgspec.to_builtins(step) | {"status": step.status} for step in plan.steps]
-    view = {"plan_id": plan.id, "title": plan.title, "status": plan.status, "progress": progress(plan), "steps": steps}
+    view = {
+        "plan_id": plan.id,
+        "title": plan.title,
+        "status": plan.status,
+        "progress": progress(plan),
+        "steps": steps,
+    }
     return view | ({"summary": plan.summary} if plan.summary else {})
 
 

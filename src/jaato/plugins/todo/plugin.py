@@ -62,7 +62,7 @@ class TodoPlugin(Plugin):
 
     @tool(category="coordination", access="read", core=True)
     async def createPlan(self, title: str, steps: list[str], *, call: Call) -> dict[str, Any]:
-        """Plan work of several steps."""
+        """Plan work of three or more steps; keep it current."""
         with self._lock:
             plans = self.plans_of(call)
             plan = new_plan(plans, title, steps)
@@ -87,7 +87,7 @@ class TodoPlugin(Plugin):
     async def setStepStatus(
         self, step_id: str, status: StepStatus, result: str | None = None, *, call: Call
     ) -> dict[str, Any]:
-        """Report a step's progress."""
+        """Report a step's progress as you go."""
         with self._lock:
             plans = self.plans_of(call)
             plan = open_plan(plans)
@@ -103,7 +103,9 @@ class TodoPlugin(Plugin):
             return shown(chosen(self.plans_of(call), plan_id))
 
     @tool(category="coordination", access="read", core=True, aliases={"add_todo": TEXT_WORDS})
-    async def addStep(self, description: str, after_step_id: str | None = None, *, call: Call) -> dict[str, Any]:
+    async def addStep(
+        self, description: str, after_step_id: str | None = None, *, call: Call
+    ) -> dict[str, Any]:
         """Add a step, by default last."""
         with self._lock:
             plans = self.plans_of(call)
