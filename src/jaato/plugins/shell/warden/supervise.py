@@ -1,0 +1,313 @@
+"""One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from jaato.plugins.shell.warden import cgroup, tree, wire
+from jaato.plugins.shell.warden.output import Captured
+
+PIPE_BYTES = 1 << 18
+READ_BYTES = 1 << 18
+TICK_S = 0.25
+KILL_WITHIN_S = 5.0
+BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
+
+
+class Supervisor:
+    """Runs one request to its end; lives in a process of its own that is the subreaper of all the command starts."""
+
+    def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group_root: str | None) -> None:
+        self.socket = wire_end
+        self.parent_fd = parent_fd
+        self.wakeup_fd = wakeup_fd
+        self.frames = wire.Frames()
+        self.request: dict[str, Any] = {}
+        self.group_root = group_root
+        self.group = ""
+        self.pid = 0
+        self.status: int | None = None
+        self.output_fd = -1
+        self.unsent = bytearray()
+        self.reason = ""
+        self.deaf = False
+
+    def run(self) -> None:
+        """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        if not self._receive():
+            return
+        self.captured = Captured(self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"])
+        if self.group_root is not None:
+            path = f"{self.group_root}/jaato-{self.request['id']}"
+            self.group = path if cgroup.make(path) else ""
+        failure = self._start()
+        if failure:
+            self._clean()
+            self._finish(wire.json_frame(wire.ENDED, {"failure": failure}))
+            return
+        self._send(wire.json_frame(wire.STARTED, {"pid": self.pid}))
+        self.started = time.monotonic()
+        self._watch()
+        duration_s = time.monotonic() - self.started
+        left = self._settle() if not self.reason else []
+        stuck = self._clean()
+        self._drain(limit=PIPE_BYTES * 5)
+        self._report(duration_s, left, stuck)
+
+    def _receive(self) -> bool:
+        self.socket.setblocking(True)
+        while True:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                return False
+            for kind, payload in self.frames.feed(data):
+                if kind == wire.STOP:
+                    return False
+                if kind == wire.REQUEST:
+                    self.request = json.loads(payload)
+                    self.socket.setblocking(False)
+                    return True
+
+    def _start(self) -> dict[str, Any] | None:
+        """Start the command; why it could not be, else None."""
+        self.output_fd, output = os.pipe2(os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(self.output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        except OSError:
+            pass  # the user's share of pipe memory is used up; the default size works
+        os.set_blocking(self.output_fd, False)
+        failed, fail = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            become_command(self.request, output, fail, self.group)
+        os.close(output)
+        os.close(fail)
+        with open(failed, "rb") as report:
+            text = report.read()
+        return json.loads(text) if text else None
+
+    def _watch(self) -> None:
+        """Until the command has ended, or was told to and had its time to."""
+        poll = select.poll()
+        for fd in (self.output_fd, self.wakeup_fd, self.parent_fd):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        timeout_s = self.request.get("timeout_s")
+        deadline = self.started + timeout_s if timeout_s else None
+        kill_at: float | None = None
+        counted = forks_so_far()
+        next_tick = self.started + TICK_S
+        while self.status is None:
+            now = time.monotonic()
+            poll.register(self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0))
+            wait = min(t for t in (next_tick, deadline, kill_at) if t is not None) - now
+            if self.captured.pending and not self.unsent:
+                wait = min(wait, self.captured.due_in())
+            for fd, event in poll.poll(max(wait, 0.0) * 1000 + 0.5):
+                if fd == self.output_fd and not self._read():
+                    poll.unregister(fd)
+                elif fd == self.wakeup_fd:
+                    os.read(fd, 4096)
+                elif fd == self.parent_fd:
+                    poll.unregister(fd)
+                    self._stop("orphaned")
+                elif fd == self.socket.fileno():
+                    self._listen(event)
+            self._show()
+            tree.reap(self._reaped)
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                self._stop("timeout")
+            if self.captured.over_cap:
+                self._stop("output")
+            if now >= next_tick:
+                next_tick = now + TICK_S
+                counted, busy = forks_so_far(), counted
+                if not 0 <= counted - busy < BUSY_FORKS:
+                    self._count()
+            if self.reason:
+                deadline = None
+                if kill_at is None:
+                    kill_at = now + (0 if self.reason in ("orphaned", "processes") else self.request["grace_s"])
+                elif now >= kill_at:
+                    return
+
+    def _count(self) -> None:
+        limit = self.request["max_processes"]
+        if len(tree.descendants(os.getpid(), limit + 1)) > limit:
+            self._stop("processes")
+
+    def _stop(self, reason: str) -> None:
+        """Ask the command to end, once."""
+        if self.reason:
+            return
+        self.reason = reason
+        if self.status is None and self.request["grace_s"] > 0:
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                try:
+                    os.killpg(self.pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+
+    def _listen(self, event: int) -> None:
+        """A word from jaato; its end closed means that it is gone."""
+        if event & select.POLLOUT:
+            self._flush()
+        if not event & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            return
+        try:
+            data = self.socket.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.deaf = True
+            self._stop("orphaned")
+        elif any(kind == wire.STOP for kind, _ in self.frames.feed(data)):
+            self._stop("stopped")
+
+    def _read(self) -> bool:
+        """Take what the pipe has, once; False at its end."""
+        try:
+            data = os.read(self.output_fd, READ_BYTES)
+        except BlockingIOError:
+            return True
+        if data:
+            self.captured.take(data)
+        return bool(data)
+
+    def _drain(self, limit: int) -> None:
+        """Take what is left in the pipe, without waiting for whoever else holds it."""
+        before = self.captured.total
+        while self.captured.total - before < limit:
+            size = self.captured.total
+            if not self._read() or self.captured.total == size:
+                return
+
+    def _show(self, now: bool = False) -> None:
+        """Forward output if it is time to and the last piece has gone out."""
+        if self.unsent:
+            self._flush()
+        if not self.unsent and self.captured.pending and (now or self.captured.due_in() == 0):
+            skipped, data = self.captured.show()
+            notice = wire.frame(wire.SKIPPED, str(skipped).encode()) if skipped else b""
+            self._send(notice + wire.frame(wire.OUTPUT, data))
+
+    def _send(self, data: bytes) -> None:
+        self.unsent += data
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            del self.unsent[: self.socket.send(self.unsent)] if self.unsent else slice(0)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent.clear()
+            self.deaf = True
+
+    def _settle(self) -> list[str]:
+        """A moment for what ends by itself (`tee` of a process substitution); what is left after it, by name."""
+        end = time.monotonic() + self.request["settle_s"]
+        while not tree.reap(self._reaped):
+            self._drain(limit=READ_BYTES)
+            if time.monotonic() >= end:
+                below = tree.descendants(os.getpid(), 1000)
+                return [line for line in map(tree.command_line, below) if line]
+            time.sleep(0.002)
+        return []
+
+    def _clean(self) -> list[str]:
+        """Kill all that is left; the names of what would not die."""
+        tree.hurry()
+        if self.group:
+            cgroup.kill(self.group)
+        if self.status is None and self.pid:
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        until = time.monotonic() + KILL_WITHIN_S
+        stuck = tree.kill_below(tuple, self._reaped, until, lambda: self._drain(READ_BYTES))
+        while self.group and not cgroup.remove(self.group) and time.monotonic() < until:
+            cgroup.kill(self.group)
+            time.sleep(0.001)
+        return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
+
+    def _reaped(self, pid: int, status: int) -> None:
+        if pid == self.pid:
+            self.status = status
+
+    def _report(self, duration_s: float, left: list[str], stuck: list[str]) -> None:
+        self._show(now=True)
+        head, tail = self.captured.ends()
+        complete = self.captured.close()
+        code = os.waitstatus_to_exitcode(self.status) if self.status is not None else None
+        ended = {
+            "code": code,
+            "reason": self.reason,
+            "total": self.captured.total,
+            "spooled": complete,
+            "spool_error": self.captured.spool_error,
+            "duration_s": round(duration_s, 3),
+            "left": left[:5],
+            "left_count": len(left),
+            "stuck": stuck[:5],
+        }
+        body = wire.frame(wire.HEAD, head) + wire.frame(wire.TAIL, tail)
+        self._finish(body + wire.json_frame(wire.ENDED, ended))
+
+    def _finish(self, data: bytes) -> None:
+        """The last word, however long the other end takes to read it, unless it has gone."""
+        self.unsent += data
+        while self.unsent and not self.deaf:
+            poll = select.poll()
+            poll.register(self.socket, select.POLLOUT)
+            poll.poll()
+            self._flush()
+
+
+def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
+    """Turn this process into the command; never returns. A failure is written to `fail` as JSON."""
+    doing = "start"
+    try:
+        os.setsid()
+        if group:
+            cgroup.join(group)
+        doing = "open /dev/null for"
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        doing = "enter the directory of"
+        os.chdir(os.fsencode(request["cwd"]))
+        doing = "run"
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        arguments = [os.fsencode(argument) for argument in request["argv"]]
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
+        os.execvpe(arguments[0], arguments, environment)
+    except BaseException as error:
+        number = error.errno if isinstance(error, OSError) else None
+        report = {"doing": doing, "errno": number, "error": os.strerror(number) if number else repr(error)}
+        os.write(fail, json.dumps(report).encode())
+    finally:
+        os._exit(127)
+
+
+def forks_so_far() -> int:
+    """The newest process id of the machine: how far it moves says how fast processes are made."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as load:
+            return int(load.read(200).split()[4])
+    except (OSError, IndexError, ValueError):
+        return 0
