@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import time
 
 
-def own_directory() -> Path | None:
+def own_directory() -> str | None:
     """The directory of our own version 2 control group, or None where there is none to see."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        with open("/proc/self/cgroup") as listing:
+            lines = listing.read().splitlines()
+        with open("/proc/self/mountinfo") as listing:
+            mounts = listing.read().splitlines()
     except OSError:
         return None
     path = next((line[3:] for line in lines if line.startswith("0::/")), None)
@@ -20,51 +22,60 @@ def own_directory() -> Path | None:
             root, point = left.split(" ")[3:5]
             inside = os.path.relpath(path, root)
             if not inside.startswith(".."):
-                return Path(point) / inside
+                return os.path.normpath(os.path.join(point, inside))
     return None
 
 
-def usable() -> Path | None:
-    """Our own group's directory if groups can be made in it and killed as one (Linux 5.14), else None."""
+def prefix(warden: int) -> str:
+    """How the groups of this warden's commands start, or "" where none can be made and killed as one (Linux 5.14).
+
+    Ends the groups of wardens of our process namespace that were killed together with all that watched over them.
+    """
     own = own_directory()
     if own is None:
-        return None
-    probe = own / f"jaato-probe-{os.getpid()}"
-    try:
-        probe.mkdir()
-    except OSError:
-        return None
-    killable = (probe / "cgroup.kill").exists()
+        return ""
+    ours = f"jaato-{os.stat('/proc/self/ns/pid').st_ino}-"
+    probe = f"{own}/{ours}{warden}-probe"
+    if not make(probe):
+        return ""
+    killable = os.path.exists(f"{probe}/cgroup.kill")
     remove(probe)
-    return own if killable else None
+    for name in os.listdir(own) if killable else ():
+        owner = name.removeprefix(ours).partition("-")[0]
+        if name.startswith(ours) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            end(f"{own}/{name}", time.monotonic() + 1)
+    return f"{own}/{ours}{warden}-" if killable else ""
 
 
-def make(path: Path) -> bool:
+def make(path: str) -> bool:
     """Make the group; False when that is refused."""
     try:
-        path.mkdir()
+        os.mkdir(path)
     except OSError:
         return False
     return True
 
 
-def join(path: Path) -> None:
-    """Move the calling process into the group; a refusal leaves it where it is."""
+def tell(path: str, name: str, text: str) -> None:
+    """Write one of the group's files; a refusal changes nothing."""
     try:
-        (path / "cgroup.procs").write_text("0")
+        with open(f"{path}/{name}", "w") as control:
+            control.write(text)
     except OSError:
         pass
 
 
-def kill(path: Path) -> None:
+def join(path: str) -> None:
+    """Move the calling process into the group, if it may."""
+    tell(path, "cgroup.procs", "0")
+
+
+def kill(path: str) -> None:
     """Kill every process of the group and of the groups below it, forks in progress included."""
-    try:
-        (path / "cgroup.kill").write_text("1")
-    except OSError:
-        pass
+    tell(path, "cgroup.kill", "1")
 
 
-def remove(path: Path) -> bool:
+def remove(path: str) -> bool:
     """Remove the group and those a command made below it; False while a process is still in one."""
     try:
         for folder, _, _ in os.walk(path, topdown=False):
@@ -72,3 +83,11 @@ def remove(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def end(path: str, until: float) -> None:
+    """Kill the group and remove it, trying until `until` of `time.monotonic()`."""
+    kill(path)
+    while os.path.isdir(path) and not remove(path) and time.monotonic() < until:
+        kill(path)
+        time.sleep(0.001)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import select
 import signal
@@ -25,7 +24,7 @@ class Warden:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.parent_fd = open_process(os.getppid())
-        self.group_root = cgroup.usable()
+        self.groups = cgroup.prefix(os.getpid())
         self.sockets: dict[int, socket.socket] = {}
         self.closing_at: float | None = None
         self.wakeup_fd = wakeup()
@@ -54,7 +53,7 @@ class Warden:
     def _accept(self) -> bool:
         """Fork a supervisor for the socket that came; False when jaato has closed its end."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.control, 16, 4)
+            data, fds, _, _ = socket.recv_fds(self.control, 16, 4, socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return False
         if not data:
@@ -65,7 +64,7 @@ class Warden:
                 pid = os.fork()
             except OSError as error:
                 report = {"failure": {"doing": "fork for", "errno": error.errno, "error": os.strerror(error.errno or 0)}}
-                wire_end.send(wire.json_frame(wire.ENDED, report))
+                wire_end.send(wire.value_frame(wire.ENDED, report))
                 wire_end.close()
                 continue
             if pid == 0:
@@ -82,7 +81,7 @@ class Warden:
             self.control.close()
             for other in self.sockets.values():
                 other.close()
-            Supervisor(wire_end, self.parent_fd, wakeup(), self.group_root).run()
+            Supervisor(wire_end, self.parent_fd, wakeup(), f"{self.groups}{os.getpid()}" if self.groups else "").run()
             code = 0
         finally:
             os._exit(code)
@@ -104,9 +103,13 @@ class Warden:
             elif pid in self.sockets:
                 killed.append(pid)
         if killed:
+            for pid in killed if self.groups else ():
+                cgroup.kill(f"{self.groups}{pid}")
             self._clean()
         for pid in killed:
             lost = self.sockets.pop(pid)
+            if self.groups:
+                cgroup.end(f"{self.groups}{pid}", time.monotonic() + CLOSING_S)
             try:
                 lost.setblocking(False)
                 lost.send(wire.frame(wire.LOST))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import fcntl
-import json
+import marshal
 import os
 import select
 import signal
 import socket
 import time
-from typing import Any, NoReturn
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
 from jaato.plugins.shell.warden.output import Captured
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 PIPE_BYTES = 1 << 18
 READ_BYTES = 1 << 18
@@ -24,14 +27,13 @@ BUSY_FORKS = 300  # new processes on the whole machine within a tick that make u
 class Supervisor:
     """Runs one request to its end; lives in a process of its own that is the subreaper of all the command starts."""
 
-    def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group_root: str | None) -> None:
+    def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
         self.socket = wire_end
         self.parent_fd = parent_fd
         self.wakeup_fd = wakeup_fd
         self.frames = wire.Frames()
         self.request: dict[str, Any] = {}
-        self.group_root = group_root
-        self.group = ""
+        self.group = group if group and cgroup.make(group) else ""
         self.pid = 0
         self.status: int | None = None
         self.output_fd = -1
@@ -41,18 +43,18 @@ class Supervisor:
 
     def run(self) -> None:
         """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        self.socket.setblocking(True)
+        self.socket.send(wire.frame(wire.READY, self.group.encode()))
         if not self._receive():
+            self._clean()
             return
         self.captured = Captured(self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"])
-        if self.group_root is not None:
-            path = f"{self.group_root}/jaato-{self.request['id']}"
-            self.group = path if cgroup.make(path) else ""
         failure = self._start()
         if failure:
             self._clean()
-            self._finish(wire.json_frame(wire.ENDED, {"failure": failure}))
+            self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))
             return
-        self._send(wire.json_frame(wire.STARTED, {"pid": self.pid}))
+        self._send(wire.value_frame(wire.STARTED, {"pid": self.pid}))
         self.started = time.monotonic()
         self._watch()
         duration_s = time.monotonic() - self.started
@@ -62,7 +64,7 @@ class Supervisor:
         self._report(duration_s, left, stuck)
 
     def _receive(self) -> bool:
-        self.socket.setblocking(True)
+        """Wait for the request; False when it was called off."""
         while True:
             data = self.socket.recv(1 << 16)
             if not data:
@@ -71,7 +73,7 @@ class Supervisor:
                 if kind == wire.STOP:
                     return False
                 if kind == wire.REQUEST:
-                    self.request = json.loads(payload)
+                    self.request = wire.value_of(payload)
                     self.socket.setblocking(False)
                     return True
 
@@ -91,7 +93,7 @@ class Supervisor:
         os.close(fail)
         with open(failed, "rb") as report:
             text = report.read()
-        return json.loads(text) if text else None
+        return wire.value_of(text) if text else None
 
     def _watch(self) -> None:
         """Until the command has ended, or was told to and had its time to."""
@@ -207,7 +209,7 @@ class Supervisor:
 
     def _flush(self) -> None:
         try:
-            del self.unsent[: self.socket.send(self.unsent)] if self.unsent else slice(0)
+            del self.unsent[: self.socket.send(self.unsent)]
         except BlockingIOError:
             pass
         except OSError:
@@ -237,9 +239,8 @@ class Supervisor:
                 pass
         until = time.monotonic() + KILL_WITHIN_S
         stuck = tree.kill_below(tuple, self._reaped, until, lambda: self._drain(READ_BYTES))
-        while self.group and not cgroup.remove(self.group) and time.monotonic() < until:
-            cgroup.kill(self.group)
-            time.sleep(0.001)
+        if self.group:
+            cgroup.end(self.group, until)
         return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
 
     def _reaped(self, pid: int, status: int) -> None:
@@ -263,7 +264,7 @@ class Supervisor:
             "stuck": stuck[:5],
         }
         body = wire.frame(wire.HEAD, head) + wire.frame(wire.TAIL, tail)
-        self._finish(body + wire.json_frame(wire.ENDED, ended))
+        self._finish(body + wire.value_frame(wire.ENDED, ended))
 
     def _finish(self, data: bytes) -> None:
         """The last word, however long the other end takes to read it, unless it has gone."""
@@ -276,9 +277,10 @@ class Supervisor:
 
 
 def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
-    """Turn this process into the command; never returns. A failure is written to `fail` as JSON."""
+    """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
     doing = "start"
     try:
+        signal.set_wakeup_fd(-1)
         os.setsid()
         if group:
             cgroup.join(group)
@@ -286,10 +288,11 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        os.closerange(3, fail)
+        os.closerange(fail + 1, 1 << 20)
         doing = "enter the directory of"
         os.chdir(os.fsencode(request["cwd"]))
         doing = "run"
-        signal.set_wakeup_fd(-1)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -299,7 +302,7 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
     except BaseException as error:
         number = error.errno if isinstance(error, OSError) else None
         report = {"doing": doing, "errno": number, "error": os.strerror(number) if number else repr(error)}
-        os.write(fail, json.dumps(report).encode())
+        os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
 

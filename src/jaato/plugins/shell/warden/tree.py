@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 PR_SET_CHILD_SUBREAPER = 36
-CHILD_LISTS = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+CHILD_LISTS = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def become_subreaper() -> bool:

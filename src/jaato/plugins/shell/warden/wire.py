@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
 
 HEADER = struct.Struct("!cI")
 MAX_FRAME_BYTES = 64 << 20
 
-REQUEST = b"R"  # to the supervisor: what to run, JSON
+REQUEST = b"R"  # to the supervisor: what to run, a value
 STOP = b"K"  # to the supervisor: end it now
-STARTED = b"P"  # the command runs, JSON {pid}
+READY = b"Y"  # the supervisor waits for its request; its control group, if it has one
+STARTED = b"P"  # the command runs, a value {pid}
 OUTPUT = b"O"  # a piece of output as it came
 SKIPPED = b"S"  # decimal number of bytes that were not forwarded here
 HEAD = b"H"  # the first bytes of the output
 TAIL = b"T"  # the last bytes, when the head is not all
-ENDED = b"E"  # how it ended, JSON; nothing it started is alive
+ENDED = b"E"  # how it ended, a value; nothing it started is alive
 LOST = b"L"  # the warden's word that the supervisor was killed and its processes were too
 
 
@@ -25,9 +29,14 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
     return HEADER.pack(kind, len(payload)) + payload
 
 
-def json_frame(kind: bytes, value: Any) -> bytes:
-    """One frame with JSON in it; text that came from bytes keeps its surrogates."""
-    return frame(kind, json.dumps(value, separators=(",", ":")).encode())
+def value_frame(kind: bytes, value: Any) -> bytes:
+    """One frame with plain data in it; text that came from bytes keeps its surrogates."""
+    return frame(kind, marshal.dumps(value))
+
+
+def value_of(payload: bytes) -> Any:
+    """The plain data of a frame. Both ends are one program in one version, and nobody else holds the socket."""
+    return marshal.loads(payload)  # noqa: S302 for that reason; json takes longer to import than a command to run
 
 
 class Frames:
