@@ -56,27 +56,39 @@ def make(path: str) -> bool:
     return True
 
 
-def tell(path: str, name: str, text: str) -> None:
+def tell(path: str, name: str, text: bytes) -> None:
     """Write one of the group's files; a refusal changes nothing."""
     try:
-        with open(f"{path}/{name}", "w") as control:
-            control.write(text)
+        control = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(control, text)
     except OSError:
         pass
+    finally:
+        os.close(control)
 
 
 def join(path: str) -> None:
     """Move the calling process into the group, if it may."""
-    tell(path, "cgroup.procs", "0")
+    tell(path, "cgroup.procs", b"0")
 
 
 def kill(path: str) -> None:
     """Kill every process of the group and of the groups below it, forks in progress included."""
-    tell(path, "cgroup.kill", "1")
+    tell(path, "cgroup.kill", b"1")
 
 
 def remove(path: str) -> bool:
     """Remove the group and those a command made below it; False while a process is still in one."""
+    try:
+        os.rmdir(path)
+        return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
     try:
         for folder, _, _ in os.walk(path, topdown=False):
             os.rmdir(folder)
@@ -87,7 +99,6 @@ def remove(path: str) -> bool:
 
 def end(path: str, until: float) -> None:
     """Kill the group and remove it, trying until `until` of `time.monotonic()`."""
-    kill(path)
-    while os.path.isdir(path) and not remove(path) and time.monotonic() < until:
+    while not remove(path) and time.monotonic() < until:
         kill(path)
         time.sleep(0.001)

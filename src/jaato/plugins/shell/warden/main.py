@@ -10,12 +10,10 @@ import socket
 import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.supervise import Supervisor
+from jaato.plugins.shell.warden.supervise import IGNORED, Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
-DEAF_TO = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
-           signal.SIGPIPE, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
 
 
 class Warden:
@@ -144,7 +142,7 @@ def open_process(pid: int) -> int:
 def main() -> None:
     """Be the warden; descriptor 0 is the control socket."""
     os.setsid()
-    for number in DEAF_TO:
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
     control = socket.socket(fileno=os.dup(CONTROL_FD))

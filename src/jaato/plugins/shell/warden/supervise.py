@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PIPE_BYTES = 1 << 18
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 16
 TICK_S = 0.25
 KILL_WITHIN_S = 5.0
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
+           signal.SIGXFSZ, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
 BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
 
 
@@ -152,11 +154,8 @@ class Supervisor:
             return
         self.reason = reason
         if self.status is None and self.request["grace_s"] > 0:
-            for number in (signal.SIGTERM, signal.SIGCONT):
-                try:
-                    os.killpg(self.pid, number)
-                except (ProcessLookupError, PermissionError):
-                    pass
+            kill_group(self.pid, signal.SIGTERM)
+            kill_group(self.pid, signal.SIGCONT)
 
     def _listen(self, event: int) -> None:
         """A word from jaato; its end closed means that it is gone."""
@@ -229,16 +228,15 @@ class Supervisor:
 
     def _clean(self) -> list[str]:
         """Kill all that is left; the names of what would not die."""
-        tree.hurry()
-        if self.group:
-            cgroup.kill(self.group)
-        if self.status is None and self.pid:
-            try:
-                os.killpg(self.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         until = time.monotonic() + KILL_WITHIN_S
-        stuck = tree.kill_below(tuple, self._reaped, until, lambda: self._drain(READ_BYTES))
+        stuck: list[int] = []
+        if not tree.reap(self._reaped):
+            tree.hurry()
+            if self.group:
+                cgroup.kill(self.group)
+            if self.status is None:
+                kill_group(self.pid, signal.SIGKILL)
+            stuck = tree.kill_below(tuple, self._reaped, until, lambda: self._drain(READ_BYTES))
         if self.group:
             cgroup.end(self.group, until)
         return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
@@ -293,9 +291,8 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         doing = "enter the directory of"
         os.chdir(os.fsencode(request["cwd"]))
         doing = "run"
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         arguments = [os.fsencode(argument) for argument in request["argv"]]
         environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
         os.execvpe(arguments[0], arguments, environment)
@@ -305,6 +302,14 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
+
+
+def kill_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def forks_so_far() -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
 CHILD_LISTS = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
@@ -20,8 +21,7 @@ def become_subreaper() -> bool:
     """Orphans among our descendants become our children from now on; False where the system cannot do that."""
     if sys.platform != "linux":
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    return int(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+    return int(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
 def children(pid: int) -> list[int]:
@@ -36,7 +36,7 @@ def children(pid: int) -> list[int]:
     for thread in threads:
         try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as listing:
-                found += map(int, listing.read(1 << 22).split())
+                found += map(int, listing.readall().split())
         except OSError:
             continue
     return found
