@@ -23,6 +23,7 @@ from jaato.plugins.shell.warden import wire
 from jaato.plugins.shell.warden.supervise import KILL_WITHIN_S
 
 ANSWER_WITHIN_S = 5.0
+NUDGE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Command:
             "grace_s": limits.grace_s,
             "settle_s": limits.settle_s,
             "max_processes": limits.max_processes,
+            "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "spool": str(self.spool),
         }
         self.pid = 0
@@ -98,13 +100,13 @@ class Command:
         await self._open(launcher)
         try:
             await self._send(wire.value_frame(wire.REQUEST, self.request))
-            await self._until_closed()
+            await self._until_ended(launcher)
             if self._ended is None:
                 await self._sweep()
             return self._outcome()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._end()
+                await self._end(launcher)
             self.spool.unlink(missing_ok=True)
             raise
         finally:
@@ -151,9 +153,14 @@ class Command:
             except (BrokenPipeError, ConnectionResetError):
                 return  # the supervisor was killed; the warden's word or the end of the stream says so
 
-    async def _until_closed(self) -> None:
-        while await self._receive():
-            pass
+    async def _until_ended(self, launcher: Launcher) -> None:
+        """Until its last word or the end of the stream; a warden that was stopped meanwhile is woken."""
+        going = True
+        while going and self._ended is None:
+            with anyio.move_on_after(NUDGE_EVERY_S) as waited:
+                going = await self._receive()
+            if waited.cancelled_caught:
+                launcher.nudge()
 
     async def _receive(self) -> bool:
         """Take what has come; False when nothing more will."""
@@ -201,13 +208,13 @@ class Command:
         self.spool.unlink(missing_ok=True)
         return Ended(reason="lost", head=bytes(self._streamed), total=len(self._streamed))
 
-    async def _end(self) -> None:
+    async def _end(self, launcher: Launcher) -> None:
         """Stop it and wait until nothing of it is left."""
         if self._socket is None or self._ended is not None:
             return
         self.stop()
         with anyio.move_on_after(self.limits.grace_s + KILL_WITHIN_S + ANSWER_WITHIN_S):
-            await self._until_closed()
+            await self._until_ended(launcher)
         if self._ended is None:
             await self._sweep()
 

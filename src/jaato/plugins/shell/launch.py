@@ -54,11 +54,17 @@ class Launcher:
         ours.setblocking(False)
         return ours
 
+    def nudge(self) -> None:
+        """Wake the warden in case a command has stopped it."""
+        with self._lock:
+            if self._pid and self._owner == os.getpid():
+                signal_warden(self._pid, signal.SIGCONT)
+
     def replace(self, pid: int) -> None:
         """Kill a warden that does not answer; the next command gets another."""
         with self._lock:
             if pid and pid == self._pid:
-                os.kill(pid, signal.SIGKILL)
+                signal_warden(pid, signal.SIGKILL)
                 self._forget()
 
     def close(self) -> None:
@@ -104,6 +110,7 @@ def close_warden(control: socket.socket, pid: int, owner: int) -> None:
     control.close()
     if owner != os.getpid():
         return
+    signal_warden(pid, signal.SIGCONT)
     end = time.monotonic() + CLOSE_WITHIN_S
     pause = 0.0005
     while time.monotonic() < end:
@@ -114,5 +121,12 @@ def close_warden(control: socket.socket, pid: int, owner: int) -> None:
             return
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    signal_warden(pid, signal.SIGKILL)
+
+
+def signal_warden(pid: int, number: signal.Signals) -> None:
+    """Send the warden a signal, if it is still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import marshal
 import os
+import resource
 import select
 import signal
 import socket
@@ -23,6 +24,8 @@ TICK_S = 0.25
 KILL_WITHIN_S = 5.0
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
            signal.SIGXFSZ, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
+MANY = 100  # more than this is not about to end by itself
+USER_PROCESSES = 4096  # what the rest of a user's programs may need under one limit on processes
 BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
 
 
@@ -45,6 +48,7 @@ class Supervisor:
 
     def run(self) -> None:
         """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        tree.hurry()
         self.socket.setblocking(True)
         self.socket.send(wire.frame(wire.READY, self.group.encode()))
         if not self._receive():
@@ -220,8 +224,8 @@ class Supervisor:
         end = time.monotonic() + self.request["settle_s"]
         while not tree.reap(self._reaped):
             self._drain(limit=READ_BYTES)
-            if time.monotonic() >= end:
-                below = tree.descendants(os.getpid(), 1000)
+            below = tree.descendants(os.getpid(), MANY)
+            if time.monotonic() >= end or len(below) >= MANY:
                 return [line for line in map(tree.command_line, below) if line]
             time.sleep(0.002)
         return []
@@ -231,7 +235,6 @@ class Supervisor:
         until = time.monotonic() + KILL_WITHIN_S
         stuck: list[int] = []
         if not tree.reap(self._reaped):
-            tree.hurry()
             if self.group:
                 cgroup.kill(self.group)
             if self.status is None:
@@ -293,6 +296,8 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         doing = "run"
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
+        os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+        limit_processes(USER_PROCESSES + request["max_processes"])
         arguments = [os.fsencode(argument) for argument in request["argv"]]
         environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
         os.execvpe(arguments[0], arguments, environment)
@@ -302,6 +307,13 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
+
+
+def limit_processes(most: int) -> None:
+    """Lower the user's limit on processes; root has none, and is watched by counting alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.getuid() != 0 and (soft == resource.RLIM_INFINITY or soft > most):
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
 
 
 def kill_group(pid: int, number: signal.Signals) -> None:
