@@ -118,7 +118,7 @@ class Warden:
     def _clean(self) -> None:
         """Kill what killed supervisors left behind: it is ours now, and no supervisor of ours."""
         ended: dict[int, int] = {}
-        tree.kill_below(lambda: self.sockets.keys() - ended.keys(), ended.__setitem__, time.monotonic() + CLOSING_S)
+        tree.kill_below(lambda: self.sockets.keys() - ended.keys(), ended.__setitem__, CLOSING_S)
         for pid in ended.keys() & self.sockets.keys():
             self.sockets.pop(pid).close()
 

@@ -232,16 +232,15 @@ class Supervisor:
 
     def _clean(self) -> list[str]:
         """Kill all that is left; the names of what would not die."""
-        until = time.monotonic() + KILL_WITHIN_S
         stuck: list[int] = []
         if not tree.reap(self._reaped):
             if self.group:
                 cgroup.kill(self.group)
             if self.status is None:
                 kill_group(self.pid, signal.SIGKILL)
-            stuck = tree.kill_below(tuple, self._reaped, until, lambda: self._drain(READ_BYTES))
+            stuck = tree.kill_below(tuple, self._reaped, KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
         if self.group:
-            cgroup.end(self.group, until)
+            cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
         return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
 
     def _reaped(self, pid: int, status: int) -> None:

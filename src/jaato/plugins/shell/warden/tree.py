@@ -95,30 +95,54 @@ def hurry() -> None:
 def kill_below(
     spared: Callable[[], Iterable[int]],
     reaped: Callable[[int, int], None],
-    deadline: float,
+    patience_s: float,
     each_round: Callable[[], None] = lambda: None,
 ) -> list[int]:
     """Kill and reap all our descendants but the spared ones until none is left; call as their subreaper.
 
-    `deadline` is of `time.monotonic()`. Returns the processes that would not die (uninterruptible, or of another
-    user). With nobody spared the end is exact: a subreaper without children has no descendants.
+    Gives up when nothing has died for `patience_s` and returns the processes that would not (uninterruptible, or of
+    another user). With nobody spared the end is exact: a subreaper without children has no descendants.
     """
     pause = 0.0005
+    fewest = 1 << 30
+    deadline = time.monotonic() + patience_s
     while True:
         keep = set(spared())
-        own = [pid for pid in children(os.getpid()) if pid not in keep]
-        below = [pid for child in own for pid in descendants(child)]
-        for number in (signal.SIGSTOP, signal.SIGKILL) if len(below) > 64 else (signal.SIGKILL,):
-            send(below, number)
-            send(own, number)
-        nobody_left = reap(reaped)
-        if nobody_left or not [pid for pid in children(os.getpid()) if pid not in keep]:
+        below = [pid for child in children(os.getpid()) if child not in keep for pid in kill_tree(child)]
+        if reap(reaped) or not [pid for pid in children(os.getpid()) if pid not in keep]:
             return []
-        if time.monotonic() > deadline:
-            return [*own, *below]
+        if len(below) < fewest:
+            fewest, deadline = len(below), time.monotonic() + patience_s
+        elif time.monotonic() > deadline:
+            return below
         each_round()
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
+
+
+def kill_tree(top: int) -> list[int]:
+    """Kill a process, then its group at once, then what is below it, each as it is found; all that were found.
+
+    The parent goes first, so that it makes no more; a group dies in one call, forks in progress included.
+    """
+    own_group = os.getpgrp()
+    groups = set()
+    found = []
+    queue = [top]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        send((pid,), signal.SIGSTOP)
+        queue += children(pid)
+        try:
+            group = os.getpgid(pid)
+            if group not in groups and group != own_group:
+                groups.add(group)
+                os.killpg(group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        send((pid,), signal.SIGKILL)
+    return found
 
 
 def reap(reaped: Callable[[int, int], None]) -> bool:
