@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
+import anyio
 import msgspec
 
 from jaato.errors import (
     AuthenticationError,
+    ConfigError,
     ConnectionFault,
     ContextOverflow,
     InvalidRequest,
@@ -41,6 +42,8 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     exact = headers.get("retry-after-ms", "")
     if is_number(exact):
         return float(exact) / 1000
+    from email.utils import parsedate_to_datetime
+
     text = headers.get("retry-after", "").strip()
     if is_number(text):
         return float(text)
@@ -125,7 +128,9 @@ def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -
     )
 
 
-def transport_fault(error: Exception, place: str, provider: str, proxy: str | None, timeouts: str) -> ProviderError:
+def transport_fault(
+    error: Exception, place: str, provider: str, proxy: str | None, timeouts: str
+) -> ProviderError:
     """A transport exception as a typed error naming where it happened and what to look at."""
     import ssl
 
@@ -137,13 +142,19 @@ def transport_fault(error: Exception, place: str, provider: str, proxy: str | No
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             text = f"{place} did not accept a connection{via} in time ({timeouts})."
         case httpx2.TimeoutException():
-            text = f"{place} was silent for too long ({timeouts}); the model may be overloaded or the line dead."
+            text = (
+                f"{place} was silent for too long ({timeouts}); the model may be overloaded or the line dead."
+            )
         case httpx2.ProxyError():
             text = f"The proxy {proxy} refused to connect to {place}: {clip(reason)}. Check HTTPS_PROXY and NO_PROXY."
         case httpx2.ConnectError() if is_certificate(error):
             text = (
                 f"{place} showed a certificate that is not believed{via}: {clip(reason)}. "
                 "If a private authority signed it, name its PEM file in SSL_CERT_FILE."
+            )
+        case httpx2.DecodingError():
+            return MalformedReply(
+                f"{place} sent a body that cannot be decompressed: {clip(reason)}.", provider=provider
             )
         case httpx2.ConnectError() | ssl.SSLError():
             text = (
@@ -158,6 +169,24 @@ def transport_fault(error: Exception, place: str, provider: str, proxy: str | No
         case _:
             text = f"The connection to {place}{via} was cut: {clip(reason)}."
     return ConnectionFault(text, provider=provider)
+
+
+def foreign() -> tuple[type[Exception], ...]:
+    """The exceptions that talking to a server may raise: the transport's, the codec's and our own."""
+    import httpx2
+
+    return (
+        ProviderError,
+        ConfigError,
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        httpx2.StreamError,
+        anyio.BrokenResourceError,
+        anyio.ClosedResourceError,
+        OSError,
+        msgspec.DecodeError,
+        RecursionError,
+    )
 
 
 def is_certificate(error: BaseException | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +61,8 @@ def spellings(*names: str) -> list[str]:
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
+    import ipaddress
+
     try:
         return host == "localhost" or host.endswith(".localhost") or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -86,6 +87,8 @@ def is_exempt(host: str, port: int | None, environ: Mapping[str, str]) -> bool:
 
 def covers(entry: str, host: str) -> bool:
     """Whether one entry of `NO_PROXY`, without port, covers a host."""
+    import ipaddress
+
     name = entry.removeprefix("*").removeprefix(".")
     if name and (host == name or host.endswith(f".{name}")):
         return True
