@@ -100,7 +100,7 @@ class OpenAIChat:
         if settings.stop:
             body["stop"] = settings.stop
         if settings.effort is not None:
-            body["reasoning_effort"] = settings.effort
+            body["reasoning_effort"] = effort_word(request.model, settings.effort)
         if settings.response_schema is not None:
             schema = settings.response_schema
             form = {"name": "reply", "schema": schema, "strict": is_strict(schema)}
@@ -160,6 +160,13 @@ def token_field(wanted: str, model: str) -> str:
     name = model.rpartition("/")[2]
     reasons = any(fnmatchcase(name, pattern) for pattern in REASONING_MODELS)
     return "max_completion_tokens" if reasons else "max_tokens"
+
+
+def effort_word(model: str, effort: str) -> str:
+    """The word for an effort: only the first models of the fifth generation know `minimal`."""
+    if effort == "minimal" and not fnmatchcase(model.rpartition("/")[2] + "-", "gpt-5-*"):
+        return "low"
+    return effort
 
 
 def encode_tool(tool: ToolSpec) -> bytes:
