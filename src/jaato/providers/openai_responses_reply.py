@@ -124,7 +124,7 @@ class ResponsesDecoder:
         if self._strange and not self._heard:
             raise malformed(self._provider, self._strange, "no response")
         raise ConnectionFault(
-            f"The stream of {self._provider} ended before the model had finished; the answer is incomplete.",
+            f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
             provider=self._provider,
         )
 
