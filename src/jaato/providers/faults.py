@@ -110,8 +110,8 @@ def body_message(body: bytes) -> str:
 def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:
     """A redirect, which is never followed: the key and the conversation go to the named host alone."""
     return ProviderError(
-        f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed, because "
-        "the key and the conversation go only where the settings say; if that place is right, make it the base URL.",
+        f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed: "
+        "the key and the conversation go where the settings say; if that place is right, make it the base URL.",
         provider=provider,
         status=status,
     )

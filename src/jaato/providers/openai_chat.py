@@ -74,7 +74,7 @@ class OpenAIChat:
         return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The request body: settings, then tools, then messages, so that what was sent before stays in front."""
+        """The request body: settings, tools, messages, so that what was sent before stays in front."""
         variant = (self.name, self.provider, self.style)
         ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
         tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
@@ -206,7 +206,7 @@ def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
 
 
 def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> bytes:
-    """Tool results, each its own message; media follow in a user message, since here results are text only."""
+    """Tool results, each its own message; media follow in a user message, for results are text here."""
     wire: list[bytes] = []
     shown: list[dict[str, Any]] = []
     for part in message.parts:

@@ -213,8 +213,8 @@ class ChatDecoder:
     def _find(self, index: int | None, provider_id: str | None, name: str) -> PartialCall | None:
         """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
 
-        With servers that give every parallel call the same index, or none, a new id that comes with a name begins
-        one; with those without ids, a name that comes after arguments.
+        With servers that give every parallel call the same index, or none, a new id that comes with a name
+        begins one; with those without ids, a name that comes after arguments.
         """
         if index is not None:
             same = [call for call in self._calls if call.index == index]

@@ -70,7 +70,7 @@ class OpenAIResponses:
         return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The request body: settings, then tools, then items, so that what was sent before stays in front."""
+        """The request body: settings, tools, items, so that what was sent before stays in front."""
         variant = (self.name, self.provider)
         ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
         tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)

@@ -36,7 +36,7 @@ def make(
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
-    chat for every other. `thinking` names the field in which a compatible server wants the model's thoughts back.
+    chat for every other. `thinking` names the field in which a compatible server wants the thoughts back.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
     match name:
