@@ -111,7 +111,7 @@ def redirected(place: str, status: int, target: str, provider: str) -> ProviderE
     """A redirect, which is never followed: the key and the conversation go to the named host alone."""
     return ProviderError(
         f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed: "
-        "the key and the conversation go where the settings say; if that place is right, make it the base URL.",
+        "the key and the conversation go where the settings say; if that is right, make it the base URL.",
         provider=provider,
         status=status,
     )
