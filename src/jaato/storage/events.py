@@ -85,7 +85,7 @@ def changes_row(event: Event, log: Log) -> bool:
 
 
 def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
-    """Within a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
+    """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
     values = [position(log, row) for row in rows]
     if values and connection.executemany(INSERT, values).rowcount != len(values):
         return False

@@ -44,7 +44,7 @@ class SqliteStore:
     """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
 
     With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
-    Methods may be called from any thread. A store that cannot be written is opened for reading, and `read_only`
+    Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
     says so.
     """
 
@@ -87,8 +87,8 @@ class SqliteStore:
     def append(self, events: Sequence[Event]) -> None:
         """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
 
-        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session is
-        gone, `StoreError` for events that cannot be stored.
+        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session
+        is gone, `StoreError` for events that cannot be stored.
         """
         self._must_write()
         if not events:
