@@ -43,7 +43,7 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.RawType():
             return JSON.map(lambda value: msgspec.Raw(msgspec.json.encode(value)))
         case inspect.LiteralType(values=values):
-            return st.sampled_from(sorted(values))
+            return st.sampled_from(values)
         case inspect.ListType(item_type=item):
             return st.lists(strategy(item), max_size=2)
         case inspect.TupleType(item_types=items):
@@ -53,8 +53,7 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.UnionType(types=kinds):
             return st.one_of([strategy(item) for item in kinds])
         case inspect.StructType(cls=cls, fields=fields):
-            values = {field.name: strategy(field.type) for field in fields}
-            return st.fixed_dictionaries(values).map(lambda chosen: cls(**chosen))
+            return st.builds(cls, **{field.name: strategy(field.type) for field in fields})
     raise TypeError(kind)
 
 

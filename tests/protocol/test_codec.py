@@ -119,7 +119,9 @@ def nested(levels: int) -> Any:
     ids=lambda value: None if not isinstance(value, str) else value[:12].encode("ascii", "replace").decode(),
 )
 def test_what_is_not_json_is_named_by_its_path(value: Any, path: str, words: str) -> None:
-    """NaN, infinities, lone surrogates, foreign objects, huge integers and depth are found, each by its JSON Pointer."""
+    """NaN, infinities, lone surrogates, foreign objects, huge integers and depth are found,
+    each by its JSON Pointer.
+    """
     ((found, reason),) = json_problems(value)
     assert found == path
     assert words in reason

@@ -14,12 +14,20 @@ from tests.protocol.strategies import COMMAND_TYPES, EVENT_TYPES, values_of
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Ephemeral, EventBase, PlanCleared, now
 
-DOCUMENTED_EVENTS = set(
-    ["session.info", "agent.created", "agent.output", "agent.status_changed", "agent.completed", "tool.call_start", "tool.output", "tool.call_end", "permission.requested", "permission.resolved", "clarification.question", "clarification.resolved", "plan.updated", "plan.cleared", "context.updated", "turn.progress", "turn.completed", "message.user", "message.model", "tool.activated", "permission.granted", "permission.revoked", "session.list", "error", "retry", "init.progress", "system.message", "mid_turn.queued", "mid_turn.injected", "gc.completed", "waypoint.updated", "background.updated", "history", "tools.status", "command.list", "memory.list", "workspace.files_changed"]
-)
-DOCUMENTED_COMMANDS = set(
-    ["message.send", "permission.response", "clarification.response", "session.stop", "session.attach", "session.create", "session.delete", "session.list", "command.execute", "history.request", "tools.disable", "client.config"]
-)
+EVENT_NAMES = """
+    session.info agent.created agent.output agent.status_changed agent.completed tool.call_start tool.output
+    tool.call_end permission.requested permission.resolved clarification.question clarification.resolved
+    plan.updated plan.cleared context.updated turn.progress turn.completed message.user message.model
+    tool.activated permission.granted permission.revoked session.list error retry init.progress system.message
+    mid_turn.queued mid_turn.injected gc.completed waypoint.updated background.updated history tools.status
+    command.list memory.list workspace.files_changed
+"""
+COMMAND_NAMES = """
+    message.send permission.response clarification.response session.stop session.attach session.create
+    session.delete session.list command.execute history.request tools.disable client.config
+"""
+DOCUMENTED_EVENTS = set(EVENT_NAMES.split())
+DOCUMENTED_COMMANDS = set(COMMAND_NAMES.split())
 OUR_OWN = {"session.created", "session.updated"}
 """Events of the log that no document names."""
 
@@ -54,7 +62,9 @@ def test_names_follow_the_classes() -> None:
 @pytest.mark.spec("C8", "Server and events")
 @pytest.mark.parametrize("kind", EVENT_TYPES)
 def test_every_event_says_what_when_where_and_which(kind: type[Any]) -> None:
-    """Every encoded event has `type`, `timestamp`, `session_id`, `agent_id` and `seq`, whatever their values."""
+    """Every encoded event has `type`, `timestamp`, `session_id`, `agent_id` and `seq`, whatever
+    their values.
+    """
 
     @settings(max_examples=10, deadline=None, derandomize=True, database=None)
     @given(values_of(kind))

@@ -15,7 +15,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_id_says_of_what_it_is(kind: Kind) -> None:
-    """An id is its kind's letter and a ULID in Crockford's alphabet, and is recognised as its own kind alone."""
+    """An id is its kind's letter and a ULID in Crockford's alphabet, and is recognised as its
+    own kind alone.
+    """
     text = new_id(kind)
     assert re.fullmatch(rf"{kind}[0-7][0-9A-HJKMNP-TV-Z]{{25}}", text)
     assert is_id(text)

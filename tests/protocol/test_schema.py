@@ -20,7 +20,7 @@ FEW = settings(max_examples=10, deadline=None, derandomize=True, database=None)
 def schema_of(part: str) -> dict[str, Any]:
     """The schema of an event, a command or a message alone."""
     whole = json_schema()
-    return {"$schema": whole["$schema"], "$defs": whole["$defs"]} | whole["properties"][part]
+    return {"$schema": whole["$schema"], "$defs": whole["$defs"], **whole["properties"][part]}
 
 
 def test_the_published_file_is_the_one_of_the_code() -> None:

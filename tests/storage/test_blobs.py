@@ -43,7 +43,9 @@ def test_bytes_come_back(store: SqliteStore, data: bytes) -> None:
 
 
 def test_stored_once_and_private(store: SqliteStore) -> None:
-    """The same bytes of two sessions are one file, 0600 in directories 0700, and no half-written one stays."""
+    """The same bytes of two sessions are one file, 0600 in directories 0700, and no half-
+    written one stays.
+    """
     digest = store.put_blob("s1", b"data")
     assert store.put_blob("s2", b"data") == store.put_blob("s1", b"data") == digest
     (file,) = files(store)
@@ -71,7 +73,9 @@ def test_only_digests_are_names(store: SqliteStore, digest: str) -> None:
 
 
 def test_a_file_is_kept_as_a_blob(store: SqliteStore, tmp_path: Path) -> None:
-    """`put_blob_file` copies a file and leaves it; a link, a FIFO, a directory and nothing are refused by name."""
+    """`put_blob_file` copies a file and leaves it; a link, a FIFO, a directory and nothing are
+    refused by name.
+    """
     source = tmp_path / "out.txt"
     source.write_bytes(b"line\n" * 500_000)
     digest = store.put_blob_file("s1", source)
@@ -89,7 +93,9 @@ def test_a_file_is_kept_as_a_blob(store: SqliteStore, tmp_path: Path) -> None:
 
 
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
-    """Keeping a file of half a gigabyte and reading its end stays within 100 MB of address space more than at rest."""
+    """Keeping a file of half a gigabyte and reading its end stays within 100 MB of address
+    space more than at rest.
+    """
     source = tmp_path / "big"
     with source.open("wb") as file:
         file.truncate(512 << 20)
@@ -113,7 +119,9 @@ store.close()
 
 
 def test_damage_is_found_and_healed(store: SqliteStore) -> None:
-    """A changed or shortened blob is reported by its path; keeping the same bytes again puts a short one right."""
+    """A changed or shortened blob is reported by its path; keeping the same bytes again puts a
+    short one right.
+    """
     digest = store.put_blob("s1", b"12345")
     (file,) = files(store)
     file.write_bytes(b"1234x")
@@ -145,7 +153,9 @@ def test_blobs_go_with_their_last_session(store: SqliteStore) -> None:
 
 
 def test_what_a_killed_process_left_goes_too(store: SqliteStore) -> None:
-    """A half-written file older than a day is swept with the next delete; a young one may still be written."""
+    """A half-written file older than a day is swept with the next delete; a young one may still
+    be written.
+    """
     store.put_blob("s1", b"x")
     old, young = [store.path.parent / "blobs" / f".new-{name}" for name in ("old", "young")]
     for path in (old, young):
@@ -168,7 +178,9 @@ def test_a_link_instead_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_reading_a_session_opens_no_blob(tmp_path: Path) -> None:
-    """A session with large blobs is opened, listed and read by a process that reads far less than they hold."""
+    """A session with large blobs is opened, listed and read by a process that reads far less
+    than they hold.
+    """
     out = run(
         """
 path = Path(sys.argv[1]) / "jaato.db"

@@ -49,7 +49,9 @@ store.close()
 @pytest.mark.slow
 @pytest.mark.spec("C8", "Server and events")
 def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """Killed at any moment of an endless loop of appends, a session has every acknowledged event, each once, no gap."""
+    """Killed at any moment of an endless loop of appends, a session has every acknowledged
+    event, each once, no gap.
+    """
     path = tmp_path / "state" / "jaato.db"
     store = SqliteStore(path)
     begin(store, "s1")
@@ -81,7 +83,9 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_two_processes_one_wins_each_event(tmp_path: Path) -> None:
-    """Two processes that append to one session at once: each number goes to exactly one, who knows; the other is told."""
+    """Two processes that append to one session at once: each number goes to exactly one, who
+    knows; the other is told.
+    """
     path = tmp_path / "jaato.db"
     store = SqliteStore(path)
     begin(store, "s1")

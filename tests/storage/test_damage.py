@@ -160,7 +160,9 @@ def without_table(path: Path) -> None:
 def test_what_is_not_a_store_is_left_alone(
     path: Path, spoil: Callable[[Path], None], read_only: bool
 ) -> None:
-    """A damaged or foreign file is refused by name and with a remedy, and neither it nor its directory changes."""
+    """A damaged or foreign file is refused by name and with a remedy, and neither it nor its
+    directory changes.
+    """
     spoil(path)
     before = hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns
     with pytest.raises(StoreError, match=r"jaato\.db.*(move it away|Move it away)"):
@@ -198,7 +200,9 @@ def test_a_newer_store_with_other_tables_says_so(path: Path) -> None:
 
 
 def test_opened_for_reading_on_request(path: Path) -> None:
-    """`read_only=True` reads, refuses to write, and leaves no trace; without a store it says there is none."""
+    """`read_only=True` reads, refuses to write, and leaves no trace; without a store it says
+    there is none.
+    """
     store = SqliteStore(path, read_only=True)
     assert len(sound(store, "s2")) == 10
     with pytest.raises(StoreReadOnly, match="for reading only"):

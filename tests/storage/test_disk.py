@@ -57,7 +57,9 @@ def test_a_readable_store_is_narrowed_and_its_directory_left(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 def test_links_are_not_followed(tmp_path: Path, suffix: str) -> None:
-    """A symbolic link in the place of the database or of a file beside it is refused, its target untouched."""
+    """A symbolic link in the place of the database or of a file beside it is refused, its
+    target untouched.
+    """
     target = tmp_path / "target"
     target.write_bytes(b"precious")
     path = tmp_path / "jaato.db"
@@ -92,7 +94,9 @@ def test_names_with_special_characters(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written(place: Path) -> None:
-    """In a read-only directory a store is read and refuses writes with the remedy; a new one cannot be made there."""
+    """In a read-only directory a store is read and refuses writes with the remedy; a new one
+    cannot be made there.
+    """
     run(
         """
 dropped()
@@ -193,7 +197,9 @@ except StoreError as error:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """When a write meets the limit the append says so and stores nothing; all before is read, and later it goes on."""
+    """When a write meets the limit the append says so and stores nothing; all before is read,
+    and later it goes on.
+    """
     path = tmp_path / "state" / "jaato.db"
     out = run(
         """

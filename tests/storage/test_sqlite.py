@@ -70,7 +70,9 @@ def test_a_session_begins_with_session_created(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("bad", [5, 2, 1, 0])
 def test_a_log_has_no_gap(store: SqliteStore, bad: int) -> None:
-    """An event that does not continue the log is refused, nothing of its batch is stored, and the log goes on."""
+    """An event that does not continue the log is refused, nothing of its batch is stored, and
+    the log goes on.
+    """
     begin(store, "s1", 3)
     for batch in ([said("s1", bad)], [said("s1", bad), said("s1", bad + 1)]):
         with pytest.raises(StoreError):
@@ -92,7 +94,9 @@ def test_only_durable_events_of_one_session(store: SqliteStore) -> None:
 
 
 def test_what_cannot_be_json_is_refused_whole(store: SqliteStore) -> None:
-    """A lone surrogate, a foreign object and endless depth are refused by name, with nothing of their batch stored."""
+    """A lone surrogate, a foreign object and endless depth are refused by name, with nothing of
+    their batch stored.
+    """
     begin(store, "s1")
     deep: list[object] = []
     for _ in range(20_000):
@@ -125,7 +129,9 @@ def test_unknown_sessions_are_named(store: SqliteStore) -> None:
 
 
 def test_two_stores_of_one_session(store: SqliteStore, path: Path) -> None:
-    """Of two writers the second is told, by name, that the session has moved on; reading shows it what is there."""
+    """Of two writers the second is told, by name, that the session has moved on; reading shows
+    it what is there.
+    """
     other = SqliteStore(path)
     begin(store, "s1")
     other.append([said("s1", 2, "theirs")])
@@ -179,7 +185,9 @@ def test_threads_share_a_store(store: SqliteStore) -> None:
 
 
 def test_a_row_shows_what_the_events_say(store: SqliteStore) -> None:
-    """Name, description, provider, model and times follow the events; a subagent's model is not the session's."""
+    """Name, description, provider, model and times follow the events; a subagent's model is not
+    the session's.
+    """
     store.create([created("s1", "/w", at="2026-01-01T00:00:00.000Z"), agent("s1", 2, "m1")])
     store.append([agent("s1", 3, "small", parent="a1")])
     store.append([renamed("s1", 4, name="Fix the parser")])
@@ -230,7 +238,9 @@ def test_a_failed_append_leaves_the_order_right(store: SqliteStore) -> None:
 
 
 def test_pages_cover_everything_once(store: SqliteStore) -> None:
-    """Pages of any size, with many equal times, list each session once and in order, also of one workspace."""
+    """Pages of any size, with many equal times, list each session once and in order, also of
+    one workspace.
+    """
     for index in range(30):
         at = f"2026-01-01T00:00:00.{index // 7:03d}Z"
         store.create([created(f"s{index:02d}", f"/w{index % 2}", at=at)])
@@ -269,7 +279,9 @@ def test_find_by_id_prefix_and_name(store: SqliteStore) -> None:
 
 
 def test_several_candidates_are_listed(store: SqliteStore) -> None:
-    """What fits several sessions is refused with their ids, names and workspaces; five are shown and the rest counted."""
+    """What fits several sessions is refused with their ids, names and workspaces; five are
+    shown and the rest counted.
+    """
     for index in range(7):
         store.create([created(f"s{index}", f"/w{index % 2}", name="twin" if index < 2 else None)])
     with pytest.raises(SessionNotFound, match=r"'twin' fits 2 sessions") as found:

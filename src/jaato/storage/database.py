@@ -110,7 +110,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     """A connection that cannot write; where the disk refuses writes, one that takes no locks either.
 
-    A file that can be written is opened so, as readers who cannot take locks would leave files behind or miss a
+    A file that can be written is opened so: readers who cannot take locks would leave files behind or miss a
     writer. One that cannot, and has no write-ahead log beside it, is complete and `immutable`.
     """
     log = path.with_name(path.name + "-wal")
