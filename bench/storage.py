@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.row import Row
+
 from jaato.protocol.events import Event, MessageUser, SessionCreated
 from jaato.protocol.messages import Message, Text
 from jaato.storage.sqlite import SqliteStore
