@@ -64,7 +64,7 @@ class Blobs:
 
     @contextmanager
     def staged(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
-        """Write chunks to a private file that is gone after the block unless it was kept. Raises `StoreError`."""
+        """Write chunks to a private file, gone after the block unless it was kept. Raises `StoreError`."""
         private_directory(self._directory)
         try:
             descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import struct
 import time
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.storage.faults import damaged, database_fault, file_fault, foreign
 from jaato.storage.files import create_private, own_file, private_directory, writable
+from jaato.storage.listing import ROW
 from jaato.storage.schema import APPLICATION_ID, STEPS, migrate, version_of
 
 BUSY_TIMEOUT_S = 5.0
@@ -67,7 +67,7 @@ def open_database(
 
 
 def check(path: Path) -> str:
-    """Make the file if it is missing, see that it is ours; returns why it cannot be written, or nothing."""
+    """Make the file if it is missing, see that it is ours; returns why it cannot be written, if so."""
     if not path.exists():
         private_directory(path.parent)
         create_private(path)
@@ -108,39 +108,58 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
-    """A connection that cannot write; in a directory that cannot be written, one that takes no locks either.
+    """A connection that cannot write; where the disk refuses writes, one that takes no locks either.
 
-    Without a write-ahead log beside it the file is complete, so `immutable` is true of it there.
+    A file that can be written is opened so: readers who cannot take locks would leave files behind or miss a
+    writer. One that cannot, and has no write-ahead log beside it, is complete and `immutable`.
     """
-    own_directory = os.access(path.parent, os.W_OK)
     log = path.with_name(path.name + "-wal")
-    complete = not log.exists() or log.stat().st_size == 0
-    connection = connect(path, "mode=ro" if own_directory or not complete else "mode=ro&immutable=1")
+    if writable(path):
+        mode = "mode=rw"
+    elif log.exists() and log.stat().st_size:
+        mode = "mode=ro"
+    else:
+        mode = "mode=ro&immutable=1"
+    connection = connect(path, mode)
     try:
-        if version_of(connection) < 1:
-            connection.close()
-            raise StoreReadOnly(f"{path} is empty, and it cannot be written to make a store of it.")
-        if version_of(connection) < len(steps):
-            connection.close()
+        connection.execute("PRAGMA query_only = ON")
+        version = version_of(connection)
+        if version < 1:
+            raise StoreReadOnly(f"{path} is empty, so there are no sessions to read yet.")
+        if version < len(steps):
             raise StoreReadOnly(
-                f"{path} was made by an older jaato. Open it once for writing to bring it up to date."
+                f"{path} was made by an older jaato. Open it for writing, to bring it up to date."
             )
-        connection.execute("SELECT 1 FROM session, event LIMIT 1").fetchone()
+        check_tables(connection, path, version > len(steps))
     except sqlite3.Error as error:
         connection.close()
         raise database_fault(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
     return connection
+
+
+def check_tables(connection: sqlite3.Connection, path: Path, newer: bool) -> None:
+    """See that the tables are those this code reads; raises `StoreError`."""
+    try:
+        connection.execute(f"{ROW} LIMIT 1").fetchone()
+        connection.execute("SELECT position, timestamp, data FROM event LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        if newer:
+            version = version_of(connection)
+            why = f"a newer jaato made it (version {version}); install that jaato to read it"
+            raise StoreReadOnly(f"{path}: {why}.") from error
+        raise damaged(path, str(error)) from error
 
 
 def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, steps: Sequence[str]) -> None:
     """Set an open database up for writing, with the newest tables."""
     if version_of(connection) < len(steps):
         migrate(connection, path, steps)
-    try:
-        connection.execute("SELECT number FROM session LIMIT 1").fetchone()
-        connection.execute("SELECT position FROM event LIMIT 1").fetchone()
-    except sqlite3.OperationalError as error:
-        raise damaged(path, str(error)) from error
+    check_tables(connection, path, newer=False)
     write_ahead(connection)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")

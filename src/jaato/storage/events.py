@@ -23,6 +23,7 @@ CHUNK_BYTES = 1 << 20
 INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
 """An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
 
+SEQ_LIMIT = 1 << SEQ_BITS
 READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
 UPDATE = (
     "UPDATE session SET name = coalesce(?, name), description = coalesce(?, description), "
@@ -48,7 +49,7 @@ def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
     rows = []
     session_id = events[0].session_id
     for seq, event in enumerate(events, first_seq):
-        if event.seq != seq or event.session_id != session_id or not event.durable:
+        if event.seq != seq or event.session_id != session_id or not event.durable or not 0 < seq < SEQ_LIMIT:
             raise StoreError(
                 f"Event {event.seq} ({type(event).__name__}) of session {event.session_id} cannot be stored: "
                 f"event {seq} of session {session_id} is next, and only durable events are kept."
@@ -85,7 +86,7 @@ def changes_row(event: Event, log: Log) -> bool:
 
 
 def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
-    """Within a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
+    """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
     values = [position(log, row) for row in rows]
     if values and connection.executemany(INSERT, values).rowcount != len(values):
         return False

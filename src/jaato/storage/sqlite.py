@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jaato.abc.store import Damaged, SessionRow
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
+from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Durability, connect, open_database
@@ -44,7 +45,7 @@ class SqliteStore:
     """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
 
     With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
-    Methods may be called from any thread. A store that cannot be written is opened for reading, and `read_only`
+    Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
     says so.
     """
 
@@ -81,14 +82,14 @@ class SqliteStore:
             connection.execute(FIRST, position(log, rows[0]))
             write_events(connection, log, rows[1:], first)
             connection.execute("COMMIT")
-        self._logs[created.session_id] = log
-        self._fold(rows)
+            self._logs[created.session_id] = log
+            self._fold(connection, rows)
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
 
-        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session is
-        gone, `StoreError` for events that cannot be stored.
+        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session
+        is gone, `StoreError` for events that cannot be stored.
         """
         self._must_write()
         if not events:
@@ -116,7 +117,7 @@ class SqliteStore:
                     f"Session {session_id} ends with event {last}, so event {rows[0][0]} cannot be the next."
                 )
             self._logs[session_id] = log
-        self._fold(rows)
+            self._fold(connection, rows)
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
         """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
@@ -164,7 +165,7 @@ class SqliteStore:
             connection.execute("COMMIT")
             self._logs.pop(session_id, None)
             self._sweep(connection)
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
@@ -207,7 +208,9 @@ class SqliteStore:
             raise StoreReadOnly(f"{self.path} cannot be written: {self._refusal}.")
 
     def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
-        row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
+        row = None
+        if is_unicode(session_id):
+            row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise SessionNotFound(
                 f"There is no session {session_id!r}. `jaato sessions list` shows them all."
@@ -241,7 +244,7 @@ class SqliteStore:
         for path in self._blobs.abandoned(time.time() - ABANDONED_S):
             path.unlink(missing_ok=True)
 
-    def _fold(self, rows: list[Row]) -> None:
+    def _fold(self, connection: sqlite3.Connection, rows: list[Row]) -> None:
         """Have the write-ahead log folded into the database once it is long, on a thread of its own.
 
         That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
@@ -251,21 +254,31 @@ class SqliteStore:
             return
         self._unfolded_bytes = 0
         if log_bytes(self.path) > OVERGROWN_BYTES:
-            with self._guard as connection:
-                connection.execute(FOLD).fetchall()
+            quietly(connection, FOLD)
             return
-        self._checkpoint = threading.Thread(target=fold, args=(self.path,), name="jaato-checkpoint")
-        self._checkpoint.start()
+        thread = threading.Thread(target=fold, args=(self.path,), name="jaato-checkpoint")
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            quietly(connection, FOLD)
+        else:
+            self._checkpoint = thread
 
 
 def fold(path: Path) -> None:
-    """Copy the write-ahead log into the database, hindering nobody; what fails now is done the next time."""
+    """Copy the write-ahead log into the database on a connection of its own, hindering nobody."""
     try:
         connection = connect(path, "mode=rw")
-        try:
-            connection.execute(FOLD).fetchall()
-        finally:
-            connection.close()
+    except sqlite3.Error:
+        return
+    quietly(connection, FOLD)
+    connection.close()
+
+
+def quietly(connection: sqlite3.Connection, checkpoint: str) -> None:
+    """Fold the log; what cannot be done now is done the next time, and nothing is lost meanwhile."""
+    try:
+        connection.execute(checkpoint).fetchall()
     except sqlite3.Error:
         pass
 
