@@ -34,13 +34,22 @@ FIELDS: dict[str, Field] = {
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
     "max_turns": Field(
-        "integer", 200, "model calls one prompt may take", tighten=lambda new, old: old is None or 0 < new < old
+        "integer",
+        200,
+        "model calls one prompt may take",
+        tighten=lambda new, old: old is None or 0 < new < old,
     ),
     "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
     "deferred_tools": Field("switch", True, "declare only core tools at first"),
-    "background_after_s": Field("number", 10.0, "seconds after which a slow command goes on in the background"),
-    "durability": Field("text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")),
-    "read_only": Field("switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)),
+    "background_after_s": Field(
+        "number", 10.0, "seconds after which a slow command goes on in the background"
+    ),
+    "durability": Field(
+        "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
+    ),
+    "read_only": Field(
+        "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
+    ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
@@ -172,7 +181,9 @@ def read_toml(path: Path) -> tuple[bytes, dict[str, Any]] | None:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; mend its permissions or remove it.") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; mend its permissions or remove it."
+        ) from None
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is no configuration file.")
     try:
@@ -217,7 +228,9 @@ def read_workspace(
 def merged_lists(found: dict[str, Value], before: Mapping[str, Value]) -> dict[str, Value]:
     """A workspace adds to the user's lists; it never takes from them."""
     return {
-        name: Value([*before[name].value, *value.value], value.source) if FIELDS[name].kind == "list" else value
+        name: Value([*before[name].value, *value.value], value.source)
+        if FIELDS[name].kind == "list"
+        else value
         for name, value in found.items()
     }
 

@@ -87,5 +87,5 @@ class Bus:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 event delivery: a view's fault is not the session's
+            except Exception:
                 LOG.exception("A listener failed on %s", type(event).__name__)

@@ -41,7 +41,7 @@ class Group:
     async def _contained(self, body: Callable[[], Awaitable[None]]) -> None:
         try:
             await body()
-        except Exception:  # noqa: BLE001 tool invocation: the group outlives what runs in it
+        except Exception:
             LOG.exception("A background task failed")
 
     async def close(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import anyio
 
 from jaato.abc.provider import CallDelta, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
@@ -65,13 +67,11 @@ class ReplyStream:
                     case TextDelta(text=text):
                         said.append(text)
                         if show:
-                            mode = "append" if offset else "write"
-                            show(AgentOutput(**head, source="model", text=text, mode=mode, offset=offset))
+                            show(output(head, "model", text, offset))
                         offset += len(text)
                     case ThinkingDelta(text=text):
                         if show:
-                            mode = "append" if thought else "write"
-                            show(AgentOutput(**head, source="thinking", text=text, mode=mode, offset=thought))
+                            show(output(head, "thinking", text, thought))
                         thought += len(text)
                     case CallDelta():
                         pass
@@ -84,3 +84,9 @@ class ReplyStream:
         raise ConnectionFault(
             f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
         )
+
+
+def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:
+    """A piece of text as the event that shows it."""
+    mode: Literal["write", "append"] = "append" if offset else "write"
+    return AgentOutput(**head, source=source, text=text, mode=mode, offset=offset)

@@ -277,10 +277,8 @@ class Session:
     def context(self) -> Context:
         """How full the context is, by the provider's last count, else estimated from the text."""
         used = self.state.last_usage
-        if used is not None:
-            total = used.input_tokens + used.output_tokens
-        else:
-            total = self.state.written_chars // CHARS_PER_TOKEN
+        estimate = self.state.written_chars // CHARS_PER_TOKEN
+        total = estimate if used is None else used.input_tokens + used.output_tokens
         limit = self.model_info().context_limit
         return Context(total, limit, 100 * total / limit if limit else None)
 

@@ -136,7 +136,9 @@ class State:
         for part in message.parts:
             match part:
                 case ToolResult():
-                    self.written_chars += sum(len(item.text) for item in part.content if isinstance(item, Text))
+                    self.written_chars += sum(
+                        len(item.text) for item in part.content if isinstance(item, Text)
+                    )
                 case ToolCall():
                     self.written_chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
                 case Text() | Thinking() | Refusal():

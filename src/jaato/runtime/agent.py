@@ -174,7 +174,9 @@ class Agent:
                 try:
                     return Result(text, parse(text, kind), turn, self.session_id)
                 except ValueError as error:
-                    text, turn = await self._turn(f"That was not the JSON asked for: {error}. Give only the JSON.", ())
+                    text, turn = await self._turn(
+                        f"That was not the JSON asked for: {error}. Give only the JSON.", ()
+                    )
             try:
                 return Result(text, parse(text, kind), turn, self.session_id)
             except ValueError as error:
@@ -186,7 +188,9 @@ class Agent:
         session = self.live
         turn = await session.post(prompt, self._media(images))
         if turn is None:
-            raise JaatoError("The agent is at work; the message waits for its next pause. Use post() to steer it.")
+            raise JaatoError(
+                "The agent is at work; the message waits for its next pause. Use post() to steer it."
+            )
         match turn.reason:
             case "error" | "limit" if turn.error is not None:
                 raise from_code(turn.error.code, turn.error.message)
@@ -220,7 +224,9 @@ class Agent:
         if self._session is not None:
             self._session.stop()
 
-    def run_sync(self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()) -> Result[Any]:
+    def run_sync(
+        self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
+    ) -> Result[Any]:
         """`run` for programs without an event loop: enters the agent, runs, and leaves it again."""
 
         async def whole() -> Result[Any]:

@@ -62,7 +62,7 @@ async def permission(event: PermissionRequested, handler: PermissionHandler | No
     try:
         said = handler(event)
         given = await said if inspect.isawaitable(said) else said
-    except Exception as error:  # noqa: BLE001 event delivery: a failing handler must not leave the call waiting
+    except Exception as error:
         LOG.exception("on_permission failed")
         return Answer(answer="n", comment=f"on_permission failed: {error}", by="program")
     return given if isinstance(given, Answer) else Answer(answer=str(given), by="program")
@@ -78,6 +78,6 @@ async def clarification(
     try:
         said = handler(event)
         return list(await said if inspect.isawaitable(said) else said)
-    except Exception:  # noqa: BLE001 event delivery: a failing handler must not leave the call waiting
+    except Exception:
         LOG.exception("on_clarification failed")
         return nothing

@@ -121,7 +121,9 @@ def stored(store: Store, text: str) -> Journal:
     journal = Journal(store, State())
     journal.load(session_id)
     if not journal.state.session_id:
-        raise StoreError(f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest.")
+        raise StoreError(
+            f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
+        )
     return journal
 
 
@@ -141,9 +143,7 @@ async def pick_provider(
     return make_provider(name, settings, model=model, api_key=blueprint.api_key, progress=blueprint.progress)
 
 
-def make_registry(
-    workspace: Path, settings: Settings, model: str, blueprint: Blueprint
-) -> PluginRegistry:
+def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
     """The plugins of a session and the functions it was given."""
     services = {"environ": settings.environ, "settings": settings}
     registry = PluginRegistry(

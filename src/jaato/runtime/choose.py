@@ -83,7 +83,9 @@ def make_provider(
             made = make(name, environ=settings.environ, base_url=settings["base_url"], api_key=key)
             chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or DEFAULT_MODELS.get(name)
             if chosen is None:
-                raise ConfigError(f"Say which model {name} should use: --model NAME (jaato models lists them).")
+                raise ConfigError(
+                    f"Say which model {name} should use: --model NAME (jaato models lists them)."
+                )
             return made, chosen
     raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
 

@@ -209,8 +209,15 @@ class JaatoClient:
             from jaato.settings import environment
 
             chosen = chosen or "google_genai"
-            vertex = {"GOOGLE_CLOUD_PROJECT": project or project_id or "", "GOOGLE_CLOUD_LOCATION": location or ""}
-            environ = {**environment(), **{k: v for k, v in vertex.items() if v}, "GOOGLE_GENAI_USE_VERTEXAI": "true"}
+            vertex = {
+                "GOOGLE_CLOUD_PROJECT": project or project_id or "",
+                "GOOGLE_CLOUD_LOCATION": location or "",
+            }
+            environ = {
+                **environment(),
+                **{k: v for k, v in vertex.items() if v},
+                "GOOGLE_GENAI_USE_VERTEXAI": "true",
+            }
         self._blueprint = Blueprint(
             model=model,
             provider=chosen,
@@ -222,7 +229,10 @@ class JaatoClient:
         )
 
     def configure_tools(
-        self, registry: PluginRegistry | None = None, permission_plugin: Any = None, ledger: TokenLedger | None = None
+        self,
+        registry: PluginRegistry | None = None,
+        permission_plugin: Any = None,
+        ledger: TokenLedger | None = None,
     ) -> None:
         """Say which tools the agent has, who is asked, and where tokens are counted."""
         import dataclasses

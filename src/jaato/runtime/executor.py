@@ -187,10 +187,8 @@ class LibrarySteps:
         self.executor.note(
             "permission-check",
             tool=tool.name,
-            **{
-                "decision": decision.permission.decision,
-                "method": decision.permission.method,
-            },
+            decision=decision.permission.decision,
+            method=decision.permission.method,
         )
         return decision
 
@@ -219,8 +217,7 @@ class LibrarySteps:
         log = None
         if plugin is None:
             log = Task(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
-            send = call.output
-            call.output = lambda text: (log.output.write(text), send(text))[1]
+            call.output = both(log.output.write, call.output)
         future = start_thread(work)
         ended, value = outcome_within(future, threshold_s)
         if ended:
@@ -247,6 +244,16 @@ class LibrarySteps:
     def interrupts(self, error: BaseException) -> bool:
         """The user's Ctrl-C ends the program, not just the call."""
         return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:
+    """A callback that tells two."""
+
+    def tell(text: str) -> None:
+        first(text)
+        second(text)
+
+    return tell
 
 
 def documented(outcome: Outcome) -> tuple[bool, Any]:

@@ -55,11 +55,15 @@ def from_keyring(provider: str) -> str | None:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise ConfigError("The key is in the system keyring; install it: pip install 'jaato[keyring]'") from None
+        raise ConfigError(
+            "The key is in the system keyring; install it: pip install 'jaato[keyring]'"
+        ) from None
     try:
         return keyring.get_password(SERVICE, provider)
     except KeyringError as error:
-        raise ConfigError(f"The system keyring does not answer: {error}. Unlock it or run `jaato login` again.") from None
+        raise ConfigError(
+            f"The system keyring does not answer: {error}. Unlock it or run `jaato login` again."
+        ) from None
 
 
 def save_key(settings: Settings, provider: str, key: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, cast
+from typing import Any
 
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
@@ -75,7 +76,7 @@ class PluginRegistry:
             raise PluginError(f"No plugin kind {plugin_kind!r}; there are {', '.join(ENTRY_POINT_GROUPS)}.")
         found: dict[str, Callable[[], Any]] = {}
         if plugin_kind == "tool":
-            found |= {name: lambda path=path: load_object(path) for name, path in BUILTIN.items()}
+            found |= {name: functools.partial(load_object, path) for name, path in BUILTIN.items()}
         from importlib.metadata import entry_points
 
         for point in entry_points(group=ENTRY_POINT_GROUPS[plugin_kind]):
@@ -98,7 +99,7 @@ class PluginRegistry:
                 self._report(name, f"cannot be imported: {type(error).__name__}: {error}")
                 continue
             if getattr(module, "PLUGIN_KIND", None) == kind:
-                found[name] = lambda module=module: module
+                found[name] = functools.partial(identity, module)
         return found
 
     def _report(self, name: str, problem: str) -> None:
@@ -302,6 +303,11 @@ def blocking(tool: Tool, rename: Rename) -> Callable[[dict[str, Any]], Any]:
     return execute
 
 
+def identity(module: ModuleType) -> ModuleType:
+    """A module that is loaded already."""
+    return module
+
+
 def load_object(path: str) -> Any:
     """The object at `module:name`."""
     module, _, attribute = path.partition(":")
@@ -326,4 +332,4 @@ def own_class(module: ModuleType) -> type:
         raise PluginError(
             f"{module.__name__} defines {len(plugins)} plugin classes; define create_plugin() too."
         )
-    return cast("type", plugins[0])
+    return plugins[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -46,7 +47,9 @@ def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct]
             case inspect.Parameter.empty:
                 fields.append(entry)
             case list() | dict() | set() as default:
-                fields.append((*entry, msgspec.field(default_factory=lambda d=default: copy.deepcopy(d))))
+                fields.append(
+                    (*entry, msgspec.field(default_factory=functools.partial(copy.deepcopy, default)))
+                )
             case default:
                 fields.append((*entry, default))
     struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)

@@ -17,8 +17,8 @@ from jaato.tools.shell_programs import (
     HARMLESS_VARIABLES,
     base_name,
     executing_flag,
-    last_name,
     interprets,
+    last_name,
     obeys_input,
     runs_others,
     width,
@@ -117,9 +117,11 @@ def covers_words(pattern: tuple[PatternWord, ...], words: tuple[Word, ...]) -> b
                 return False
             if index == tail and index < len(pattern) and not pattern[index].matches(word.value or ""):
                 return False
-        elif word.literal is None or not pattern[index].matches(word.literal):
-            return False
-        elif pattern[index].expression is not None and executing_flag(program, word):
+        elif (
+            word.literal is None
+            or not pattern[index].matches(word.literal)
+            or (pattern[index].expression is not None and executing_flag(program, word))
+        ):
             return False
     if len(words) < len(pattern):
         return len(words) == len(pattern) - 1 and pattern[-1].rest and pattern[-1].text == "*"

@@ -124,7 +124,9 @@ def control_identities(root: str) -> Iterator[tuple[tuple[int, int], str]]:
         yield (state.st_dev, state.st_ino), name
 
 
-def control_argument(arguments: dict[str, Any], place: str, executes: bool, protected: Iterable[Path]) -> str | None:
+def control_argument(
+    arguments: dict[str, Any], place: str, executes: bool, protected: Iterable[Path]
+) -> str | None:
     """Which control path a call of a writing or executing tool may change, judged by its arguments."""
     protected = tuple(protected)
     for count, (key, text) in enumerate(strings(arguments)):

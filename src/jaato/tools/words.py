@@ -198,7 +198,7 @@ def relations() -> dict[str, tuple[str, ...]]:
 @cache
 def terms_of_run(run: str) -> tuple[str, ...]:
     """The terms in one run of letters and digits: its pieces and, when there are several, the whole."""
-    run = run.split("'")[0]
+    run = run.split("'", maxsplit=1)[0]
     if run.islower():
         return () if run in STOP or (len(run) == 1 and run.isalpha()) else (stem(run[:MAX_WORD]),)
     pieces = [piece.lower() for piece in PIECE.findall(run)]

@@ -51,7 +51,7 @@ class ShellPlugin(Plugin):
         command: str,
         args: Annotated[list[str] | None, "run `command` with these, without a shell"] = None,
         timeout_s: float | None = None,
-        background: Annotated[bool, "return a task id at once"] = False,  # noqa: ARG002 the runtime acts on it
+        background: Annotated[bool, "return a task id at once"] = False,
         *,
         call: Call,
     ) -> dict[str, Any]:
@@ -147,7 +147,9 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
             notes.append(f"Stopped: it had started more than {limits.max_processes:,} processes.")
         case "lost":
             value["signal"] = "SIGKILL"
-            notes.append("It killed the process that supervised it, so it was killed too; its exit code is not known.")
+            notes.append(
+                "It killed the process that supervised it, so it was killed too; its exit code is not known."
+            )
     if ended.left:
         more = f" and {ended.left_count - len(ended.left)} more" if ended.left_count > len(ended.left) else ""
         notes.append(f"Still running at its exit, so killed: {'; '.join(ended.left)}{more}. {KEEP_ONE}")
