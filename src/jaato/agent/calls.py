@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
-from jaato.errors import ToolDisabled, ToolError, ToolInactive, ToolTimeout
+from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.codec import encode
 from jaato.protocol.events import BackgroundUpdated, Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
@@ -212,6 +212,8 @@ class SessionSteps:
 
     async def run_all(self, calls: list[ToolCall], turn_id: str) -> None:
         """Run the calls of one reply, up to eight at once; their results join the conversation in call order."""
+        if self._session.reply.stopped:
+            raise CancelledException("Stopped before the calls began.")
         if len(calls) == 1:
             await run(self.call(calls[0], turn_id), self)
             return

@@ -9,7 +9,7 @@ import anyio
 from jaato.abc.provider import CallDelta, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
 from jaato.agent.journal import Journal
 from jaato.agent.retry import RetryPolicy
-from jaato.errors import ConnectionFault, ProviderError
+from jaato.errors import CancelledException, ConnectionFault, ProviderError
 from jaato.protocol.events import AgentOutput, Retry
 from jaato.tools.call import problem_of
 
@@ -22,6 +22,7 @@ class ReplyStream:
         self._retry = retry
         self._said: list[str] = []
         self.streaming = True
+        self.stopped = False
 
     @property
     def partial(self) -> str:
@@ -63,6 +64,8 @@ class ReplyStream:
         stream = provider.stream(request)
         try:
             async for chunk in stream:
+                if self.stopped:
+                    raise CancelledException("Stopped while the model was speaking.")
                 match chunk:
                     case TextDelta(text=text):
                         said.append(text)

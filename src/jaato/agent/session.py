@@ -88,7 +88,6 @@ class Session:
     steps: SessionSteps = field(init=False)
     tasks: Tasks = field(init=False, default_factory=Tasks)
     scope: anyio.CancelScope | None = field(init=False, default=None)
-    stop_asked: bool = field(init=False, default=False)
     encoded: dict[Any, Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -155,7 +154,7 @@ class Session:
         try:
             return await run_turn(self, message)
         finally:
-            self._busy = self.stop_asked = False
+            self._busy = self.reply.stopped = False
             self.gate.go_idle()
 
     def _queue(self, message: Message) -> None:
@@ -175,7 +174,7 @@ class Session:
     def stop(self) -> None:
         """Stop the turn that runs, at once; the model is not asked."""
         if self._busy:
-            self.stop_asked = True
+            self.reply.stopped = True
         if self.scope is not None:
             self.scope.cancel()
 

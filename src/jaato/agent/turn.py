@@ -64,8 +64,6 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
     try:
         with anyio.CancelScope() as scope:
             session.scope = scope
-            if session.stop_asked:
-                scope.cancel()
             ending = await converse(session, turn)
         if scope.cancelled_caught:
             ending = "cancelled"
@@ -128,6 +126,8 @@ INTERRUPTED = (
 async def converse(session: Session, turn: Turn) -> Ending:
     """The loop itself."""
     while True:
+        if session.reply.stopped:
+            raise CancelledException("Stopped before the model was asked.")
         take_inbox(session, turn)
         check_limits(session.limits, turn)
         reply = await session.reply.read(session.provider, session.request())
@@ -136,7 +136,6 @@ async def converse(session: Session, turn: Turn) -> Ending:
         if calls:
             turn.tool_calls += len(calls)
             await session.steps.run_all(calls, turn.id)
-            await anyio.lowlevel.checkpoint()
         elif not session.inbox:
             return ENDINGS.get(reply.finish_reason, "stop")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant
-from jaato.tools.control import control_argument
+from jaato.tools.touches import control_argument
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt

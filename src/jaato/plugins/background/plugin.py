@@ -8,6 +8,7 @@ from typing import Any
 from jaato.abc.background import BackgroundCapable, TaskStatus
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import ToolError
+from jaato.protocol.messages import Text
 from jaato.tools.background import Task
 from jaato.tools.call import Call, result_of
 from jaato.tools.tool import tool
@@ -91,11 +92,8 @@ class BackgroundPlugin(Plugin):
             answer["omitted_characters"] = len(text) - len(cut)
         if task.outcome is not None and task.done.is_set():
             outcome = result_of(Call(id=task.call_id, name=task.tool, arguments={}), task.outcome)
-            value = (
-                outcome.structured
-                if outcome.structured is not None
-                else [part.text for part in outcome.content if getattr(part, "text", None)]
-            )
+            texts = [part.text for part in outcome.content if isinstance(part, Text)]
+            value = outcome.structured if outcome.structured is not None else "".join(texts)
             answer |= (
                 {"result": value} if outcome.ok else {"error": outcome.error.message if outcome.error else ""}
             )
