@@ -142,14 +142,34 @@ def test_two_stores_of_one_session(store: SqliteStore, path: Path) -> None:
         store.append([said("s1", 2, "ours"), said("s1", 3, "ours")])
     assert [text_of(event) for event in sound(store, "s1", 1)] == ["theirs"]
     store.append([said("s1", 3, "ours")])
-    other.delete("s1")
-    with pytest.raises(SessionNotFound):
-        store.append([said("s1", 4)])
-    other.create([created("s2")])
-    with pytest.raises(SessionNotFound):
-        store.append([said("s1", 4), renamed("s1", 5, "x")])
-    assert [event.seq for event in sound(other, "s2")] == [1]
     other.close()
+
+
+def test_a_deleted_session_is_not_written_into_another(store: SqliteStore, path: Path) -> None:
+    """Who writes to a session that was deleted elsewhere is told, and a session made since is not touched."""
+    other = SqliteStore(path)
+    batches: list[list[Event]] = [[said("s1", 4)], [said("s1", 4), renamed("s1", 5, "x")]]
+    for batch in batches:
+        begin(store, "s1", 3)
+        other.delete("s1")
+        begin(other, "s2", 3)
+        with pytest.raises(SessionNotFound):
+            store.append(batch)
+        assert [event.seq for event in sound(other, "s2")] == [1, 2, 3]
+        other.delete("s2")
+    other.close()
+
+
+def test_most_appends_write_one_row(store: SqliteStore) -> None:
+    """Within a tenth of a second an append changes nothing but the log, not its session's row."""
+    begin(store, "s1")
+    store.append([said("s1", 2, at="2126-01-01T00:00:00.000Z")])
+    with store._guard as connection:
+        before = connection.total_changes
+    for seq in range(3, 13):
+        store.append([said("s1", seq, at="2126-01-01T00:00:00.050Z")])
+    with store._guard as connection:
+        assert connection.total_changes - before == 10
 
 
 def test_reading_while_writing(store: SqliteStore) -> None:
