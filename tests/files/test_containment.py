@@ -168,7 +168,7 @@ def test_a_file_with_several_links_is_not_written_in_place(yard: Path) -> None:
     assert (yard / "w/a/f").read_text() == "Inside"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     links=st.lists(st.tuples(PARTS, PARTS, st.sampled_from(["relative", "inside", "outside"])), max_size=6),
     path=PARTS,
