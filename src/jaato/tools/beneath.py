@@ -149,11 +149,11 @@ def kernel_open() -> object | None:
 
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
-
     try:
+        import ctypes
+
         call = ctypes.CDLL(None, use_errno=True).syscall
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return None
     call.restype = ctypes.c_long
     how = (ctypes.c_uint64 * 3)(O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH)

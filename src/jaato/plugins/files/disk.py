@@ -17,11 +17,11 @@ CHUNK_BYTES = 1 << 20
 @functools.cache
 def renameat2() -> Callable[..., int] | None:
     """The C library's renameat2, or None."""
-    import ctypes
-
     try:
+        import ctypes
+
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return None
     call.restype = ctypes.c_int
     return call

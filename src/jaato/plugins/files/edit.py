@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_right
+from collections import Counter
 
 from msgspec import Struct
 
@@ -220,21 +221,16 @@ def squeezed(line: str) -> str:
 
 
 def similar(have: list[str], wanted: list[str]) -> int | None:
-    """The window that shares most with the wanted lines, or is most like the longest of them."""
-    size = len(wanted)
-    weights = {line: len(line) for line in wanted if len(line) > 3}
-    scores = [weights.get(line, 0) for line in have]
-    total = sum(scores[:size])
-    best, best_index = total, 0
-    for index in range(1, max(1, len(have) - size + 1)):
-        total += (scores[index + size - 1] if index + size - 1 < len(scores) else 0) - scores[index - 1]
-        if total > best:
-            best, best_index = total, index
-    if best:
-        return best_index
-    key = max(wanted, key=len)[:200]
-    near = difflib.get_close_matches(key, [line[:200] for line in have[:2000]], n=1, cutoff=0.6)
+    """Where the wanted lines would start for most of them to be in place, or by the longest of them."""
+    places = {line: index for index, line in enumerate(wanted) if len(line) > 3}
+    votes: Counter[int] = Counter()
+    for index, line in enumerate(have):
+        if line in places:
+            votes[max(0, index - places[line])] += len(line)
+    if votes:
+        return votes.most_common(1)[0][0]
+    key = max(wanted, key=len)
+    near = difflib.get_close_matches(key[:200], [line[:200] for line in have[:2000]], n=1, cutoff=0.6)
     if not near:
         return None
-    found = [line[:200] for line in have].index(near[0])
-    return max(0, found - wanted.index(max(wanted, key=len)))
+    return max(0, [line[:200] for line in have].index(near[0]) - wanted.index(key))

@@ -22,7 +22,7 @@ MAX_HANDLE_BYTES = 60_000
 MAX_IMAGE_BYTES = 5 << 20
 MAX_COUNTED_BYTES = 256 << 20
 SNIFFED_BYTES = 1 << 16
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 HANDLE = "result:"
 
 SIGNATURES = (
@@ -72,7 +72,11 @@ def read(roots: Roots, path: str, offset: int, limit: int | None, call: Call) ->
         file.seek(len(form.mark))
         if mime_of(head, "") == "application/pdf":
             return not_text(file, head, name, size, call)
-        return Window(file, form, size, call).text(path, offset, limit or DEFAULT_LINES)
+        window = Window(file, form, size, call)
+        try:
+            return window.text(path, offset, limit or DEFAULT_LINES)
+        finally:
+            window.release()
 
 
 def not_text(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
@@ -101,6 +105,11 @@ class Window:
         self.lines: io.TextIOWrapper | BinaryIO = (
             io.TextIOWrapper(file, encoding=form.encoding, errors="replace", newline="\n") if wide else file
         )
+
+    def release(self) -> None:
+        """Give the file back to whoever opened it."""
+        if isinstance(self.lines, io.TextIOWrapper):
+            self.lines.detach()
 
     def text(self, path: str, offset: int, limit: int) -> str:
         """The lines with a trailer that says which they are and how many follow."""

@@ -10,7 +10,7 @@ from jaato.errors import ToolError
 from jaato.plugins.files.text import Lined
 from jaato.tools.cancel import CancelToken
 
-TIMEOUT_S = 10
+TIMEOUT_S = 5
 MAX_MATCHES = 100_000
 
 WORKER = f"""
@@ -59,10 +59,12 @@ def literal(text: str, pattern: str, replacement: str) -> list[Span]:
     return found
 
 
-def matches(texts: list[str], pattern: str, replacement: str, token: CancelToken) -> list[list[Span]]:
+def matches(
+    texts: list[str], pattern: str, replacement: str, token: CancelToken, timeout_s: float = TIMEOUT_S
+) -> list[list[Span]]:
     """Where a regular expression matches each text, with its expanded replacement.
 
-    Raises `PatternRefused` when it takes more than `TIMEOUT_S` seconds or fails.
+    Raises `PatternRefused` when it takes more than `timeout_s` seconds or fails.
     """
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", WORKER],
@@ -73,7 +75,7 @@ def matches(texts: list[str], pattern: str, replacement: str, token: CancelToken
         forget = token.on_cancel(worker.kill)
         try:
             out, problem = worker.communicate(
-                json.dumps([pattern, replacement, texts]).encode(), timeout=TIMEOUT_S
+                json.dumps([pattern, replacement, texts]).encode(), timeout=timeout_s
             )
         except subprocess.TimeoutExpired:
             worker.kill()
