@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaato.errors import InvalidArguments
-from jaato.plugins.search.engines import Engine, Hits, Python, SearchFailed, ripgrep
+from jaato.plugins.search.engines import LINE_END, Engine, Hits, Python, SearchFailed, ripgrep
 from jaato.plugins.search.pattern import written
 from jaato.plugins.search.walk import Limits
 from jaato.tools.cancel import CancelToken
@@ -97,7 +97,11 @@ def test_engines_agree(files: list[Path], patterns: list[str], ignore_case: bool
     for pattern in patterns:
         ours = find(PYTHON, pattern, files, ignore_case=ignore_case, most=1000)
         theirs = find(RIPGREP, pattern, files, ignore_case=ignore_case, most=1000)
-        assert [(hit.count, hit.named) for hit in ours] == [(hit.count, hit.named) for hit in theirs], pattern
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.count == other.count, pattern
+            assert [line for line, _ in one.named] == [line for line, _ in other.named], pattern
+            for (_, column), (_, its) in zip(one.named, other.named, strict=True):
+                assert its in (column, LINE_END), pattern
 
 
 @pytest.mark.parametrize("engine", [PYTHON, RIPGREP], ids=["python", "ripgrep"])

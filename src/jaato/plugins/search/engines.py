@@ -29,6 +29,10 @@ RIPGREP_FLAGS = [
 ]  # fmt: skip
 
 
+LINE_END = sys.maxsize
+"""The column of a match that is nothing but the end of its line."""
+
+
 class SearchFailed(ToolError):
     """The matcher could not do its work."""
 
@@ -111,8 +115,9 @@ class Ripgrep:
                 os.lseek(fd, 0, os.SEEK_SET)
             flags = ["--line-number", "--column", "--max-columns=1", f"--max-count={most}"]
             for name, text in self._run(flags, wanted, ignore_case, named, limits):
-                line, column, _ = text.split(":", 2)
-                hits[positions[name]].named.append((int(line), int(column)))
+                line, column, *_ = text.split(":", 2)
+                # No column is given where nothing is matched at the very end of a file.
+                hits[positions[name]].named.append((int(line), int(column) if column.isdecimal() else LINE_END))
         return hits
 
     def _run(

@@ -17,7 +17,12 @@ MAX_WEIGHT = 10_000
 LOST = r"\ud800-\udfff"
 """In Python's text these stand for bytes that are no UTF-8; nothing but themselves matches them."""
 SPACE = r"\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-BOUNDARY_WORD = r"[\w\u0300-\u036f]"
+NUMERALS = (
+    r"\xb2\xb3\xb9\xbc-\xbe\u09f4-\u09f9\u2070\u2074-\u2079\u2080-\u2089\u2150-\u215f\u2189\u2460-\u249b\u24ea-\u24ff"
+    r"\u2776-\u2793\u3192-\u3195\u3220-\u3229\u3248-\u324f\u3251-\u325f\u3280-\u3289\u32b1-\u32bf"
+)
+"""Numbers that are no digits: Python has them in words, ripgrep sees a word end there."""
+BOUNDARY_WORD = rf"(?:[^\W{NUMERALS}]|[\u0300-\u036f])"
 POSIX = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\t\n\x0b\x0c\r ",
     "blank": r"\t ", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9a-fA-F", "word": "a-zA-Z0-9_",
