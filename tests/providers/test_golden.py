@@ -29,7 +29,11 @@ SUMMED = (
 
 EXPECTED: dict[str, tuple[str, list[Any], Usage | None]] = {
     "chat_text": ("stop", [Text("Grüß Gott")], Usage(1200, 42, 1024, 0, 30)),
-    "chat_parallel_calls": ("tool_calls", [Text("Reading both."), ("call_a", *READ_A), ("call_b", *RUN_LS)], None),
+    "chat_parallel_calls": (
+        "tool_calls",
+        [Text("Reading both."), ("call_a", *READ_A), ("call_b", *RUN_LS)],
+        None,
+    ),
     "chat_calls_without_index": ("tool_calls", [("t1", *READ_A), ("t2", *RUN_LS)], None),
     "chat_calls_same_index": ("tool_calls", [("x1", *READ_A), ("x2", *RUN_LS)], None),
     "chat_call_pieces_repeat": ("tool_calls", [("r1", *READ_A), ("r2", *RUN_LS)], None),
@@ -85,9 +89,9 @@ def split(chunks: list[Chunk]) -> tuple[list[Chunk], Reply]:
 
 def test_all_are_known() -> None:
     """Every golden stream has its expectation."""
-    assert {path.stem for path in GOLDEN.glob("*_*.sse") if path.stem.split("_")[0] in ("chat", "responses")} == {
-        *EXPECTED
-    }
+    assert {
+        path.stem for path in GOLDEN.glob("*_*.sse") if path.stem.split("_")[0] in ("chat", "responses")
+    } == {*EXPECTED}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
