@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
 from bench.row import Row
+
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.search import Index
 

@@ -117,7 +117,9 @@ def test_a_glob_without_a_slash_can_match_anywhere() -> None:
     assert not Glob.of("b/*.py", anywhere=True).fits(["a", "b", "c.py"])
 
 
-@pytest.mark.parametrize("pattern", ["", " ", "/", "../x", "a/../b", "a\0", "{a,b}" * 9, "{" + "a," * 400 + "}", "x" * 1001])
+@pytest.mark.parametrize(
+    "pattern", ["", " ", "/", "../x", "a/../b", "a\0", "{a,b}" * 9, "{" + "a," * 400 + "}", "x" * 1001]
+)
 def test_refused_globs(pattern: str) -> None:
     """A glob that is empty, climbs, or whose braces multiply is refused before anything is read."""
     with pytest.raises(InvalidArguments):

