@@ -138,6 +138,7 @@ def explained(error: OSError, path: str) -> ToolError:
     if error.errno == errno.ENOENT:
         return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
     text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
+    path = path if len(path) <= 200 else f"{path[:200]}…"
     return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))
 
 
@@ -148,11 +149,11 @@ def kernel_open() -> object | None:
 
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
-
     try:
+        import ctypes
+
         call = ctypes.CDLL(None, use_errno=True).syscall
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return None
     call.restype = ctypes.c_long
     how = (ctypes.c_uint64 * 3)(O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH)
@@ -160,7 +161,7 @@ def kernel_open() -> object | None:
     if fd < 0:
         return None
     os.close(fd)
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def open_beneath(root_fd: int, path: str, flags: int) -> int | None:

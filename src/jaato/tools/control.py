@@ -42,13 +42,15 @@ FILES = frozenset(
         ".xsessionrc",
         ".pam_environment",
         "config.fish",
-        "head",  # what makes a directory a bare git repository, with a config and hooks of its own
     }
 )
 """A file of this name, at any depth."""
 
 CONFIG = frozenset({"fish", "git", "environment.d", "autostart", "systemd"})
 """Directories of `.config` that start programs; `.config` itself is one, since it can be moved into place."""
+
+ORDERS = frozenset({"config", "config.worktree", "hooks"})
+"""What git obeys in a repository's own directory."""
 
 IGNORED = dict.fromkeys(
     [0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF], None
@@ -69,8 +71,8 @@ def names_control(parts: Sequence[str]) -> bool:
     names = [folded(part) for part in parts]
     if not names:
         return False
-    if not DIRECTORIES.isdisjoint(names) or names[-1] in FILES:
-        return True
+    if not DIRECTORIES.isdisjoint(names) or names[-1] in FILES or parts[-1] == "HEAD":
+        return True  # a HEAD makes a directory a bare git repository, with a config and hooks of its own
     if ".config" in names:
         below = names[names.index(".config") + 1 :]
         return not below or below[0] in CONFIG
@@ -79,9 +81,14 @@ def names_control(parts: Sequence[str]) -> bool:
 
 def in_bare_repository_names(names: Sequence[str]) -> bool:
     """Whether the path lies in a directory called like a bare repository, `x.git`, where git reads orders."""
+    return any(name.endswith(".git") and below in ORDERS for name, below in itertools.pairwise(names))
+
+
+def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path is the config or a hook of a directory that git takes for a repository."""
     return any(
-        name.endswith(".git") and below in ("config", "config.worktree", "hooks")
-        for name, below in itertools.pairwise(names)
+        folded(part) in ORDERS and (root.joinpath(*parts[:index]) / "HEAD").exists()
+        for index, part in enumerate(parts)
     )
 
 

@@ -21,7 +21,7 @@ from jaato.tools.beneath import (
     open_beneath,
     outside,
 )
-from jaato.tools.control import is_linked_control, names_control
+from jaato.tools.control import in_bare_repository, is_linked_control, names_control
 
 Kind = Literal["file", "directory", "link", "other"]
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -178,14 +178,8 @@ class Roots:
 
         Present or absent makes no difference; a path that is refused anyway is judged by its names.
         """
-        try:
-            parts = self._absolute(path)
-        except PathRefused:
-            return False
-        for root in self._roots:
-            rest = root.strip(parts)
-            if rest and names_control([root.path.name, *rest] if root is not self._roots[0] else rest):
-                return True
+        if self._named_control(path):
+            return True
         for follow in (False, True):
             try:
                 with self.locate(path, follow=follow) as place:
@@ -197,10 +191,30 @@ class Roots:
 
     def holds_control(self, place: Place) -> bool:
         """Whether a resolved place is a control path, by its true names or as another name of one."""
-        parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
-        if names_control(parts):
+        if self._true_control(place):
             return True
         return place.info is not None and is_linked_control(place.info, self.paths)
+
+    def hides_control(self, path: str, place: Place) -> bool:
+        """Whether a path leads to a control path by a link, without naming one itself."""
+        return self._true_control(place) and not self._named_control(path)
+
+    def _true_control(self, place: Place) -> bool:
+        """Whether the true names of a place make it a control path."""
+        parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
+        return names_control(parts) or in_bare_repository(place.root.path, place.parts)
+
+    def _named_control(self, path: str) -> bool:
+        """Whether a path names a control path, before any link is looked at."""
+        try:
+            parts = self._absolute(path)
+        except PathRefused:
+            return False
+        for root in self._roots:
+            rest = root.strip(parts)
+            if rest and names_control(rest if root is self._roots[0] else [root.path.name, *rest]):
+                return True
+        return False
 
     def _open_existing(self, path: str, access: int) -> int:
         """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""
@@ -236,6 +250,8 @@ class Roots:
             raise PathRefused(f"{path!r} is a directory, not a file; list_directory shows what is in it.")
         if not modes.S_ISREG(info.st_mode):
             raise special(path, info.st_mode)
+        if path.endswith("/"):
+            raise PathRefused(f"{path!r} ends with a slash and is a file. Leave the slash out.")
 
     def _absolute(self, path: str) -> list[str]:
         """The path as absolute parts, `..` kept; raises `PathRefused` for what cannot be a path."""
