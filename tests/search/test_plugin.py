@@ -15,7 +15,6 @@ from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.plugins.search.engines import Engine, Python, ripgrep
 from jaato.plugins.search.plugin import SearchPlugin
 from jaato.tools.call import Call, Output
-from jaato.tools.paths import Roots
 from jaato.tools.tool import tools_of
 
 RIPGREP = ripgrep([], [])
@@ -26,9 +25,9 @@ ENGINES: list[Engine] = [RIPGREP, Python()]
 class Desk:
     """A workspace as a plugin's host."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, granted: list[Path] | None = None) -> None:
         self.workspace = workspace
-        self.config: Mapping[str, Any] = {}
+        self.config: Mapping[str, Any] = {"granted": granted or []}
 
     def service(self, name: str) -> Any:
         raise KeyError(name)
@@ -42,7 +41,7 @@ def call_tool(
     plugin.engine = engine
     [found] = [tool for tool in tools_of(plugin, "search") if tool.name == name]
     assert found.issues(arguments) == []
-    output = found.run(arguments, call or Call("c1", name, arguments, workspace=workspace))
+    output = found.run(arguments, call or Call("c1", name, arguments, directory=workspace))
     assert isinstance(output, Output)
     return output
 
@@ -177,12 +176,11 @@ def test_pipes_and_missing_files_are_refused(tree: Path) -> None:
 
 
 def test_granted_directories_are_searched(tree: Path, tmp_path: Path) -> None:
-    """With the session's roots a granted directory can be searched, and its paths are shown whole."""
-    call = Call(
-        "c1", "grep_content", {}, workspace=tree, services={"roots": Roots(tree, [tmp_path / "more"])}
-    )
-    plant(tmp_path / "more", {"x.txt": "needle\n"})
-    output = call_tool(tree, "grep_content", None, call, pattern="needle", path=str(tmp_path / "more"))
+    """A granted directory can be searched, and its paths are shown whole."""
+    more = tmp_path / "more"
+    plant(more, {"x.txt": "needle\n"})
+    plugin = SearchPlugin(Desk(tree, [more]))
+    output = plugin.grep_content("needle", str(more), call=Call("c1", "grep_content", {}))
     assert [match["path"] for match in output.structured["matches"]] == [str(tmp_path / "more" / "x.txt")]
 
 
@@ -222,7 +220,7 @@ def test_a_link_made_meanwhile_does_not_escape(tmp_path: Path) -> None:
 def test_cancel_ends_a_search(tmp_path: Path) -> None:
     """A cancelled call ends at once, its matcher with it."""
     plant(tmp_path, {"f": "a" * 60 + "!\n"})
-    call = Call("c1", "grep_content", {}, workspace=tmp_path)
+    call = Call("c1", "grep_content", {}, directory=tmp_path)
     timer = threading.Timer(0.3, call.token.cancel)
     timer.start()
     with pytest.raises(CancelledException):
@@ -257,8 +255,9 @@ def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = eval(sys.argv[2]);"
         "from jaato.plugins.search.plugin import SearchPlugin; from jaato.tools.call import Call;"
-        "p = SearchPlugin(None);"
-        "print(p.grep_content('needle', call=Call('c', 'g', {}, workspace=Path(sys.argv[1]))).text)"
+        "from jaato.tools.paths import Roots; from types import SimpleNamespace as Host;"
+        "p = SearchPlugin(Host(service=lambda name: Roots(Path(sys.argv[1]))));"
+        "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
     )
     import sys
 

@@ -158,7 +158,7 @@ class Index:
             posting = self._postings.get(other)
             if not posting or other in shares or len(posting) > frequent:
                 continue
-            factor = related * rarity(count, len(posting))
+            factor = related * rarity(count, max(len(posting), len(own)))  # no rarer than the word asked for
             for name in posting if among is None else posting.keys() & among:
                 value = factor * posting[name]
                 if value > credit.get(name, 0.0):
