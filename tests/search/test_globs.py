@@ -48,7 +48,7 @@ def walked(home: Path, start: str = ".", *, hidden: bool = True) -> list[str]:
     return ["/".join(found.names) for found in walk]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tree=TREE, ignores=IGNORES)
 def test_git_ignores_the_same(
     tmp_path_factory: pytest.TempPathFactory, tree: list[tuple[str, ...]], ignores: dict[str, list[str]]

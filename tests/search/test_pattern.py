@@ -89,7 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [home / name for name in contents]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(patterns=st.lists(ANCHORED, min_size=1, max_size=1), ignore_case=st.booleans())
 def test_engines_agree(files: list[Path], patterns: list[str], ignore_case: bool) -> None:
     """ripgrep and Python count and name the same lines, whatever the pattern, the bytes and the line ends."""
@@ -148,7 +148,7 @@ def test_any_text_is_translated_or_refused(text: str) -> None:
     re.compile(form.python)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     text=st.text(
         st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), min_size=1, max_size=8
