@@ -88,12 +88,14 @@ class HttpProvider:
         self._base = self._root + parts.path.rstrip("/")
         self._query = parts.query
         self.base_url = shown(base_url)
-        self._key = checked_key(key, name)
+        self._key = checked(key, f"The key for {name}") if isinstance(key, str) else key
         self._describe = describe
         self._listing = listing
         self._environ = environ or {}
         self._timeouts = timeouts
-        self._headers = dict(headers or {})
+        self._headers = {
+            field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
+        }
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
         self._transport: httpx2.AsyncHTTPTransport | None = None
@@ -163,7 +165,8 @@ class HttpProvider:
             await transport.aclose()
 
     async def _fresh_key(self) -> str | None:
-        return await self._key() if callable(self._key) else self._key
+        key = await self._key() if callable(self._key) else self._key
+        return None if key is None else checked(key, f"The key for {self.name}")
 
     def _url(self, path: str, from_root: bool = False) -> str:
         if not path.startswith("/"):
@@ -272,13 +275,11 @@ class HttpProvider:
         return error
 
 
-def checked_key(key: Key, name: str) -> Key:
-    """The key without surrounding space; raises `ConfigError` when it cannot travel in a header."""
-    if not isinstance(key, str):
-        return key
-    key = key.strip()
-    if key and not (key.isascii() and key.isprintable()):
+def checked(value: str, what: str) -> str:
+    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
         raise ConfigError(
-            f"The key for {name} holds characters no key has (a line break, a quote?); set it anew."
+            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
         )
-    return key or None
+    return value
