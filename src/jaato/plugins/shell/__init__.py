@@ -1,0 +1,1 @@
+"""The `run` tool: shell commands whose processes never outlive the call."""

@@ -1,0 +1,241 @@
+"""One command from jaato's side: hand it over, show its output, stop it, and hear how it ended."""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from jaato.errors import ToolError
+from jaato.plugins.shell.launch import Launcher
+from jaato.plugins.shell.sweep import MARK, sweep
+from jaato.plugins.shell.text import Shown
+from jaato.plugins.shell.warden import wire
+from jaato.plugins.shell.warden.supervise import KILL_WITHIN_S
+
+ANSWER_WITHIN_S = 5.0
+NUDGE_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a command may print and start, and how long it has to end when told to."""
+
+    bound_bytes: int = 16_384
+    cap_bytes: int = 1 << 30
+    grace_s: float = 0.5
+    settle_s: float = 0.1
+    max_processes: int = 2000
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a command ended. `spool` holds all of its output when that was over the bound; its taker removes it."""
+
+    code: int | None = None
+    reason: str = ""
+    head: bytes = b""
+    tail: bytes = b""
+    total: int = 0
+    spool: Path | None = None
+    spool_error: str = ""
+    duration_s: float = 0.0
+    left: list[str] = field(default_factory=list)
+    left_count: int = 0
+    stuck: list[str] = field(default_factory=list)
+
+
+class Command:
+    """A command that runs; make one per run."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        *,
+        limits: Limits,
+        timeout_s: float | None = None,
+        show: Callable[[str], None],
+    ) -> None:
+        self.id = secrets.token_hex(16)
+        self.limits = limits
+        self.spool = Path(tempfile.gettempdir()) / f"jaato-run-{self.id}"
+        self.request = {
+            "id": self.id,
+            "argv": list(argv),
+            "cwd": str(cwd),
+            "env": {**environment, MARK: self.id},
+            "timeout_s": timeout_s,
+            "bound_bytes": limits.bound_bytes,
+            "cap_bytes": limits.cap_bytes,
+            "grace_s": limits.grace_s,
+            "settle_s": limits.settle_s,
+            "max_processes": limits.max_processes,
+            "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "spool": str(self.spool),
+        }
+        self.pid = 0
+        self.group = ""
+        self._shown = Shown(show)
+        self._ended: Ended | None = None
+        self._head = self._tail = b""
+        self._streamed = bytearray()
+        self._socket: socket.socket | None = None
+
+    async def run(self, launcher: Launcher) -> Ended:
+        """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
+
+        Raises `ToolError` when the command cannot be started.
+        """
+        await self._open(launcher)
+        try:
+            await self._send(wire.value_frame(wire.REQUEST, self.request))
+            await self._until_ended(launcher)
+            if self._ended is None:
+                await self._sweep()
+            return self._outcome()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._end(launcher)
+            self.spool.unlink(missing_ok=True)
+            raise
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        """Ask for the end of it; from any thread, any number of times."""
+        if self._socket is not None:
+            try:
+                self._socket.send(wire.frame(wire.STOP))
+            except OSError:
+                pass  # it has ended already
+
+    async def _open(self, launcher: Launcher) -> None:
+        """A supervisor that has said it is there. Nothing has been asked of it, so another may be tried."""
+        for _ in range(2):
+            try:
+                self._socket = launcher.supervisor()
+            except OSError as error:
+                raise ToolError(f"Commands cannot be run here: {error}") from None
+            self._frames = wire.Frames()
+            pid = launcher.warden_pid
+            ready = False
+            try:
+                with anyio.move_on_after(ANSWER_WITHIN_S):
+                    ready = await self._receive() and self._ended is None
+            finally:
+                if not ready:
+                    self._close()
+            if ready:
+                return
+            if self._ended is None:
+                await anyio.to_thread.run_sync(launcher.replace, pid)
+        raise ToolError(
+            "Commands cannot be run here now: no process could be started for this one. Try again."
+        )
+
+    async def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the supervisor was killed; the warden's word or the end of the stream says so
+
+    async def _until_ended(self, launcher: Launcher) -> None:
+        """Until its last word or the end of the stream; a warden that was stopped meanwhile is woken."""
+        going = True
+        while going and self._ended is None:
+            with anyio.move_on_after(NUDGE_EVERY_S) as waited:
+                going = await self._receive()
+            if waited.cancelled_caught:
+                launcher.nudge()
+
+    async def _receive(self) -> bool:
+        """Take what has come; False when nothing more will."""
+        assert self._socket is not None
+        await anyio.wait_readable(self._socket)
+        try:
+            data = self._socket.recv(1 << 18)
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+        for kind, payload in self._frames.feed(data):
+            self._take(kind, payload)
+        return bool(data)
+
+    def _take(self, kind: bytes, payload: bytes) -> None:
+        match kind:
+            case wire.OUTPUT:
+                self._streamed = (self._streamed + payload)[-self.limits.bound_bytes :]
+                self._shown.take(payload)
+            case wire.SKIPPED:
+                self._shown.skip(int(payload))
+            case wire.READY:
+                self.group = payload.decode()
+            case wire.STARTED:
+                self.pid = wire.value_of(payload)["pid"]
+            case wire.HEAD:
+                self._head = payload
+            case wire.TAIL:
+                self._tail = payload
+            case wire.ENDED:
+                self._ended = self._understood(wire.value_of(payload))
+                self._shown.end()
+            case wire.LOST:
+                self._ended = self._lost()
+
+    def _understood(self, ended: dict[str, Any]) -> Ended:
+        if "failure" in ended:
+            return Ended(reason="failure", stuck=[ended["failure"]["doing"], ended["failure"]["error"]])
+        spooled = ended.pop("spooled")
+        return Ended(**ended, head=self._head, tail=self._tail, spool=self.spool if spooled else None)
+
+    def _lost(self) -> Ended:
+        """The supervisor was killed: what it had forwarded is all there is."""
+        self.spool.unlink(missing_ok=True)
+        return Ended(reason="lost", head=bytes(self._streamed), total=len(self._streamed))
+
+    async def _end(self, launcher: Launcher) -> None:
+        """Stop it and wait until nothing of it is left."""
+        if self._socket is None or self._ended is not None:
+            return
+        self.stop()
+        with anyio.move_on_after(self.limits.grace_s + KILL_WITHIN_S + ANSWER_WITHIN_S):
+            await self._until_ended(launcher)
+        if self._ended is None:
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        await anyio.to_thread.run_sync(functools.partial(sweep, self.id, self.pid, self.group))
+        self._ended = self._lost()
+
+    def _outcome(self) -> Ended:
+        assert self._ended is not None
+        if self._ended.spool is None:
+            self.spool.unlink(missing_ok=True)
+        return self._ended
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def shell_of() -> str:
+    """The shell that commands are written for: bash, or sh where there is none."""
+    return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")

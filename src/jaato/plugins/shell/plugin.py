@@ -1,0 +1,182 @@
+"""The `run` tool."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from jaato import settings
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import CancelledException, InvalidArguments, ToolError
+from jaato.plugins.shell.command import Command, Ended, Limits, shell_of
+from jaato.plugins.shell.environ import for_commands
+from jaato.plugins.shell.launch import Launcher
+from jaato.plugins.shell.text import joined
+from jaato.tools.call import Call
+from jaato.tools.tool import tool
+
+ALIAS = {"cmd": "command"}
+KEEP_ONE = "To keep one running, call run with background=true."
+
+
+class ShellPlugin(Plugin):
+    """Shell commands, each with everything it starts ended with it.
+
+    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is added to the environment of
+    every command, `hide_env` lists names that are kept out of it.
+    """
+
+    name: ClassVar[str] = "cli"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.limits = msgspec.convert(
+            {key: value for key, value in host.config.items() if key in Limits.__dataclass_fields__}, Limits
+        )
+        self.launcher = Launcher()
+
+    @tool(
+        name="run",
+        category="system",
+        access="execute",
+        core=True,
+        background_after_s=10.0,
+        aliases={"cli_based_tool": ALIAS, "cli_execute": ALIAS, "runCommand": ALIAS},
+    )
+    async def run(
+        self,
+        command: str,
+        args: Annotated[list[str] | None, "run `command` with these, without a shell"] = None,
+        timeout_s: float | None = None,
+        background: Annotated[bool, "return a task id at once"] = False,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Run a bash command in the workspace. No input, no terminal. Returns exit code and output (stderr included).
+
+        What it leaves running is killed when it exits; use background for servers and long jobs.
+        """
+        running = Command(
+            self._argv(command, args, timeout_s),
+            call.workspace,
+            self._environment(),
+            limits=self.limits,
+            timeout_s=timeout_s,
+            show=call.output,
+        )
+        if not call.workspace.is_dir():
+            raise ToolError(f"The workspace {call.workspace} is not there; create it or choose another.")
+        forget = call.token.on_cancel(running.stop)
+        try:
+            ended = await running.run(self.launcher)
+        finally:
+            forget()
+        if ended.reason == "stopped":
+            if ended.spool is not None:
+                ended.spool.unlink(missing_ok=True)
+            raise CancelledException("The command was stopped on request; nothing of it is running.")
+        if ended.reason == "failure":
+            raise ToolError(not_started(command, args, call, ended))
+        return await result(ended, timeout_s, self.limits, call)
+
+    def shutdown(self) -> None:
+        """End the warden; nothing that was started is alive afterwards."""
+        self.launcher.close()
+
+    def _argv(self, command: str, args: list[str] | None, timeout_s: float | None) -> list[str]:
+        issues = []
+        if not command.strip():
+            issues.append(("/command", "is empty"))
+        if any("\0" in text for text in (command, *(args or ()))):
+            issues.append(("/command", "has a NUL character, which no command can have"))
+        if timeout_s is not None and not timeout_s > 0:
+            issues.append(("/timeout_s", "must be above 0"))
+        if issues:
+            shown = "; ".join(f"{path} {text}" for path, text in issues)
+            raise InvalidArguments(f"Invalid arguments for run: {shown}.", issues)
+        return [shell_of(), "-c", command] if args is None else [command, *args]
+
+    def _environment(self) -> dict[str, str]:
+        given: Mapping[str, str]
+        try:
+            given = self.host.service("environ")
+        except KeyError:
+            given = settings.environment()
+        return for_commands(given, self.host.config.get("hide_env", ()), self.host.config.get("env"))
+
+
+def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
+    """Why a command could not be started, and what to do."""
+    doing, error = ended.stuck
+    if error == "No such file or directory" and doing == "run":
+        return f"There is no program {command!r} on the PATH. Check its name, or install it."
+    if error == "Argument list too long":
+        return "The command is too long for the system. Write it to a script file and run that."
+    if error == "Permission denied" and doing == "run":
+        return f"{command!r} is not executable. Run it with its interpreter, or make it executable."
+    program = command if args is not None else "the shell"
+    return f"Could not {doing} {program} in {call.workspace}: {error}."
+
+
+async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Call) -> dict[str, Any]:
+    """What the model reads of a command that has ended."""
+    value: dict[str, Any] = {"exit_code": ended.code}
+    if ended.code is not None and ended.code < 0:
+        value = {"exit_code": 128 - ended.code, "signal": signal_name(-ended.code)}
+    value["output"] = joined(ended.head, ended.tail, ended.total)
+    notes = []
+    if ended.total > len(ended.head):
+        value["truncated"] = True
+        value["output_bytes"] = ended.total
+        try:
+            notes += await keep(ended, call, value)
+        finally:
+            if ended.spool is not None:
+                ended.spool.unlink(missing_ok=True)
+    match ended.reason:
+        case "timeout":
+            value["timed_out"] = True
+            notes.append(f"Stopped after {timeout_s:g} s. Give it more time, or run it in the background.")
+        case "output":
+            size = f"{limits.cap_bytes:,} bytes"
+            notes.append(f"Stopped: it printed more than {size}. Filter its output or send it to a file.")
+        case "processes":
+            notes.append(f"Stopped: it had started more than {limits.max_processes:,} processes.")
+        case "lost":
+            value["signal"] = "SIGKILL"
+            notes.append(
+                "It killed the process that supervised it, so it was killed too; its exit code is not known."
+            )
+    if ended.left:
+        more = f" and {ended.left_count - len(ended.left)} more" if ended.left_count > len(ended.left) else ""
+        notes.append(f"Still running at its exit, so killed: {'; '.join(ended.left)}{more}. {KEEP_ONE}")
+    if ended.stuck:
+        notes.append(f"Could not be killed: {'; '.join(ended.stuck)}.")
+    if notes:
+        value["note"] = " ".join(notes)
+    return {**value, "duration_s": ended.duration_s}
+
+
+async def keep(ended: Ended, call: Call, value: dict[str, Any]) -> list[str]:
+    """Keep all of a large output under a handle, or say why that could not be."""
+    import anyio.to_thread
+
+    if ended.spool is None:
+        reason = f" ({ended.spool_error})" if ended.spool_error else ""
+        return [f"The output was cut; the rest could not be kept{reason}."]
+    try:
+        value["handle"] = await anyio.to_thread.run_sync(call.keep, ended.spool)
+    except LookupError:
+        return ["The output was cut and the rest not kept. Filter it or send it to a file to see all."]
+    return [f"Read all of it with readFile on {value['handle']}."]
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,71 @@
+"""Bytes a command printed as text: decoded as they come, cut in the middle when there is too much."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+
+LINE_SEARCH_BYTES = 1024
+
+
+class Shown:
+    """Decodes pieces of UTF-8 as they come and passes them on; what is not UTF-8 becomes U+FFFD."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, data: bytes) -> None:
+        """Another piece."""
+        text = self._decoder.decode(data)
+        if text:
+            self._show(text)
+
+    def skip(self, size_bytes: int) -> None:
+        """A piece that was too fast to show."""
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        self._show(f"{rest}\n[… {size_bytes:,} bytes not shown …]\n")
+
+    def end(self) -> None:
+        """No more is coming: show the character that was left unfinished."""
+        rest = self._decoder.decode(b"", final=True)
+        if rest:
+            self._show(rest)
+
+
+def joined(head: bytes, tail: bytes, total_bytes: int) -> str:
+    """Head and tail of an output as text, with a line between them that says how much is missing."""
+    if len(head) >= total_bytes:
+        return head.decode("utf-8", "replace")
+    head = head[: end_of_whole(head)]
+    tail = tail[start_of_whole(tail) :]
+    omitted = total_bytes - len(head) - len(tail)
+    first, last = head.decode("utf-8", "replace"), tail.decode("utf-8", "replace")
+    return f"{first.rstrip()}\n[… {omitted:,} bytes omitted …]\n{last}"
+
+
+def end_of_whole(head: bytes) -> int:
+    """Where to end the head: after a line if one ends near, else after a whole character."""
+    newline = head.rfind(b"\n", len(head) - LINE_SEARCH_BYTES) if len(head) > LINE_SEARCH_BYTES else -1
+    if newline >= 0:
+        return newline + 1
+    for back in range(1, min(4, len(head)) + 1):
+        byte = head[-back]
+        if byte >= 0xC0:  # the start of a character: is all of it there?
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(head) if back >= size else len(head) - back
+        if byte < 0x80:
+            break
+    return len(head)
+
+
+def start_of_whole(tail: bytes) -> int:
+    """Where to start the tail: at a line if one starts near, else at a character."""
+    newline = tail.find(b"\n", 0, LINE_SEARCH_BYTES)
+    if 0 <= newline < len(tail) - 1 and len(tail) > LINE_SEARCH_BYTES:
+        return newline + 1
+    start = 0
+    while start < min(3, len(tail)) and 0x80 <= tail[start] < 0xC0:
+        start += 1
+    return start

@@ -1,0 +1,338 @@
+"""One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import time
+
+from jaato.plugins.shell.warden import cgroup, tree, wire
+from jaato.plugins.shell.warden.output import Captured
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+PIPE_BYTES = 1 << 18
+READ_BYTES = 1 << 16
+TICK_S = 0.25
+KILL_WITHIN_S = 5.0
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
+           signal.SIGXFSZ, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
+MANY = 100  # more than this is not about to end by itself
+USER_PROCESSES = 4096  # what the rest of a user's programs may need under one limit on processes
+BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
+
+
+class Supervisor:
+    """Runs one request to its end; lives in a process of its own that is the subreaper of all the command starts."""
+
+    def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
+        self.socket = wire_end
+        self.parent_fd = parent_fd
+        self.wakeup_fd = wakeup_fd
+        self.frames = wire.Frames()
+        self.request: dict[str, Any] = {}
+        self.group = group if group and cgroup.make(group) else ""
+        self.pid = 0
+        self.status: int | None = None
+        self.output_fd = -1
+        self.unsent = bytearray()
+        self.reason = ""
+        self.deaf = False
+
+    def run(self) -> None:
+        """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        tree.hurry()
+        self.socket.setblocking(True)
+        self.socket.send(wire.frame(wire.READY, self.group.encode()))
+        if not self._receive():
+            self._clean()
+            return
+        self.captured = Captured(
+            self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"]
+        )
+        failure = self._start()
+        if failure:
+            self._clean()
+            self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))
+            return
+        self._send(wire.value_frame(wire.STARTED, {"pid": self.pid}))
+        self.started = time.monotonic()
+        self._watch()
+        duration_s = time.monotonic() - self.started
+        left = self._settle() if not self.reason else []
+        stuck = self._clean()
+        self._drain(limit=PIPE_BYTES * 5)
+        self._report(duration_s, left, stuck)
+
+    def _receive(self) -> bool:
+        """Wait for the request; False when it was called off."""
+        while True:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                return False
+            for kind, payload in self.frames.feed(data):
+                if kind == wire.STOP:
+                    return False
+                if kind == wire.REQUEST:
+                    self.request = wire.value_of(payload)
+                    self.socket.setblocking(False)
+                    return True
+
+    def _start(self) -> dict[str, Any] | None:
+        """Start the command; why it could not be, else None."""
+        self.output_fd, output = os.pipe2(os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(self.output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        except OSError:
+            pass  # the user's share of pipe memory is used up; the default size works
+        os.set_blocking(self.output_fd, False)
+        failed, fail = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            become_command(self.request, output, fail, self.group)
+        os.close(output)
+        os.close(fail)
+        with open(failed, "rb") as report:
+            text = report.read()
+        return wire.value_of(text) if text else None
+
+    def _watch(self) -> None:
+        """Until the command has ended, or was told to and had its time to."""
+        poll = select.poll()
+        for fd in (self.output_fd, self.wakeup_fd, self.parent_fd):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        timeout_s = self.request.get("timeout_s")
+        deadline = self.started + timeout_s if timeout_s else None
+        kill_at: float | None = None
+        counted = forks_so_far()
+        next_tick = self.started + TICK_S
+        while self.status is None:
+            now = time.monotonic()
+            poll.register(
+                self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0)
+            )
+            wait = min(t for t in (next_tick, deadline, kill_at) if t is not None) - now
+            if self.captured.pending and not self.unsent:
+                wait = min(wait, self.captured.due_in())
+            for fd, event in poll.poll(max(wait, 0.0) * 1000 + 0.5):
+                if fd == self.output_fd and not self._read():
+                    poll.unregister(fd)
+                elif fd == self.wakeup_fd:
+                    os.read(fd, 4096)
+                elif fd == self.parent_fd:
+                    poll.unregister(fd)
+                    self._stop("orphaned")
+                elif fd == self.socket.fileno():
+                    self._listen(event)
+            self._show()
+            tree.reap(self._reaped)
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                self._stop("timeout")
+            if self.captured.over_cap:
+                self._stop("output")
+            if now >= next_tick:
+                next_tick = now + TICK_S
+                counted, busy = forks_so_far(), counted
+                if not 0 <= counted - busy < BUSY_FORKS:
+                    self._count()
+            if self.reason:
+                deadline = None
+                if kill_at is None:
+                    kill_at = now + (
+                        0 if self.reason in ("orphaned", "processes") else self.request["grace_s"]
+                    )
+                elif now >= kill_at:
+                    return
+
+    def _count(self) -> None:
+        limit = self.request["max_processes"]
+        if len(tree.descendants(os.getpid(), limit + 1)) > limit:
+            self._stop("processes")
+
+    def _stop(self, reason: str) -> None:
+        """Ask the command to end, once."""
+        if self.reason:
+            return
+        self.reason = reason
+        if self.status is None and self.request["grace_s"] > 0:
+            kill_group(self.pid, signal.SIGTERM)
+            kill_group(self.pid, signal.SIGCONT)
+
+    def _listen(self, event: int) -> None:
+        """A word from jaato; its end closed means that it is gone."""
+        if event & select.POLLOUT:
+            self._flush()
+        if not event & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            return
+        try:
+            data = self.socket.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.deaf = True
+            self._stop("orphaned")
+        elif any(kind == wire.STOP for kind, _ in self.frames.feed(data)):
+            self._stop("stopped")
+
+    def _read(self) -> bool:
+        """Take what the pipe has, once; False at its end."""
+        try:
+            data = os.read(self.output_fd, READ_BYTES)
+        except BlockingIOError:
+            return True
+        if data:
+            self.captured.take(data)
+        return bool(data)
+
+    def _drain(self, limit: int) -> None:
+        """Take what is left in the pipe, without waiting for whoever else holds it."""
+        before = self.captured.total
+        while self.captured.total - before < limit:
+            size = self.captured.total
+            if not self._read() or self.captured.total == size:
+                return
+
+    def _show(self, now: bool = False) -> None:
+        """Forward output if it is time to and the last piece has gone out."""
+        if self.unsent:
+            self._flush()
+        if not self.unsent and self.captured.pending and (now or self.captured.due_in() == 0):
+            skipped, data = self.captured.show()
+            notice = wire.frame(wire.SKIPPED, str(skipped).encode()) if skipped else b""
+            self._send(notice + wire.frame(wire.OUTPUT, data))
+
+    def _send(self, data: bytes) -> None:
+        self.unsent += data
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            del self.unsent[: self.socket.send(self.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent.clear()
+            self.deaf = True
+
+    def _settle(self) -> list[str]:
+        """A moment for what ends by itself (`tee` of a process substitution); what is left after it, by name."""
+        end = time.monotonic() + self.request["settle_s"]
+        while not tree.reap(self._reaped):
+            self._drain(limit=READ_BYTES)
+            below = tree.descendants(os.getpid(), MANY)
+            if time.monotonic() >= end or len(below) >= MANY:
+                return [line for line in map(tree.command_line, below) if line]
+            time.sleep(0.002)
+        return []
+
+    def _clean(self) -> list[str]:
+        """Kill all that is left; the names of what would not die."""
+        stuck: list[int] = []
+        if not tree.reap(self._reaped):
+            if self.group:
+                cgroup.kill(self.group)
+            if self.status is None:
+                kill_group(self.pid, signal.SIGKILL)
+            stuck = tree.kill_below(tuple, self._reaped, KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
+        if self.group:
+            cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
+        return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
+
+    def _reaped(self, pid: int, status: int) -> None:
+        if pid == self.pid:
+            self.status = status
+
+    def _report(self, duration_s: float, left: list[str], stuck: list[str]) -> None:
+        self._show(now=True)
+        head, tail = self.captured.ends()
+        complete = self.captured.close()
+        code = os.waitstatus_to_exitcode(self.status) if self.status is not None else None
+        ended = {
+            "code": code,
+            "reason": self.reason,
+            "total": self.captured.total,
+            "spooled": complete,
+            "spool_error": self.captured.spool_error,
+            "duration_s": round(duration_s, 3),
+            "left": left[:5],
+            "left_count": len(left),
+            "stuck": stuck[:5],
+        }
+        body = wire.frame(wire.HEAD, head) + wire.frame(wire.TAIL, tail)
+        self._finish(body + wire.value_frame(wire.ENDED, ended))
+
+    def _finish(self, data: bytes) -> None:
+        """The last word, however long the other end takes to read it, unless it has gone."""
+        self.unsent += data
+        while self.unsent and not self.deaf:
+            poll = select.poll()
+            poll.register(self.socket, select.POLLOUT)
+            poll.poll()
+            self._flush()
+
+
+def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
+    """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
+    doing = "start"
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        if group:
+            cgroup.join(group)
+        doing = "open /dev/null for"
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.closerange(3, fail)
+        os.closerange(fail + 1, 1 << 20)
+        doing = "enter the directory of"
+        os.chdir(os.fsencode(request["cwd"]))
+        doing = "run"
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+        limit_processes(USER_PROCESSES + request["max_processes"])
+        arguments = [os.fsencode(argument) for argument in request["argv"]]
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
+        os.execvpe(arguments[0], arguments, environment)
+    except BaseException as error:
+        number = error.errno if isinstance(error, OSError) else None
+        report = {"doing": doing, "errno": number, "error": os.strerror(number) if number else repr(error)}
+        os.write(fail, marshal.dumps(report))
+    finally:
+        os._exit(127)
+
+
+def limit_processes(most: int) -> None:
+    """Lower the user's limit on processes; root has none, and is watched by counting alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.getuid() != 0 and (soft == resource.RLIM_INFINITY or soft > most):
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
+
+
+def kill_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def forks_so_far() -> int:
+    """The newest process id of the machine: how far it moves says how fast processes are made."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as load:
+            return int(load.read(200).split()[4])
+    except (OSError, IndexError, ValueError):
+        return 0

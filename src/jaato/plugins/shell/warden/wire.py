@@ -1,0 +1,61 @@
+"""Frames between jaato and a supervisor: one type byte, four length bytes, the payload."""
+
+from __future__ import annotations
+
+import marshal
+import struct
+
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+HEADER = struct.Struct("!cI")
+MAX_FRAME_BYTES = 64 << 20
+
+REQUEST = b"R"  # to the supervisor: what to run, a value
+STOP = b"K"  # to the supervisor: end it now
+READY = b"Y"  # the supervisor waits for its request; its control group, if it has one
+STARTED = b"P"  # the command runs, a value {pid}
+OUTPUT = b"O"  # a piece of output as it came
+SKIPPED = b"S"  # decimal number of bytes that were not forwarded here
+HEAD = b"H"  # the first bytes of the output
+TAIL = b"T"  # the last bytes, when the head is not all
+ENDED = b"E"  # how it ended, a value; nothing it started is alive
+LOST = b"L"  # the warden's word that the supervisor was killed and its processes were too
+
+
+def frame(kind: bytes, payload: bytes = b"") -> bytes:
+    """One frame, encoded."""
+    return HEADER.pack(kind, len(payload)) + payload
+
+
+def value_frame(kind: bytes, value: Any) -> bytes:
+    """One frame with plain data in it; text that came from bytes keeps its surrogates."""
+    return frame(kind, marshal.dumps(value))
+
+
+def value_of(payload: bytes) -> Any:
+    """The plain data of a frame. Both ends are one program in one version, and nobody else holds the socket."""
+    return marshal.loads(payload)  # noqa: S302 for that reason; json takes longer to import than a command to run
+
+
+class Frames:
+    """Frames out of a byte stream, however it was cut."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The frames that are complete now, as (kind, payload). Raises ValueError on what cannot be a frame."""
+        self._buffer += data
+        found = []
+        while len(self._buffer) >= HEADER.size:
+            kind, size = HEADER.unpack_from(self._buffer)
+            if size > MAX_FRAME_BYTES:
+                raise ValueError(f"a frame of {size} bytes")
+            end = HEADER.size + size
+            if len(self._buffer) < end:
+                break
+            found.append((kind, bytes(self._buffer[HEADER.size : end])))
+            del self._buffer[:end]
+        return found
