@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
@@ -32,8 +32,7 @@ STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "
 """Content types under which servers send a stream of events; the last ones by servers that do not care."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Seconds to wait: for a connection, for the first sign of an answer, and between two pieces of it."""
 
     connect_s: float = 15.0
@@ -47,8 +46,7 @@ class Timeouts:
 TIMEOUTS = Timeouts()
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """Where a provider lists its models: a path below the base URL, or from the root of its host.
 
     `read` turns one answer into models and the path of the next page, if there is one; it may raise msgspec's
