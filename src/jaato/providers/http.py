@@ -108,19 +108,18 @@ class HttpProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The model's answer, chunk by chunk, and the `Reply` last; raises `ProviderError`s."""
-        body = self.dialect.encode(request)
-        key = await self._fresh_key()
-        headers = {
-            "Accept": "text/event-stream, application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            **self.dialect.headers(key),
-        }
-        url = self._url(self.dialect.path(request))
-        decoder = self.dialect.decoder(request)
-        response = None
+        key = response = None
         try:
-            response = await self._send("POST", url, headers, body)
+            body = self.dialect.encode(request)
+            key = await self._fresh_key()
+            headers = {
+                "Accept": "text/event-stream, application/json",
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                **self.dialect.headers(key),
+            }
+            decoder = self.dialect.decoder(request)
+            response = await self._send("POST", self._url(self.dialect.path(request)), headers, body)
             await self._accept(response)
             chunks = self._chunks(response, decoder)
             async with aclosing(chunks):

@@ -13,7 +13,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
 
 T = TypeVar("T")
-ENCODE = msgspec.json.Encoder().encode
+ENCODE = msgspec.json.Encoder(enc_hook=repr).encode
 DECODE = msgspec.json.Decoder().decode
 
 
