@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
@@ -32,8 +32,7 @@ STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "
 """Content types under which servers send a stream of events; the last ones by servers that do not care."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Seconds to wait: for a connection, for the first sign of an answer, and between two pieces of it."""
 
     connect_s: float = 15.0
@@ -47,8 +46,7 @@ class Timeouts:
 TIMEOUTS = Timeouts()
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """Where a provider lists its models: a path below the base URL, or from the root of its host.
 
     `read` turns one answer into models and the path of the next page, if there is one; it may raise msgspec's
@@ -88,12 +86,14 @@ class HttpProvider:
         self._base = self._root + parts.path.rstrip("/")
         self._query = parts.query
         self.base_url = shown(base_url)
-        self._key = checked_key(key, name)
+        self._key = checked(key, f"The key for {name}") if isinstance(key, str) else key
         self._describe = describe
         self._listing = listing
         self._environ = environ or {}
         self._timeouts = timeouts
-        self._headers = dict(headers or {})
+        self._headers = {
+            field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
+        }
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
         self._transport: httpx2.AsyncHTTPTransport | None = None
@@ -108,19 +108,18 @@ class HttpProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The model's answer, chunk by chunk, and the `Reply` last; raises `ProviderError`s."""
-        body = self.dialect.encode(request)
-        key = await self._fresh_key()
-        headers = {
-            "Accept": "text/event-stream, application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            **self.dialect.headers(key),
-        }
-        url = self._url(self.dialect.path(request))
-        decoder = self.dialect.decoder(request)
-        response = None
+        key = response = None
         try:
-            response = await self._send("POST", url, headers, body)
+            body = self.dialect.encode(request)
+            key = await self._fresh_key()
+            headers = {
+                "Accept": "text/event-stream, application/json",
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                **self.dialect.headers(key),
+            }
+            decoder = self.dialect.decoder(request)
+            response = await self._send("POST", self._url(self.dialect.path(request)), headers, body)
             await self._accept(response)
             chunks = self._chunks(response, decoder)
             async with aclosing(chunks):
@@ -163,7 +162,8 @@ class HttpProvider:
             await transport.aclose()
 
     async def _fresh_key(self) -> str | None:
-        return await self._key() if callable(self._key) else self._key
+        key = await self._key() if callable(self._key) else self._key
+        return None if key is None else checked(key, f"The key for {self.name}")
 
     def _url(self, path: str, from_root: bool = False) -> str:
         if not path.startswith("/"):
@@ -272,13 +272,11 @@ class HttpProvider:
         return error
 
 
-def checked_key(key: Key, name: str) -> Key:
-    """The key without surrounding space; raises `ConfigError` when it cannot travel in a header."""
-    if not isinstance(key, str):
-        return key
-    key = key.strip()
-    if key and not (key.isascii() and key.isprintable()):
+def checked(value: str, what: str) -> str:
+    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
         raise ConfigError(
-            f"The key for {name} holds characters no key has (a line break, a quote?); set it anew."
+            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
         )
-    return key or None
+    return value

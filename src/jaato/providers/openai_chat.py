@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+
+from msgspec import Struct
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
@@ -14,6 +15,7 @@ from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, Too
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.openai_chat_reply import ChatDecoder
 from jaato.providers.openai_faults import status_error
+from jaato.providers.openai_models import effort_word
 from jaato.providers.parts import (
     arguments_text,
     data_url,
@@ -31,8 +33,7 @@ REASONING_MODELS = ("o[1-9]*", "gpt-[5-9]*", "codex*")
 AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-@dataclass(frozen=True, slots=True)
-class ChatStyle:
+class ChatStyle(Struct, frozen=True):
     """How a server of this dialect differs from the others."""
 
     path: str = "/chat/completions"
@@ -48,12 +49,15 @@ class ChatStyle:
     """Whether the server chokes on arguments that are no JSON object; they are then wrapped in one."""
 
 
+STYLE = ChatStyle()
+
+
 class OpenAIChat:
     """The chat completions dialect in a style; `provider` is the name that messages and errors carry."""
 
     name = "openai_chat"
 
-    def __init__(self, provider: str = "openai", style: ChatStyle = ChatStyle()) -> None:
+    def __init__(self, provider: str = "openai", style: ChatStyle = STYLE) -> None:
         self.provider = provider
         self.style = style
 
@@ -160,13 +164,6 @@ def token_field(wanted: str, model: str) -> str:
     name = model.rpartition("/")[2]
     reasons = any(fnmatchcase(name, pattern) for pattern in REASONING_MODELS)
     return "max_completion_tokens" if reasons else "max_tokens"
-
-
-def effort_word(model: str, effort: str) -> str:
-    """The word for an effort: only the first models of the fifth generation know `minimal`."""
-    if effort == "minimal" and not fnmatchcase(model.rpartition("/")[2] + "-", "gpt-5-*"):
-        return "low"
-    return effort
 
 
 def encode_tool(tool: ToolSpec) -> bytes:

@@ -29,7 +29,8 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "image_content_policy_violation": ContentRefused,
     "cyber_policy": ContentRefused,
     "bio_policy": ContentRefused,
-    "invalid_prompt": InvalidRequest,
+    "invalid_prompt": ContentRefused,
+    "misalignment_policy_violation": ContentRefused,
     "model_not_found": ModelNotFound,
     "unknown_model": ModelNotFound,
     "invalid_api_key": AuthenticationError,
@@ -91,6 +92,8 @@ def stream_error(provider: str, found: Any) -> ProviderError:
 
 def kind_of(fields: Mapping[str, Any], message: str, status: int | None) -> type[ProviderError]:
     """The class of an error by its code, its words, its type and its status, in this order."""
+    if status == 413:
+        return ContextOverflow  # some call it a rate limit, but no wait makes the request smaller
     by_code = BY_CODE.get(str(fields.get("code")).lower())
     by_type = BY_CODE.get(str(fields.get("type")).lower())
     if by_code is not None and by_code is not InvalidRequest:

@@ -95,6 +95,13 @@ def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
     )
 
 
+def effort_word(model: str, effort: str) -> str:
+    """The word for an effort: only the first models of the fifth generation know `minimal`."""
+    if effort == "minimal" and not fnmatchcase(model.rpartition("/")[2] + "-", "gpt-5-*"):
+        return "low"
+    return effort
+
+
 class Row(msgspec.Struct):
     """One model in the list of a compatible server; some say how much fits."""
 

@@ -12,8 +12,8 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest, ProviderError
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.openai_chat import effort_word
 from jaato.providers.openai_faults import status_error
+from jaato.providers.openai_models import effort_word
 from jaato.providers.openai_responses_reply import ResponsesDecoder
 from jaato.providers.parts import (
     arguments_text,

@@ -13,7 +13,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
 
 T = TypeVar("T")
-ENCODE = msgspec.json.Encoder().encode
+ENCODE = msgspec.json.Encoder(enc_hook=repr).encode
 DECODE = msgspec.json.Decoder().decode
 
 
@@ -25,18 +25,18 @@ def remembered(
     What no longer belongs to the conversation is forgotten in time.
     """
     kept: dict[int, tuple[T, bytes]] = encoded.setdefault(variant, {})
-    try:
-        return [kept[id(item)][1] for item in items]
-    except KeyError:
-        pass
+    get = kept.get
+    found: list[bytes] = []
     for item in items:
-        if id(item) not in kept:
-            kept[id(item)] = (item, encode(item))
+        entry = get(id(item))
+        if entry is None:
+            entry = kept[id(item)] = (item, encode(item))
+        found.append(entry[1])
     if len(kept) > 2 * len(items) + 256:
         present = {id(item) for item in items}
         for stale in [key for key in kept if key not in present]:
             del kept[stale]
-    return [kept[id(item)][1] for item in items]
+    return found
 
 
 def dump(value: Any) -> bytes:
@@ -104,13 +104,15 @@ def result_text(result: ToolResult) -> str:
 
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments of a call, and the text itself where it is no JSON object; no text means no arguments."""
+    """The arguments of a call, and the text itself where that is no object; no text or `null` means none."""
     if not text or text.isspace():
         return {}, None
     try:
         value = DECODE(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}, text
+    if value is None:
+        return {}, None
     return (value, None) if isinstance(value, dict) else ({}, text)
 
 

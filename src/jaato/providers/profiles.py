@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
+from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
-from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
-from jaato.providers.openai_responses import OpenAIResponses
 from jaato.providers.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
@@ -75,10 +74,14 @@ def openai(
             "for another server that speaks like it, set OPENAI_BASE_URL."
         )
     about = partial(describe, "openai", priced=own)
-    dialect: OpenAIChat | OpenAIResponses
+    dialect: Dialect
     if interface == "responses" or (interface == "auto" and own):
+        from jaato.providers.openai_responses import OpenAIResponses
+
         dialect = OpenAIResponses("openai", cache_key=own)
     else:
+        from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+
         limit = "max_completion_tokens" if own else "auto"
         dialect = OpenAIChat("openai", ChatStyle(limit=limit, thinking=thinking, cache_key=own))
     headers = {}
@@ -104,6 +107,8 @@ def github_models(
     environ: Mapping[str, str], *, base_url: str | None, api_key: str | None, timeouts: Timeouts
 ) -> HttpProvider:
     """GitHub Models, with a token that may read models in `GITHUB_TOKEN`."""
+    from jaato.providers.openai_chat import OpenAIChat
+
     key = api_key or environ.get("GITHUB_TOKEN") or None
     if key is None:
         raise ConfigError(
@@ -112,7 +117,7 @@ def github_models(
     about = partial(describe, "github_models", priced=False)
     return HttpProvider(
         "github_models",
-        OpenAIChat("github_models", ChatStyle()),
+        OpenAIChat("github_models"),
         base_url=base_url or GITHUB_URL,
         describe=about,
         key=key,
@@ -132,6 +137,8 @@ def ollama(
     timeouts: Timeouts,
 ) -> HttpProvider:
     """A running Ollama at `OLLAMA_HOST`; it needs no key, and costs nothing on this machine."""
+    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+
     url = ollama_url(base_url or environ.get("OLLAMA_HOST") or OLLAMA_URL)
     if not url.endswith("/v1"):
         url += "/v1"
