@@ -59,7 +59,13 @@ def rows() -> list[Row]:
     before = peak_kb()
     anyio.run(through_tool, ["/bin/sh", "-c", "yes | head -c 200000000"], 1)
     return [
-        Row("run: `true` through the tool", min(tool) * 1e3, "CPU ms", None, "the same by subprocess.run, below"),
+        Row(
+            "run: `true` through the tool",
+            min(tool) * 1e3,
+            "CPU ms",
+            None,
+            "the same by subprocess.run, below",
+        ),
         Row("run: `true` by subprocess.run", min(bare) * 1e3, "CPU ms", None, "-"),
         Row("run: tool / subprocess.run", min(tool) / min(bare), "times", 8.0, "subprocess.run"),
         Row("run: the first command, warden started and ended", min(first) * 1e3, "CPU ms", None, "-"),

@@ -31,11 +31,15 @@ class OneHost:
         return self.environ
 
 
-def ask(workspace: Path, aspect: Aspect = "summary", environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def ask(
+    workspace: Path, aspect: Aspect = "summary", environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     plugin = EnvironmentPlugin(OneHost(workspace, settings.environment() if environ is None else environ))
 
     async def main() -> dict[str, Any]:
-        return await plugin.get_environment(aspect, call=Call("1", "get_environment", {}, workspace=workspace))
+        return await plugin.get_environment(
+            aspect, call=Call("1", "get_environment", {}, workspace=workspace)
+        )
 
     return anyio.run(main)
 

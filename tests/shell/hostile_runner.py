@@ -42,7 +42,9 @@ def alive(marks: list[str], namespace: bool, spared: set[int]) -> list[str]:
             continue
         try:
             state = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-            command = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            command = (
+                Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            )
             environ = Path(f"/proc/{entry}/environ").read_bytes().decode("utf-8", "replace")
             place = str(Path(f"/proc/{entry}/cwd").readlink())
             group = Path(f"/proc/{entry}/cgroup").read_text()
@@ -76,7 +78,9 @@ async def one(plugin: ShellPlugin, case: dict[str, Any], mark: str, folder: Path
                     return json.dumps(await plugin.run(command, call=call))
                 return "cancelled"
             case "timeout":
-                return json.dumps(await plugin.run(command, timeout_s=1.5 if "bomb" in case else 0.15, call=call))
+                return json.dumps(
+                    await plugin.run(command, timeout_s=1.5 if "bomb" in case else 0.15, call=call)
+                )
         return json.dumps(await plugin.run(command, timeout_s=5.0, call=call))
     except Exception as error:
         return repr(error)
@@ -101,7 +105,10 @@ async def run(cases: list[dict[str, Any]], folder: Path, namespace: bool, most: 
                 group.start_soon(fill, place)
         spared = {os.getpid(), plugin.launcher.warden_pid}
         found = settled(marks, namespace, spared)
-        print(json.dumps({"names": [c["name"] for c in batch], "survivors": found, "results": results}), flush=True)
+        print(
+            json.dumps({"names": [c["name"] for c in batch], "survivors": found, "results": results}),
+            flush=True,
+        )
     plugin.shutdown()
     left = settled([], namespace, {os.getpid()}) if namespace else []
     print(json.dumps({"names": ["shutdown"], "survivors": left, "results": []}))
@@ -114,7 +121,11 @@ def main() -> None:
     cases = [json.loads(line) for line in corpus.read_text().splitlines()]
     if os.getuid() != 0:
         resource.setrlimit(resource.RLIMIT_NPROC, (400, 400))
-    wanted = [case for case in cases if (os.getuid() != 0 if case.get("bomb") else namespace or not case.get("alone"))]
+    wanted = [
+        case
+        for case in cases
+        if (os.getuid() != 0 if case.get("bomb") else namespace or not case.get("alone"))
+    ]
     anyio.run(run, wanted, folder, namespace, most)
 
 

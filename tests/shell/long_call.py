@@ -36,7 +36,9 @@ async def main() -> None:
         while True:
             await anyio.sleep(0.01)
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
-            below = Path(f"/proc/{shell.plugin.launcher.warden_pid}/task/{shell.plugin.launcher.warden_pid}/children")
+            below = Path(
+                f"/proc/{shell.plugin.launcher.warden_pid}/task/{shell.plugin.launcher.warden_pid}/children"
+            )
             for pid in below.read_text().split():
                 try:
                     peak_below = max(peak_below, peak_kb(pid))
@@ -51,7 +53,9 @@ async def main() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(watch)
-        done = await shell.plugin.run(sys.argv[1], call=Call("1", "run", {}, workspace=shell.workspace, output=output))
+        done = await shell.plugin.run(
+            sys.argv[1], call=Call("1", "run", {}, workspace=shell.workspace, output=output)
+        )
         group.cancel_scope.cancel()
     if sys.argv[3:] == ["memory"]:
         print(done.get("output_bytes"), peak_kb("self") - before, peak_below, shown, longest)

@@ -38,7 +38,10 @@ class Shell:
     """A plugin in a directory; `run` makes one call and returns what the model would read."""
 
     def __init__(
-        self, workspace: Path, config: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+        self,
+        workspace: Path,
+        config: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.workspace = workspace
         self.plugin = ShellPlugin(OneHost(workspace, config, environ))

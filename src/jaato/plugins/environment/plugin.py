@@ -128,7 +128,10 @@ def folder(workspace: Path) -> dict[str, Any]:
     try:
         names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in workspace.iterdir())
     except OSError as error:
-        return {**facts, "problem": f"The workspace cannot be read: {error.strerror}. Create it or choose another."}
+        return {
+            **facts,
+            "problem": f"The workspace cannot be read: {error.strerror}. Create it or choose another.",
+        }
     facts["entries"] = names[:MAX_ENTRIES]
     if len(names) > MAX_ENTRIES:
         facts["more_entries"] = len(names) - MAX_ENTRIES

@@ -140,7 +140,9 @@ class Command:
                 return
             if self._ended is None:
                 await anyio.to_thread.run_sync(launcher.replace, pid)
-        raise ToolError("Commands cannot be run here now: no process could be started for this one. Try again.")
+        raise ToolError(
+            "Commands cannot be run here now: no process could be started for this one. Try again."
+        )
 
     async def _send(self, data: bytes) -> None:
         assert self._socket is not None

@@ -147,7 +147,9 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
             notes.append(f"Stopped: it had started more than {limits.max_processes:,} processes.")
         case "lost":
             value["signal"] = "SIGKILL"
-            notes.append("It killed the process that supervised it, so it was killed too; its exit code is not known.")
+            notes.append(
+                "It killed the process that supervised it, so it was killed too; its exit code is not known."
+            )
     if ended.left:
         more = f" and {ended.left_count - len(ended.left)} more" if ended.left_count > len(ended.left) else ""
         notes.append(f"Still running at its exit, so killed: {'; '.join(ended.left)}{more}. {KEEP_ONE}")

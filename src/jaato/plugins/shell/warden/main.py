@@ -61,7 +61,13 @@ class Warden:
             try:
                 pid = os.fork()
             except OSError as error:
-                report = {"failure": {"doing": "fork for", "errno": error.errno, "error": os.strerror(error.errno or 0)}}
+                report = {
+                    "failure": {
+                        "doing": "fork for",
+                        "errno": error.errno,
+                        "error": os.strerror(error.errno or 0),
+                    }
+                }
                 wire_end.send(wire.value_frame(wire.ENDED, report))
                 wire_end.close()
                 continue
@@ -79,7 +85,9 @@ class Warden:
             self.control.close()
             for other in self.sockets.values():
                 other.close()
-            Supervisor(wire_end, self.parent_fd, wakeup(), f"{self.groups}{os.getpid()}" if self.groups else "").run()
+            Supervisor(
+                wire_end, self.parent_fd, wakeup(), f"{self.groups}{os.getpid()}" if self.groups else ""
+            ).run()
             code = 0
         finally:
             os._exit(code)

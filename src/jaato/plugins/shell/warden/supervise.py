@@ -54,7 +54,9 @@ class Supervisor:
         if not self._receive():
             self._clean()
             return
-        self.captured = Captured(self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"])
+        self.captured = Captured(
+            self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"]
+        )
         failure = self._start()
         if failure:
             self._clean()
@@ -114,7 +116,9 @@ class Supervisor:
         next_tick = self.started + TICK_S
         while self.status is None:
             now = time.monotonic()
-            poll.register(self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0))
+            poll.register(
+                self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0)
+            )
             wait = min(t for t in (next_tick, deadline, kill_at) if t is not None) - now
             if self.captured.pending and not self.unsent:
                 wait = min(wait, self.captured.due_in())
@@ -143,7 +147,9 @@ class Supervisor:
             if self.reason:
                 deadline = None
                 if kill_at is None:
-                    kill_at = now + (0 if self.reason in ("orphaned", "processes") else self.request["grace_s"])
+                    kill_at = now + (
+                        0 if self.reason in ("orphaned", "processes") else self.request["grace_s"]
+                    )
                 elif now >= kill_at:
                     return
 
