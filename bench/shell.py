@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import anyio
-
 from bench.row import Row
+
 from jaato.plugins.shell.command import Command, Limits
 from jaato.plugins.shell.launch import Launcher
 

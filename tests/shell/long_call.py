@@ -1,7 +1,7 @@
-"""A process that runs one command through the tool; its arguments are the command, the workspace and what to print at the end.
+"""A process that runs one command through the tool; its arguments are the command and the workspace.
 
-It prints the pid of its warden first, then, with the argument `memory`, the result's size, its own and the warden's
-peak memory in kB and the longest time in seconds its event loop was held up.
+It prints the pid of its warden first, then, with a third argument `memory`, the output's size, the growth of its own
+and the supervisor's peak memory in kB, the characters shown and the longest time its event loop was held up.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import anyio
+from tests.shell.running import Shell
 
 from jaato.tools.call import Call
-from tests.shell.running import Shell
 
 
 def peak_kb(pid: str) -> int:

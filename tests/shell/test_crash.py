@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.shell.running import SOURCES, Shell
+
+from jaato import settings
 
 HERE = Path(__file__).parent
 
@@ -21,7 +22,7 @@ def start(command: str, workspace: Path, *more: str) -> subprocess.Popen[str]:
     paths = os.pathsep.join([SOURCES, str(HERE.parent.parent)])
     return subprocess.Popen(
         [sys.executable, str(HERE / "long_call.py"), command, str(workspace), *more],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": paths},
+        env={"PATH": settings.environment()["PATH"], "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.shell.running import SOURCES
 
 HERE = Path(__file__).parent
@@ -52,7 +51,8 @@ def survivors(wrapper: list[str], folder: Path, corpus: Path = CORPUS) -> tuple[
         cwd=folder,
     )
     batches = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"names"')]
-    assert batches and batches[-1]["names"] == ["shutdown"], (
+    assert batches
+    assert batches[-1]["names"] == ["shutdown"], (
         done.returncode,
         done.stderr[-2000:],
         done.stdout[-2000:],

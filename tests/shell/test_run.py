@@ -12,11 +12,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.shell.running import OneHost, Shell
 
+from jaato import settings
 from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.plugins.shell.plugin import ShellPlugin
 from jaato.tools.tool import tools_of
-from tests.shell.running import OneHost, Shell
 
 
 def test_output_and_exit_code(shell: Shell) -> None:
@@ -258,7 +259,7 @@ def test_no_pager_no_editor_no_credential_prompt(shell: Shell) -> None:
 def test_the_environment_is_a_parameter(tmp_path: Path) -> None:
     """Commands get the host's environment without jaato's own keys, and the configured additions."""
     environ = {
-        "PATH": os.environ["PATH"],
+        "PATH": settings.environment()["PATH"],
         "MINE": "1",
         "OPENAI_API_KEY": "secret",
         "GITHUB_TOKEN": "t",

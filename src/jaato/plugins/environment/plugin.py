@@ -20,10 +20,47 @@ from jaato.tools.tool import tool
 
 Aspect = Literal["summary", "os", "shell", "python", "git", "workspace", "tools", "all"]
 
-PROGRAMS = (
-    "git gh rg fd jq curl wget make cmake gcc clang go cargo rustc node npm pnpm yarn bun deno python3 uv pip pytest ruff "
-    "java mvn gradle ruby php perl docker podman kubectl terraform sqlite3 psql ffmpeg tmux"
-).split()
+PROGRAMS = [
+    "git",
+    "gh",
+    "rg",
+    "fd",
+    "jq",
+    "curl",
+    "wget",
+    "make",
+    "cmake",
+    "gcc",
+    "clang",
+    "go",
+    "cargo",
+    "rustc",
+    "node",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "deno",
+    "python3",
+    "uv",
+    "pip",
+    "pytest",
+    "ruff",
+    "java",
+    "mvn",
+    "gradle",
+    "ruby",
+    "php",
+    "perl",
+    "docker",
+    "podman",
+    "kubectl",
+    "terraform",
+    "sqlite3",
+    "psql",
+    "ffmpeg",
+    "tmux",
+]
 GIT_WITHIN_S = 3.0
 MAX_ENTRIES = 50
 MAX_CHANGES = 20
@@ -142,7 +179,7 @@ def folder(workspace: Path) -> dict[str, Any]:
 async def git(workspace: Path, environ: Mapping[str, str], changes: int = 0) -> dict[str, Any] | str | None:
     """Branch and changes of the repository around the workspace; None without one or without git."""
     program = shutil.which("git", path=environ.get("PATH"))
-    if program is None or not workspace.is_dir():
+    if program is None:
         return None
     command = [program, "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "status",
                "--porcelain=v1", "--branch", "--ignore-submodules=all"]  # fmt: skip

@@ -1,4 +1,6 @@
-"""One control group per command, where this process may make one: the kernel then kills the whole of it at once."""
+"""One control group per command, where that is allowed: the kernel then kills all of it at once."""
+
+# ruff: noqa: PTH  pathlib takes longer to import than a command to run
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ def own_directory() -> str | None:
 
 
 def prefix(warden: int) -> str:
-    """How the groups of this warden's commands start, or "" where none can be made and killed as one (Linux 5.14).
+    """How this warden's groups start, or "" where none can be made and killed as one (Linux 5.14).
 
-    Ends the groups of wardens of our process namespace that were killed together with all that watched over them.
+    Ends the groups of wardens of our process namespace that died with all that watched over them.
     """
     own = own_directory()
     if own is None:

@@ -10,7 +10,8 @@ import socket
 import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.supervise import IGNORED, Supervisor
+from jaato.plugins.shell.warden.start import IGNORED
+from jaato.plugins.shell.warden.supervise import Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
@@ -64,7 +65,6 @@ class Warden:
                 report = {
                     "failure": {
                         "doing": "fork for",
-                        "errno": error.errno,
                         "error": os.strerror(error.errno or 0),
                     }
                 }

@@ -1,5 +1,7 @@
 """Find and kill every descendant of a process, whatever it did to hide."""
 
+# ruff: noqa: PTH  pathlib takes longer to import than a command to run
+
 from __future__ import annotations
 
 import ctypes
@@ -164,3 +166,20 @@ def command_line(pid: int) -> str:
             return listing.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()[:80]
     except OSError:
         return ""
+
+
+def kill_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def forks_so_far() -> int:
+    """The newest process id of the machine: how far it moves says how fast processes are made."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as load:
+            return int(load.read(200).split()[4])
+    except (OSError, IndexError, ValueError):
+        return 0
