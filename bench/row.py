@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A figure: what was measured, its value and unit, the bound it must keep if there is one, and what it was held against."""
+    """A figure: its name, value and unit, the bound it must keep if it has one, and what it is held against."""
 
     name: str
     value: float

@@ -66,7 +66,8 @@ def appears(path: Path) -> None:
 def test_kill_9_of_jaato_leaves_no_process(tmp_path: Path, victims: str) -> None:
     """When jaato is killed its commands are too, whoever of those watching dies with it."""
     mark = f"3600.{os.getpid()}{time.monotonic_ns() % 10**8:08d}"
-    hiding = f"setsid sleep {mark} & (setsid env -i /bin/sleep {mark} >/dev/null 2>&1 &) ; echo $PPID > up; sleep {mark}"
+    hidden = f"setsid sleep {mark} & (setsid env -i /bin/sleep {mark} >/dev/null 2>&1 &)"
+    hiding = f"{hidden}; echo $PPID > new; mv new up; sleep {mark}"
     running = start(hiding, tmp_path)
     try:
         appears(tmp_path / "up")
@@ -130,7 +131,9 @@ def test_a_pipe_that_somebody_else_holds_delays_nothing(tmp_path: Path) -> None:
     listener.bind(str(tmp_path / "s"))
     listener.listen()
     shell = Shell(tmp_path)
-    send = "import socket; s=socket.socket(socket.AF_UNIX); s.connect('s'); socket.send_fds(s, [b'x'], [1]); print('sent')"
+    send = (
+        "import socket as k; s=k.socket(k.AF_UNIX); s.connect('s'); k.send_fds(s, [b'x'], [1]); print('sent')"
+    )
     done = shell.run("python3", ["-c", send], timeout_s=60)
     assert (done["exit_code"], done["output"]) == (0, "sent\n")
     connection, _ = listener.accept()

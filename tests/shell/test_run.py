@@ -244,9 +244,10 @@ def test_no_pager_no_editor_no_credential_prompt(shell: Shell) -> None:
     """git neither pages, nor edits, nor asks for a password."""
     done = shell.run(
         "git init -q . && git config core.pager 'sleep 600' && git config core.editor 'sleep 600' &&"
-        "git config user.email a@b && git config user.name n && echo 1 > f && git add f && git commit -qm first &&"
-        "git log --oneline | cut -d' ' -f2 && git -p log --format=%s && echo 2 > f; git commit -a; echo commit=$?;"
-        "git commit -q --amend -a && git log --format=%s; git fetch https://127.0.0.1:9/x; echo fetch=$?; man -P 'sleep 9' x",
+        "git config user.email a@b && git config user.name n && echo 1 > f && git add f &&"
+        "git commit -qm first && git log --oneline | cut -d' ' -f2 && git -p log --format=%s && echo 2 > f;"
+        "git commit -a; echo commit=$?; git commit -q --amend -a && git log --format=%s;"
+        "git fetch https://127.0.0.1:9/x; echo fetch=$?",
         timeout_s=20,
     )
     assert "timed_out" not in done

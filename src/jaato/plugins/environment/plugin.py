@@ -20,47 +20,14 @@ from jaato.tools.tool import tool
 
 Aspect = Literal["summary", "os", "shell", "python", "git", "workspace", "tools", "all"]
 
+# fmt: off
 PROGRAMS = [
-    "git",
-    "gh",
-    "rg",
-    "fd",
-    "jq",
-    "curl",
-    "wget",
-    "make",
-    "cmake",
-    "gcc",
-    "clang",
-    "go",
-    "cargo",
-    "rustc",
-    "node",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "deno",
-    "python3",
-    "uv",
-    "pip",
-    "pytest",
-    "ruff",
-    "java",
-    "mvn",
-    "gradle",
-    "ruby",
-    "php",
-    "perl",
-    "docker",
-    "podman",
-    "kubectl",
-    "terraform",
-    "sqlite3",
-    "psql",
-    "ffmpeg",
-    "tmux",
+    "git", "gh", "rg", "fd", "jq", "curl", "wget", "make", "cmake", "gcc", "clang", "go", "cargo", "rustc",
+    "node", "npm", "pnpm", "yarn", "bun", "deno", "python3", "uv", "pip", "pytest", "ruff", "java", "mvn",
+    "gradle", "ruby", "php", "perl", "docker", "podman", "kubectl", "terraform", "sqlite3", "psql",
+    "ffmpeg", "tmux",
 ]
+# fmt: on
 GIT_WITHIN_S = 3.0
 MAX_ENTRIES = 50
 MAX_CHANGES = 20

@@ -25,8 +25,8 @@ KEEP_ONE = "To keep one running, call run with background=true."
 class ShellPlugin(Plugin):
     """Shell commands, each with everything it starts ended with it.
 
-    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is added
-    to the environment of every command, `hide_env` lists names that are kept out of it.
+    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is
+    added to the environment of every command, `hide_env` lists names that are kept out of it.
     """
 
     name: ClassVar[str] = "cli"
@@ -55,7 +55,7 @@ class ShellPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Run a bash command in the workspace, without input or terminal. Returns exit code and output with stderr.
+        """Run a bash command in the workspace, without input or terminal. Returns exit code and output.
 
         What it leaves running is killed when it exits; use background for servers and long jobs.
         """

@@ -14,7 +14,7 @@ SWEEP_WITHIN_S = 5.0
 
 
 def sweep(call_id: str, session: int, group: str) -> None:
-    """Kill the call's control group, then all with its mark or session and what is below those, until none is.
+    """Kill the call's control group, then all with its mark or session and what is below, until none is.
 
     Blocks for at most `SWEEP_WITHIN_S`.
     """

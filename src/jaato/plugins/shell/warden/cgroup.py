@@ -1,6 +1,7 @@
 """One control group per command, where that is allowed: the kernel then kills all of it at once."""
 
-# ruff: noqa: PTH  pathlib takes longer to import than a command to run
+# pathlib takes longer to import than a command to run
+# ruff: noqa: PTH
 
 from __future__ import annotations
 

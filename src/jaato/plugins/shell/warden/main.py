@@ -18,7 +18,7 @@ CLOSING_S = 10.0
 
 
 class Warden:
-    """The loop of the process that jaato starts once; each message on its control socket brings one call's socket."""
+    """The loop of the process that jaato starts once; each message on its control socket brings a call's."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control

@@ -35,7 +35,7 @@ IGNORED = (
 
 
 def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any] | None]:
-    """Start the command; its pid, the end of its output to read from, and why it could not be, if it could not."""
+    """Start the command; its pid, the reading end of its output, and why it could not be, if it could not."""
     output_fd, output = os.pipe2(os.O_CLOEXEC)
     try:
         fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -1,6 +1,7 @@
 """One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
 
-# ruff: noqa: PTH  pathlib takes longer to import than a command to run
+# pathlib takes longer to import than a command to run
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ BUSY_FORKS = 300  # new processes on the whole machine within a tick that make u
 
 
 class Supervisor:
-    """Runs one request to its end; lives in a process of its own that is the subreaper of all the command starts."""
+    """Runs one request to its end; its process is the subreaper of all that the command starts."""
 
     def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
         self.socket = wire_end
@@ -48,7 +49,7 @@ class Supervisor:
         self.deaf = False
 
     def run(self) -> None:
-        """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        """From the request to the last word. The warden closes the socket after us."""
         tree.hurry()
         self.socket.setblocking(True)
         self.socket.send(wire.frame(wire.READY, self.group.encode()))
@@ -212,7 +213,7 @@ class Supervisor:
             self.deaf = True
 
     def _settle(self) -> list[str]:
-        """A moment for what ends by itself (`tee` of a process substitution); what is left after it, by name."""
+        """A moment for what ends by itself (`tee` of a process substitution); what is left then, by name."""
         end = time.monotonic() + self.request["settle_s"]
         while not tree.reap(self._reaped):
             self._drain(limit=READ_BYTES)
