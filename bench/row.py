@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A figure: its name, value and unit, the bound it must keep if it has one, and what it is held against."""
+    """A figure: its name, value and unit, the bound it must keep if any, and what it is held against."""
 
     name: str
     value: float

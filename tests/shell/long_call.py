@@ -1,7 +1,7 @@
 """A process that runs one command through the tool; its arguments are the command and the workspace.
 
-It prints the pid of its warden first, then, with a third argument `memory`, the output's size, the growth of its
-own and the supervisor's peak memory in kB, the characters shown and the longest time its loop was held up.
+It prints the pid of its warden first, then, with a third argument `memory`, the output's size, the growth of
+its own and the supervisor's peak memory in kB, the characters shown and the longest its loop was held up.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 from tests.shell.running import SOURCES, Shell
 
 from jaato import settings
+from jaato.plugins.shell.warden import cgroup
 
 HERE = Path(__file__).parent
 
@@ -95,6 +96,25 @@ def test_kill_9_of_jaato_leaves_no_process(tmp_path: Path, victims: str) -> None
             running.stdout.close()
 
 
+def test_what_killed_all_that_watched_it_is_ended_by_the_next_warden(tmp_path: Path) -> None:
+    """With control groups not even a command that kills jaato, warden and supervisor at once is left for good."""
+    if not cgroup.prefix(os.getpid()):
+        pytest.skip("no control group can be made here, and without one this is not guaranteed")
+    mark = f"3600.{os.getpid()}{time.monotonic_ns() % 10**8:08d}"
+    killer = "W=$(ps -o ppid= -p $PPID); J=$(ps -o ppid= -p $W)"
+    running = start(
+        f"{killer}; (setsid env -i /bin/sleep {mark} &) ; kill -9 $J $W $PPID; sleep {mark}", tmp_path
+    )
+    assert running.wait() == -signal.SIGKILL
+    if running.stdout is not None:
+        running.stdout.close()
+    assert carrying(mark)
+    shell = Shell(tmp_path)
+    shell.run("true")
+    shell.plugin.shutdown()
+    assert gone(mark)
+
+
 def gone_pid(pid: int) -> bool:
     """Whether a process ends, given a moment."""
     for _ in range(300):
@@ -131,11 +151,9 @@ def test_a_pipe_that_somebody_else_holds_delays_nothing(tmp_path: Path) -> None:
     listener.bind(str(tmp_path / "s"))
     listener.listen()
     shell = Shell(tmp_path)
-    send = (
-        "import socket as k; s=k.socket(k.AF_UNIX); s.connect('s'); k.send_fds(s, [b'x'], [1]); print('sent')"
-    )
+    send = "import socket as k; s=k.socket(k.AF_UNIX); s.connect('s'); k.send_fds(s, [b'x'], [1]); print(1)"
     done = shell.run("python3", ["-c", send], timeout_s=60)
-    assert (done["exit_code"], done["output"]) == (0, "sent\n")
+    assert (done["exit_code"], done["output"]) == (0, "1\n")
     connection, _ = listener.accept()
     _, fds, _, _ = socket.recv_fds(connection, 10, 1)
     for fd in fds:

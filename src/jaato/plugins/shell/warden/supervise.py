@@ -1,7 +1,7 @@
 """One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
 
 # pathlib takes longer to import than a command to run
-# ruff: noqa: PTH
+# ruff: noqa: PTH108
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class Supervisor:
         if not tree.reap(self._reaped):
             if self.group:
                 cgroup.kill(self.group)
-            if self.status is None:
+            if self.status is None and self.pid:
                 tree.kill_group(self.pid, signal.SIGKILL)
             stuck = tree.kill_below(tuple, self._reaped, KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
         if self.group:
@@ -244,6 +244,8 @@ class Supervisor:
         self._show(now=True)
         head, tail = self.captured.ends()
         complete = self.captured.close()
+        if self.reason == "orphaned" and complete:
+            os.unlink(self.captured.spool)
         code = os.waitstatus_to_exitcode(self.status) if self.status is not None else None
         ended = {
             "code": code,

@@ -1,7 +1,7 @@
 """Find and kill every descendant of a process, whatever it did to hide."""
 
 # pathlib takes longer to import than a command to run
-# ruff: noqa: PTH
+# ruff: noqa: PTH110, PTH112, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def kill_below(
 ) -> list[int]:
     """Kill and reap all our descendants but the spared ones until none is left; call as their subreaper.
 
-    Gives up when they grow no fewer for `patience_s` and returns those that would not die (uninterruptible, or
-    of another user). With nobody spared the end is exact: a subreaper without children has no descendants.
+    Gives up when they grow no fewer for `patience_s` and returns those that would not die (uninterruptible,
+    or of another user). With nobody spared the end is exact: a subreaper without children has no descendants.
     """
     pause = 0.0005
     fewest = 1 << 30
