@@ -32,7 +32,7 @@ class OneHost:
 
 
 def ask(
-    workspace: Path, aspect: Aspect = "summary", environ: Mapping[str, str] | None = None
+    workspace: Path, aspect: Aspect | None = None, environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     plugin = EnvironmentPlugin(OneHost(workspace, settings.environment() if environ is None else environ))
 

@@ -97,7 +97,7 @@ def test_kill_9_of_jaato_leaves_no_process(tmp_path: Path, victims: str) -> None
 
 
 def test_what_killed_all_that_watched_it_is_ended_by_the_next_warden(tmp_path: Path) -> None:
-    """With control groups not even a command that kills jaato, warden and supervisor at once is left for good."""
+    """With control groups a command that kills jaato, warden and supervisor at once is not left for good."""
     if not cgroup.prefix(os.getpid()):
         pytest.skip("no control group can be made here, and without one this is not guaranteed")
     mark = f"3600.{os.getpid()}{time.monotonic_ns() % 10**8:08d}"

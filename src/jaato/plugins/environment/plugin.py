@@ -18,7 +18,7 @@ from jaato.abc.plugin import Plugin
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
-Aspect = Literal["summary", "os", "shell", "python", "git", "workspace", "tools", "all"]
+Aspect = Literal["os", "shell", "python", "git", "workspace", "tools", "all"]
 
 # fmt: off
 PROGRAMS = [
@@ -39,12 +39,12 @@ class EnvironmentPlugin(Plugin):
     name: ClassVar[str] = "environment"
 
     @tool(name="get_environment", category="system", access="read", core=True)
-    async def get_environment(self, aspect: Aspect = "summary", *, call: Call) -> dict[str, Any]:
-        """Facts about this machine and workspace: system, shell, date, git state, installed programs."""
+    async def get_environment(self, aspect: Aspect | None = None, *, call: Call) -> dict[str, Any]:
+        """The system, shell, date, git state, installed programs."""
         given = self._environ()
         facts: dict[str, Any] = {}
         match aspect:
-            case "summary":
+            case None:
                 facts = {
                     "workspace": str(call.workspace),
                     "os": system(),

@@ -49,15 +49,15 @@ class ShellPlugin(Plugin):
     async def run(
         self,
         command: str,
-        args: Annotated[list[str] | None, "run `command` with these, without a shell"] = None,
+        args: Annotated[list[str] | None, "argv of a program, no shell"] = None,
         timeout_s: float | None = None,
-        background: Annotated[bool, "return a task id at once"] = False,
+        background: Annotated[bool, "returns a task id"] = False,
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Run a bash command in the workspace, without input or terminal. Returns exit code and output.
+        """Run a bash command in the workspace, without stdin or terminal.
 
-        What it leaves running is killed when it exits; use background for servers and long jobs.
+        What it leaves running is killed; use background for servers.
         """
         running = Command(
             self._argv(command, args, timeout_s),

@@ -45,9 +45,18 @@ def prefix(warden: int) -> str:
     remove(probe)
     for name in os.listdir(own) if killable else ():
         owner = name.removeprefix(ours).partition("-")[0]
-        if name.startswith(ours) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+        if name.startswith(ours) and owner.isdigit() and not lives(owner):
             end(f"{own}/{name}", time.monotonic() + 1)
     return f"{own}/{ours}{warden}-" if killable else ""
+
+
+def lives(pid: str) -> bool:
+    """Whether this process is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+            return stat.read(4096).rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
 
 
 def make(path: str) -> bool:
