@@ -339,6 +339,16 @@ def test_shutdown_ends_the_warden(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_shutdown_ends_commands_that_run(tmp_path: Path) -> None:
+    """A plugin that is shut down in the middle of a command ends it."""
+    shell = Shell(tmp_path)
+    call = shell.call()
+    call.output = lambda _text: threading.Thread(target=shell.plugin.shutdown).start()
+    with pytest.raises(CancelledException):
+        shell.run("echo go; trap '' TERM; setsid sleep 3602 & sleep 3603", call=call)
+    shell.plugin.shutdown()
+
+
 @pytest.mark.spec("C1", "Tool names")
 def test_the_tool_as_the_model_sees_it(tmp_path: Path) -> None:
     """`run` is core, has its documented aliases and parameters, and costs few tokens."""

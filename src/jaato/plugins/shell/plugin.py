@@ -74,7 +74,7 @@ class ShellPlugin(Plugin):
             ended = await running.run(self.launcher)
         finally:
             forget()
-        if ended.reason == "stopped":
+        if ended.reason in ("stopped", "orphaned"):
             if ended.spool is not None:
                 ended.spool.unlink(missing_ok=True)
             raise CancelledException("The command was stopped on request; nothing of it is running.")

@@ -43,11 +43,21 @@ class Warden:
                     for gone in (self.control.fileno(), self.parent_fd):
                         if gone >= 0 and self.closing_at is None:
                             poll.unregister(gone)
-                    self.closing_at = time.monotonic()
+                    self._end_all()
             self._look_after()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 tree.send(self.sockets, signal.SIGKILL)
         self._clean()
+
+    def _end_all(self) -> None:
+        """Let every supervisor hear the end of its socket, also while jaato is still there."""
+        if self.closing_at is None:
+            self.closing_at = time.monotonic()
+            for wire_end in self.sockets.values():
+                try:
+                    wire_end.shutdown(socket.SHUT_RD)
+                except OSError:
+                    continue  # jaato's end is closed already
 
     def _accept(self) -> bool:
         """Fork a supervisor for the socket that came; False when jaato has closed its end."""

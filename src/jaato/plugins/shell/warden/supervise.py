@@ -167,7 +167,6 @@ class Supervisor:
         except OSError:
             data = b""
         if not data:
-            self.deaf = True
             self._stop("orphaned")
         elif any(kind == wire.STOP for kind, _ in self.frames.feed(data)):
             self._stop("stopped")
