@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaato.tools.control import MENTION, WRITING_GIT, control_path
+from jaato.tools.touches import MENTION, WRITING_GIT, control_path
 from jaato.tools.shell_parse import Analysis, Part
 from jaato.tools.shell_policy import places_of
 from jaato.tools.shell_programs import last_name
