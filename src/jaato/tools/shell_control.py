@@ -55,7 +55,7 @@ def part_doubt(
             continue
         for piece in {text, text.rpartition("=")[2]}:
             for place in places:
-                if (found_path := control_path(piece, place, protected)) is not None:
+                if (found_path := control_path(piece, place, protected, str(workspace))) is not None:
                     return found_path
     for word in targets:
         if word.value is None and word.text != "/dev/null":

@@ -45,27 +45,29 @@ def named(path: str) -> bool:
     return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
 
 
-def control_path(path: str, place: str, protected: Iterable[Path] = ()) -> str | None:
+def control_path(path: str, place: str, protected: Iterable[Path] = (), root: str | None = None) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it means none.
 
-    `place` is the directory it is relative to; `protected` are directories whose whole content counts as control.
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are directories
+    whose whole content counts as control.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
     if re.search(r"[*?\[]", path) and any(fnmatch.fnmatch(one, path) for one in REPRESENTATIVE):
         return path
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
-    inside = path if not os.path.isabs(path) else os.path.relpath(written, place)
+    root = root or place
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside) or named(os.path.normpath(inside)):
         return path
     real = os.path.realpath(written)
-    below = os.path.relpath(real, os.path.realpath(place))
+    below = os.path.relpath(real, os.path.realpath(root))
     if named(below):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, os.path.realpath(place))
+    return same_thing(real, os.path.realpath(root))
 
 
 def same_thing(real: str, root: str) -> str | None:
