@@ -70,6 +70,12 @@ def control_path(path: str, place: str, protected: Iterable[Path] = (), root: st
     return same_thing(real, os.path.realpath(root))
 
 
+def holds_workspace(path: str, place: str, root: str) -> bool:
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
+    real, root = os.path.realpath(os.path.join(place, path)), os.path.realpath(root)
+    return root == real or root.startswith(real.rstrip("/") + "/")
+
+
 def same_thing(real: str, root: str) -> str | None:
     """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind mount."""
     identities = dict(control_identities(root))
@@ -123,6 +129,8 @@ def control_argument(
             continue
         if found_path := control_path(text, place, protected):
             return found_path
+        if key in ("path", "source_path", "destination_path") and holds_workspace(text, place, place):
+            return text
     return None
 
 
