@@ -83,6 +83,8 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
     """What no rule says anything about."""
     if tool.auto_approved:
         return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
+    if tool.spec.access == "read":
+        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
     match policy.default:
         case "deny":
             return Verdict(
@@ -93,8 +95,6 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
             )
         case "allow":
             return Verdict("allow", "default", "the default is allow", fixed=fixed)
-    if tool.spec.access == "read":
-        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
     hint = f" ({policy.path} is not trusted, so what it allows does not count)" if policy.untrusted else ""
     return Verdict("ask", "default", f"no rule covers {tool.name}{hint}", shape_of_tool(tool))
 
@@ -142,12 +142,11 @@ def settle_shell(
                 )
     if found.covered and not found.reads:
         method, reason = covering(found, rules, given, tool)
-        if policy.default != "deny" or all("reads only" not in part.reason for part in found.parts):
-            return Verdict("allow", method, reason, parts=found.parts)
-    if policy.default == "deny":
-        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
+        return Verdict("allow", method, reason, parts=found.parts)
     if found.reads:
         return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
+    if policy.default == "deny":
+        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
     if policy.default == "allow" and certain(analysis, rules):
         return Verdict("allow", "default", "the default is allow", parts=found.parts)
     reason = found.reason or "the command cannot be told from what it computes"

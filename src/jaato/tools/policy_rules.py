@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SHELL_TOOLS: Mapping[str, str] = {"run": "command"}
 """The tools whose argument is a shell command, and that argument."""
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 MAX_GLOB_CHARS = 65_536
 MAX_PATH_CHARS = 4_096
 
@@ -144,7 +146,9 @@ def as_text(value: Any) -> str:
 
 def pathlike(value: str) -> bool:
     """Whether a value can be the path of a file at all."""
-    return 0 < len(value) <= MAX_PATH_CHARS and "\n" not in value and "\0" not in value
+    if not 0 < len(value) <= MAX_PATH_CHARS or "\n" in value or "\0" in value:
+        return False
+    return URL.match(value) is None
 
 
 def spellings(value: str, place: str) -> tuple[str, ...]:

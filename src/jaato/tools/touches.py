@@ -1,28 +1,15 @@
-"""Control paths: files that decide what runs later, so that no grant wider than one call may change them."""
+"""Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = frozenset(
-    """.jaato .mcp.json .git .gitmodules .gitconfig .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile
-    .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .inputrc .envrc .vscode .ssh .pam_environment
-    .xprofile .xinitrc .xsessionrc""".split()
-)
-"""Any path through a component of this name."""
-
-PAIRS = frozenset(
-    {("fish", "config.fish"), ("fish", "conf.d"), (".config", "git"), (".config", "jaato"), ("state", "jaato"),
-     ("etc", "profile"), ("etc", "profile.d"), ("etc", "bash.bashrc"), ("etc", "bashrc"), ("etc", "zsh"),
-     ("etc", "gitconfig"), ("etc", "environment"), ("etc", "ld.so.preload")}
-)  # fmt: skip
-"""Any path through these two components in a row."""
+from jaato.tools.control import names_control
 
 MENTION = re.compile(
     r"\.(?:jaato|mcp\.json|git/|git\b(?![-\w.])|gitmodules|gitconfig|bashrc|bash_(?:profile|login|logout|aliases)|"
@@ -33,6 +20,9 @@ MENTION = re.compile(
 )
 """Text that names a control path, inside a command or code."""
 
+SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
+STARTING = (".bashrc", ".profile", ".zshrc", ".envrc", ".gitconfig", ".mcp.json")
+FOLDERS = (".git", ".git/hooks", ".jaato", ".vscode", ".ssh")
 REPRESENTATIVE = (
     ".git/config", ".git/hooks/pre-commit", ".jaato/permissions.json", ".mcp.json", ".bashrc", ".profile", ".zshrc",
     ".envrc", ".vscode/tasks.json", "x/.git/config", "x/.envrc", "x/.jaato/permissions.json",
@@ -49,43 +39,41 @@ MAX_PATH_CHARS = 4_096
 MAX_STRINGS = 1_000
 
 
-def folded(name: str) -> str:
-    """A name as the most forgiving file system would compare it: no case, no invisible characters, no trailing dots."""
-    if name.isascii():
-        return name.lower().rstrip(" .") or name
-    visible = "".join(char for char in name if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
-    return unicodedata.normalize("NFKC", visible).casefold().rstrip(" .") or name
-
-
 def named(path: str) -> bool:
     """Whether the path as written goes through a control name."""
-    parts = [folded(part) for part in path.replace("\\", "/").split("/") if part]
-    return any(part in NAMES or part.startswith("git~1") for part in parts) or any(
-        pair in PAIRS for pair in zip(parts, parts[1:], strict=False)
-    )
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
 
 
-def control_path(path: str, place: str, protected: Iterable[Path] = ()) -> str | None:
+def control_path(path: str, place: str, protected: Iterable[Path] = (), root: str | None = None) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it means none.
 
-    `place` is the directory it is relative to; `protected` are directories whose whole content counts as control.
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are directories
+    whose whole content counts as control.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
     if re.search(r"[*?\[]", path) and any(fnmatch.fnmatch(one, path) for one in REPRESENTATIVE):
         return path
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
-    inside = path if not os.path.isabs(path) else os.path.relpath(written, place)
+    root = root or place
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside) or named(os.path.normpath(inside)):
         return path
     real = os.path.realpath(written)
-    below = os.path.relpath(real, os.path.realpath(place))
+    below = os.path.relpath(real, os.path.realpath(root))
     if named(below):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, os.path.realpath(place))
+    return same_thing(real, os.path.realpath(root))
+
+
+def holds_workspace(path: str, place: str, root: str) -> bool:
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
+    real, root = os.path.realpath(os.path.join(place, path)), os.path.realpath(root)
+    return root == real or root.startswith(real.rstrip("/") + "/")
 
 
 def same_thing(real: str, root: str) -> str | None:
@@ -110,7 +98,7 @@ def same_thing(real: str, root: str) -> str | None:
 
 def control_identities(root: str) -> Iterator[tuple[tuple[int, int], str]]:
     """The device and inode of each control file and directory that exists in a workspace."""
-    names = [*(name for name in NAMES), ".git/config", ".git/hooks", ".jaato/permissions.json"]
+    names = [*STARTING, *FOLDERS, ".git/config"]
     for directory in (".git/hooks", ".jaato"):
         try:
             names += [f"{directory}/{entry}" for entry in os.listdir(os.path.join(root, directory))[:200]]
@@ -141,6 +129,8 @@ def control_argument(
             continue
         if found_path := control_path(text, place, protected):
             return found_path
+        if key in ("path", "source_path", "destination_path") and holds_workspace(text, place, place):
+            return text
     return None
 
 
