@@ -88,7 +88,12 @@ class AnthropicDialect:
 
     def _transcript(self, request: ModelRequest, declared: set[str]) -> Transcript:
         kept = request.encoded.get(DIALECT)
-        if isinstance(kept, Transcript) and kept.loaded <= declared and kept.follow(request.messages):
+        if (
+            isinstance(kept, Transcript)
+            and kept.references == self._deferred
+            and kept.loaded <= declared
+            and kept.follow(request.messages)
+        ):
             return kept
         transcript = request.encoded[DIALECT] = Transcript(references=self._deferred)
         transcript.follow(request.messages)
