@@ -1,4 +1,4 @@
-"""Conversations for tests: any history the log could hold, well formed or not, and the vendors' judgement of it."""
+"""Conversations for tests: any history the log could hold, and what the vendors' types say of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from jaato.protocol.specs import ToolSpec
 from jaato.providers.dialect import Decoder
 from jaato.providers.sse import EventParser
 
-BLOBS = {"png": b"\x89PNG\r\n", "pdf": b"%PDF-1.7", "txt": b"plain \xff text", "bin": b"\x00\x01", "wav": b"RIFF"}
+BLOBS = {
+    "png": b"\x89PNG\r\n",
+    "pdf": b"%PDF-1.7",
+    "txt": b"plain \xff text",
+    "bin": b"\x00\x01",
+    "wav": b"RIFF",
+}
 TYPES = {
     "png": "image/png",
     "pdf": "application/pdf",
@@ -53,7 +59,9 @@ opaques = st.sampled_from(
         Opaque("gemini", Raw(b'"c2lnbmF0dXJl"')),
     ]
 )
-signatures = st.sampled_from([None, Opaque("gemini", Raw(b'"c2ln"')), Opaque("openai", Raw(b'{"id":"msg_1"}'))])
+signatures = st.sampled_from(
+    [None, Opaque("gemini", Raw(b'"c2ln"')), Opaque("openai", Raw(b'{"id":"msg_1"}'))]
+)
 medias = st.sampled_from(sorted(TYPES)).map(lambda key: Media(TYPES[key], key, 3, f"file.{key}"))
 call_ids = st.sampled_from(["c1", "c2", "c3", "c with space", "c01H" + "X" * 80])
 names = st.sampled_from(["readFile", "get_tool_schemas", "mcp:server/do it", "2fast", "n" * 80, "naïve", ""])

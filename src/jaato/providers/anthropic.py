@@ -16,6 +16,7 @@ from jaato.providers.anthropic_events import DIALECT, ERRORS, Fault
 from jaato.providers.anthropic_history import Transcript, marked
 from jaato.providers.anthropic_models import default_max_tokens, takes_temperature, thought
 from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.parts import remembered
 from jaato.providers.wire import encode_json, names_back, wire_name
 
 BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}
@@ -30,11 +31,20 @@ class AnthropicDialect:
     `deferred` declares tools that were activated in mid-conversation as deferred and refers to them from the
     activation's result, which keeps the cached prefix whole. Servers that only resemble Anthropic's do not
     know it, so there they are appended to the tool list. `cache` sets breakpoints for the prompt cache.
+    `provider` is the name that messages and errors carry.
     """
 
     name = DIALECT
 
-    def __init__(self, *, version: str = "2023-06-01", cache: bool = True, deferred: bool = False) -> None:
+    def __init__(
+        self,
+        provider: str = "anthropic",
+        *,
+        version: str = "2023-06-01",
+        cache: bool = True,
+        deferred: bool = False,
+    ) -> None:
+        self.provider = provider
         self._version = version
         self._cache = cache
         self._deferred = deferred
@@ -65,7 +75,7 @@ class AnthropicDialect:
 
     def decoder(self, request: ModelRequest) -> MessagesDecoder:
         """A reader for the answer to this request."""
-        return MessagesDecoder(request.model, names_back(request.tools))
+        return MessagesDecoder(self.provider, request.model, names_back(request.tools))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
@@ -81,7 +91,7 @@ class AnthropicDialect:
             cls = AuthenticationError
         return cls(
             message or f"The server answered {status}.",
-            provider=DIALECT,
+            provider=self.provider,
             status=status,
             retry_after_s=faults.retry_after_s(headers),
         )
@@ -100,10 +110,10 @@ class AnthropicDialect:
         return transcript
 
     def _tools(self, request: ModelRequest, loaded: set[str]) -> bytes:
+        blocks = remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration)
         core = [tool.discoverability for tool in request.tools].count("core") if self._cache else 0
         said = []
-        for tool in request.tools:
-            block = declaration(tool, request.encoded)
+        for tool, block in zip(request.tools, blocks, strict=True):
             if tool.discoverability == "core":
                 core -= 1
                 said.append(marked(block) if core == 0 else block)
@@ -118,21 +128,15 @@ class ErrorBody(Struct):
     error: Fault
 
 
-def declaration(tool: ToolSpec, encoded: dict[Any, Any]) -> bytes:
-    """A tool as the API wants it declared; kept as bytes for the conversation."""
-    place = (DIALECT, tool.name)
-    kept = encoded.get(place)
-    if kept is not None and (kept[0] is tool or kept[0] == tool):
-        return bytes(kept[1])
+def declaration(tool: ToolSpec) -> bytes:
+    """A tool as the API wants it declared."""
     schema = {name: part for name, part in tool.parameters.items() if name not in ("oneOf", "anyOf", "allOf")}
     fields = {
         "name": wire_name(tool.name),
         "description": tool.description,
         "input_schema": schema | {"type": "object"},
     }
-    block = encode_json({name: value for name, value in fields.items() if value})
-    encoded[place] = (tool, block)
-    return block
+    return encode_json({name: value for name, value in fields.items() if value})
 
 
 def settings_fields(model: str, settings: ModelSettings, *, may_think: bool) -> dict[str, Any]:

@@ -93,4 +93,4 @@ OPENED = msgspec.json.Decoder(Opened)
 def error_of(kind: str, message: str, status: int | None) -> ProviderError | None:
     """The typed error for an error object of the API; None when its type says nothing."""
     cls = ERRORS.get(kind)
-    return cls(message or kind, provider=DIALECT, status=status) if cls else None
+    return cls(message or kind, status=status) if cls else None

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
 from jaato.providers.anthropic_events import DIALECT
+from jaato.providers.parts import media_text, read_media
 from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
-from jaato.providers.wire import encode_json, media_note, read_media, result_content, wire_name
+from jaato.providers.wire import encode_json, result_content, wire_name
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 NOTHING_SAID = b'{"type":"text","text":"(no reply)"}'
@@ -137,7 +138,7 @@ def assistant_block(piece: Piece) -> bytes | None:
         case Text(text=text) | Refusal(text=text) if text.strip():
             return text_block(text)
         case Media():
-            return text_block(media_note(piece, "was part of this reply"))
+            return text_block(f"[{piece.name or piece.mime_type} was part of this reply]")
     return None
 
 
@@ -146,19 +147,14 @@ def user_block(part: Text | Media, read_blob: ReadBlob) -> bytes:
     if isinstance(part, Text):
         return text_block(part.text if part.text.strip() else "(no output)")
     data = read_media(part, read_blob)
-    if data is None:
-        return text_block(media_note(part, "no longer available"))
-    if part.mime_type in IMAGES or part.mime_type == "application/pdf":
+    if data is not None and (part.mime_type in IMAGES or part.mime_type == "application/pdf"):
         kind = b"image" if part.mime_type in IMAGES else b"document"
         return b'{"type":"%s","source":{"type":"base64","media_type":"%s","data":"%s"}}' % (
             kind,
             part.mime_type.encode(),
             base64.b64encode(data),
         )
-    if part.mime_type.startswith("text/") and data.strip():
-        source = {"type": "text", "media_type": "text/plain", "data": data.decode(errors="replace")}
-        return b'{"type":"document","source":%s}' % encode_json(source)
-    return text_block(media_note(part, "this model cannot be shown it"))
+    return text_block(media_text(part, data))
 
 
 def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:

@@ -33,7 +33,8 @@ from jaato.providers.anthropic_events import (
     Started,
     error_of,
 )
-from jaato.providers.wire import encode_json, parse_arguments
+from jaato.providers.parts import read_arguments
+from jaato.providers.wire import encode_json
 
 FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -63,7 +64,8 @@ class Block:
 class MessagesDecoder:
     """Gathers the blocks of one answer; the message is complete when a reason to stop has come."""
 
-    def __init__(self, model: str, names: Mapping[str, str]) -> None:
+    def __init__(self, provider: str, model: str, names: Mapping[str, str]) -> None:
+        self._provider = provider
         self._model = model
         self._names = names
         self._blocks: dict[int, Block] = {}
@@ -97,9 +99,7 @@ class MessagesDecoder:
                 return self.end()
             case "error":
                 fault = seen.error or Fault()
-                raise error_of(fault.type, fault.message, None) or ServerFault(
-                    fault.message, provider=DIALECT
-                )
+                raise error_of(fault.type, fault.message, None) or ServerFault(fault.message)
             case "message" | "completion":
                 raise malformed("a whole message where a stream was asked for")
         return ()
@@ -111,13 +111,12 @@ class MessagesDecoder:
         if self._reason is None:
             raise ConnectionFault(
                 "The connection was cut before the answer was complete; it can be asked again.",
-                provider=DIALECT,
             )
         self._replied = True
         parts: list[Part] = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block))]
         if self._reason == "refusal":
             parts.append(Refusal(self._explanation or "The model declined to answer."))
-        message = Message("assistant", parts, provider=DIALECT, model=self._model)
+        message = Message("assistant", parts, provider=self._provider, model=self._model)
         return (Reply(message, self._finish(bool(self._calls)), self._usage()),)
 
     def _start(self, seen: Event) -> None:
@@ -189,11 +188,11 @@ class MessagesDecoder:
             case "redacted_thinking":
                 return Thinking("", Opaque(DIALECT, Raw(block.raw)))
             case "tool_use":
-                arguments, bad = parse_arguments(text or bytes(start.input).decode())
+                arguments, bad = read_arguments(text or bytes(start.input).decode())
                 if block.open and bad is None and not text:
                     bad = ""  # cut before its arguments came
                 name = self._names.get(start.name, start.name)
-                return ToolCall(new_id("c"), name, arguments, provider_id=start.id, malformed=bad)
+                return ToolCall(new_id("c"), name, arguments, provider_id=start.id or None, malformed=bad)
         return None
 
     def _finish(self, calls: bool) -> FinishReason:
@@ -232,6 +231,4 @@ class MessagesDecoder:
 
 def malformed(what: str) -> MalformedReply:
     """The error for a stream that breaks the protocol."""
-    return MalformedReply(
-        f"The server sent {what}; the answer was dropped and can be asked again.", provider=DIALECT
-    )
+    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

@@ -58,7 +58,6 @@ def typed(fault: Fault, status: int, wait_s: float | None) -> ProviderError:
         cls = ContextOverflow
     return cls(
         faults.clip(message) or fault.status or f"The server answered {status}.",
-        provider="gemini",
         status=status,
         retry_after_s=retry_delay_s(details) or wait_s,
     )

@@ -17,6 +17,7 @@ from jaato.providers.google_faults import Fault, typed
 from jaato.providers.google_history import Transcript
 from jaato.providers.google_models import is_modern, thinking_config
 from jaato.providers.google_stream import DIALECT, ContentDecoder
+from jaato.providers.parts import remembered
 from jaato.providers.wire import encode_json, names_back, wire_name
 
 MAX_STOPS = 5
@@ -26,6 +27,9 @@ class GeminiDialect:
     """Speaks `POST /v1beta/models/…:streamGenerateContent` with the key in a header."""
 
     name = DIALECT
+
+    def __init__(self, provider: str = "google_genai") -> None:
+        self.provider = provider
 
     def path(self, request: ModelRequest) -> str:
         """The path of the streaming call; `tunedModels/…` and `models/…` are taken as they are."""
@@ -52,7 +56,7 @@ class GeminiDialect:
         if system.strip():
             body.append(b'"systemInstruction":{"parts":[{"text":%s}]}' % encode_json(system))
         if request.tools:
-            declared = b",".join([declaration(tool, request.encoded) for tool in request.tools])
+            declared = b",".join(remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration))
             body.append(b'"tools":[{"functionDeclarations":[%s]}]' % declared)
         if config:
             body.append(b'"generationConfig":%s' % encode_json(config))
@@ -61,7 +65,7 @@ class GeminiDialect:
 
     def decoder(self, request: ModelRequest) -> ContentDecoder:
         """A reader for the answer to this request."""
-        return ContentDecoder(request.model, names_back(request.tools))
+        return ContentDecoder(self.provider, request.model, names_back(request.tools))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
@@ -71,7 +75,9 @@ class GeminiDialect:
             fault = Fault(message=faults.body_message(body))
         else:
             fault = next(iter(seen), ErrorBody()).error if isinstance(seen, list) else seen.error
-        return typed(fault, status, faults.retry_after_s(headers))
+        error = typed(fault, status, faults.retry_after_s(headers))
+        error.provider = self.provider
+        return error
 
 
 class ErrorBody(Struct):
@@ -90,16 +96,10 @@ def transcript(request: ModelRequest) -> Transcript:
     return made
 
 
-def declaration(tool: ToolSpec, encoded: dict[Any, Any]) -> bytes:
-    """A tool as the API wants it declared; kept as bytes for the conversation."""
-    place = (DIALECT, "tool", tool.name)
-    kept = encoded.get(place)
-    if kept is not None and (kept[0] is tool or kept[0] == tool):
-        return bytes(kept[1])
+def declaration(tool: ToolSpec) -> bytes:
+    """A tool as the API wants it declared."""
     fields: dict[str, Any] = {"name": wire_name(tool.name), "description": tool.description}
-    block = encode_json(fields | {"parametersJsonSchema": tool.parameters | {"type": "object"}})
-    encoded[place] = (tool, block)
-    return block
+    return encode_json(fields | {"parametersJsonSchema": tool.parameters | {"type": "object"}})
 
 
 def generation_config(model: str, settings: ModelSettings) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from jaato.protocol.messages import Media, Message, Opaque, Refusal, Text, Thinking
 from jaato.providers.google_stream import DIALECT
+from jaato.providers.parts import media_text, read_media
 from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
-from jaato.providers.wire import encode_json, media_note, read_media, result_content, wire_name
+from jaato.providers.wire import encode_json, result_content, wire_name
 
 INLINE = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf")
 UNSIGNED = b'"skip_thought_signature_validator"'
@@ -96,7 +97,7 @@ def model_parts(piece: Piece) -> list[bytes]:
         case Refusal(text=text) if text.strip():
             return [text_part(text)]
         case Media():
-            return [text_part(media_note(piece, "was part of this reply"))]
+            return [text_part(f"[{piece.name or piece.mime_type} was part of this reply]")]
     return []
 
 
@@ -129,12 +130,9 @@ def response_part(answer: Answer, text: str, inside: Sequence[bytes]) -> bytes:
 
 
 def media_part(media: Media, read_blob: ReadBlob) -> bytes:
-    """An image, document, sound or film as bytes in the request; other media as a note."""
-    kind = media.mime_type
-    if kind not in INLINE and not kind.startswith(("audio/", "video/", "text/")):
-        return text_part(media_note(media, "this model cannot be shown it"))
+    """An image, document, sound or film as bytes in the request; other media as text."""
     data = read_media(media, read_blob)
-    if data is None:
-        return text_part(media_note(media, "no longer available"))
-    inline = encode_json(kind), base64.b64encode(data)
-    return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % inline
+    kind = media.mime_type
+    if data is None or not (kind in INLINE or kind.startswith(("audio/", "video/"))):
+        return text_part(media_text(media, data))
+    return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (encode_json(kind), base64.b64encode(data))

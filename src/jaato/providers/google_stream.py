@@ -106,7 +106,8 @@ ANSWERS = msgspec.json.Decoder(Answer | list[Answer])
 class ContentDecoder:
     """Gathers the parts of one answer; a signature stays on the part it came with."""
 
-    def __init__(self, model: str, names: Mapping[str, str]) -> None:
+    def __init__(self, provider: str, model: str, names: Mapping[str, str]) -> None:
+        self._provider = provider
         self._model = model
         self._names = names
         self._parts: list[Part] = []
@@ -136,12 +137,11 @@ class ContentDecoder:
         if reason is None:
             raise ConnectionFault(
                 "The connection was cut before the answer was complete; it can be asked again.",
-                provider=DIALECT,
             )
         if reason in MALFORMED:
             raise malformed(f"a call it could not write itself ({reason}) {self._said}".rstrip())
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise InvalidRequest("A thought signature of an earlier call is missing.", provider=DIALECT)
+            raise InvalidRequest("A thought signature of an earlier call is missing.")
         self._flush()
         parts = self._parts
         finish: FinishReason = FINISH.get(reason, "unknown")
@@ -150,7 +150,7 @@ class ContentDecoder:
             parts.append(Refusal(self._said or f"The model's answer was stopped by a filter ({reason})."))
         elif self._calls and finish == "stop":
             finish = "tool_calls"
-        message = Message("assistant", parts, provider=DIALECT, model=self._model)
+        message = Message("assistant", parts, provider=self._provider, model=self._model)
         return (Reply(message, finish, self._usage()),)
 
     def _answer(self, answer: Answer, chunks: list[Chunk]) -> None:
@@ -163,7 +163,7 @@ class ContentDecoder:
         feedback = answer.prompt_feedback
         if feedback is not None and feedback.block_reason:
             why = feedback.block_reason_message or feedback.block_reason
-            raise ContentRefused(f"The request was blocked by a filter: {why}.", provider=DIALECT, status=200)
+            raise ContentRefused(f"The request was blocked by a filter: {why}.", status=200)
         for candidate in answer.candidates or ():
             if candidate.index:
                 continue  # one answer was asked for
@@ -212,7 +212,7 @@ class ContentDecoder:
             new_id("c"),
             name,
             arguments if bad is None else {},
-            provider_id=called.id,
+            provider_id=called.id or None,
             malformed=bad,
             opaque=opaque,
         )
@@ -237,6 +237,4 @@ class ContentDecoder:
 
 def malformed(what: str) -> MalformedReply:
     """The error for a stream that breaks the protocol."""
-    return MalformedReply(
-        f"The server sent {what}; the answer was dropped and can be asked again.", provider=DIALECT
-    )
+    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

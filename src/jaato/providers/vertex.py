@@ -18,7 +18,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 class VertexDialect(GeminiDialect):
     """The Gemini dialect at `projects/…/locations/…`, with a bearer token."""
 
-    def __init__(self, project: str, location: str) -> None:
+    def __init__(self, project: str, location: str, provider: str = "google_genai") -> None:
+        super().__init__(provider)
         for what, value in (("GOOGLE_CLOUD_PROJECT", project), ("GOOGLE_CLOUD_LOCATION", location)):
             if not NAME.fullmatch(value):
                 raise ConfigError(
@@ -81,6 +82,5 @@ class Tokens:
             raise AuthenticationError(
                 f"Google gave no access token: {error}. Run 'gcloud auth application-default login', "
                 "or set GOOGLE_APPLICATION_CREDENTIALS.",
-                provider="google_genai",
             ) from None
         return str(self._credentials.token)

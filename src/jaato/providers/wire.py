@@ -1,16 +1,15 @@
-"""What every dialect says the same way: tool names, JSON, call arguments, results and media."""
+"""What the dialects say the same way: tool names every API takes, JSON of any value, what a result shows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from jaato.errors import StoreError
 from jaato.protocol.messages import Media, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
 
@@ -58,17 +57,6 @@ def scrubbed(value: Any, depth: int = 0) -> Any:
     return scrubbed(str(value))
 
 
-def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments of a call and, where the text is no JSON object, that text as it came."""
-    if not text.strip():
-        return {}, None
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return {}, text
-    return (value, None) if isinstance(value, dict) else ({}, text)
-
-
 def result_content(result: ToolResult) -> list[Text | Media]:
     """What the model sees of a result; never empty."""
     content = [part for part in result.content if isinstance(part, Media) or part.text.strip()]
@@ -81,16 +69,3 @@ def result_content(result: ToolResult) -> list[Text | Media]:
     if result.structured is not None:
         return [Text(encode_json(result.structured).decode())]
     return [Text("(no output)")]
-
-
-def read_media(media: Media, read_blob: Callable[[str], bytes]) -> bytes | None:
-    """The bytes of a media part; None when they are gone."""
-    try:
-        return read_blob(media.blob)
-    except (KeyError, OSError, StoreError):
-        return None
-
-
-def media_note(media: Media, why: str) -> str:
-    """What stands in a conversation for media that cannot be shown there."""
-    return f"[{media.name or media.mime_type}: {why}]"
