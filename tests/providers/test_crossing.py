@@ -13,7 +13,7 @@ from jaato.protocol.specs import ModelSettings
 from jaato.providers.anthropic import AnthropicDialect
 from jaato.providers.google_genai import GeminiDialect
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 choices = st.builds(
     ModelSettings,
     temperature=st.sampled_from([None, 0.0, 1.7]),

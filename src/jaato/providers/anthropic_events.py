@@ -80,7 +80,7 @@ class Event(Struct):
     type: str = ""
     index: int = 0
     delta: Delta | None = None
-    content_block: Raw | None = None
+    content_block: Raw = Raw()
     message: Started | str | None = None
     usage: Counts | None = None
     error: Fault | None = None

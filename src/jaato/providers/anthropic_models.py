@@ -86,7 +86,7 @@ def describe(model: str, provider: str = "anthropic") -> ModelInfo:
     )
 
 
-class Support(Struct):
+class Support(Struct, frozen=True):
     supported: bool = False
 
 

@@ -128,9 +128,9 @@ class MessagesDecoder:
             self._count(seen.message.usage)
 
     def _open(self, seen: Event) -> Sequence[Chunk]:
-        if seen.index in self._blocks or seen.content_block is None:
-            raise malformed(f"content block {seen.index} twice or without content")
         raw = bytes(seen.content_block)
+        if seen.index in self._blocks or not raw:
+            raise malformed(f"content block {seen.index} twice or without content")
         try:
             start = OPENED.decode(raw)
         except msgspec.DecodeError as error:

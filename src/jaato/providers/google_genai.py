@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
@@ -81,7 +81,7 @@ class GeminiDialect:
 
 
 class ErrorBody(Struct):
-    error: Fault = Fault()
+    error: Fault = field(default_factory=Fault)
 
 
 def transcript(request: ModelRequest) -> Transcript:
