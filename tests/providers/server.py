@@ -98,7 +98,9 @@ async def read_request(reader: asyncio.StreamReader, connection: int) -> Receive
     return Received(method, path, headers, body, connection)
 
 
-async def play(steps: Sequence[Step], server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def play(
+    steps: Sequence[Step], server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bool:
     """Play one answer; whether the connection may carry another request."""
     for step in steps:
         match step:
@@ -125,10 +127,7 @@ async def serve(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
     """A server on a free loopback port that gives the answers in order, to whoever asks."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
+    async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server.connections += 1
         number = server.connections
         try:
@@ -141,7 +140,11 @@ async def serve(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
             server.gone.set()
         finally:
             writer.close()
-            tasks.discard(task)
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(attend(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls, limit=2**20)
     port = listener.sockets[0].getsockname()[1]
@@ -180,10 +183,7 @@ async def tunnel(port: int, refuse: int | None = None) -> AsyncIterator[Proxy]:
         finally:
             writer.close()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
+    async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = await read_request(reader, 0)
             if request is None:
@@ -199,7 +199,11 @@ async def tunnel(port: int, refuse: int | None = None) -> AsyncIterator[Proxy]:
             await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
         finally:
             writer.close()
-            tasks.discard(task)
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(attend(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     listener = await asyncio.start_server(connected, "127.0.0.1", 0)
     proxy = Proxy(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")

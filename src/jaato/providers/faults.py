@@ -34,11 +34,11 @@ OVERFLOW_PHRASES = (
     "reduce the length of the messages",
     "request body too large",
 )
-"""What servers say, in lower case, when a conversation no longer fits; their codes differ more than their words."""
+"""What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The wait in seconds that `Retry-After` (seconds or an HTTP date) or `retry-after-ms` asks for, or None."""
+    """The wait that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) asks for, or None."""
     exact = headers.get("retry-after-ms", "")
     if is_number(exact):
         return float(exact) / 1000
@@ -91,7 +91,7 @@ def status_class(status: int) -> type[ProviderError]:
 
 
 def body_message(body: bytes) -> str:
-    """The message inside an error body: `error.message`, `error`, `message` or `detail` of JSON, else its text."""
+    """The message in an error body: `error.message`, `error`, `message` or `detail`, else its text."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -110,8 +110,8 @@ def body_message(body: bytes) -> str:
 def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:
     """A redirect, which is never followed: the key and the conversation go to the named host alone."""
     return ProviderError(
-        f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed, because the key and the "
-        "conversation go only where the settings say; if that place is right, make it the base URL.",
+        f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed: "
+        "the key and the conversation go where the settings say; if that is right, make it the base URL.",
         provider=provider,
         status=status,
     )
@@ -121,8 +121,8 @@ def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -
     """An answer that is neither a stream nor JSON: a login page, a proxy's notice, another service."""
     text = clip(beginning[:200].decode("utf-8", "replace"))
     return MalformedReply(
-        f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: {text!r}. "
-        "A proxy or another service may be answering there; check the base URL and the proxy settings.",
+        f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: "
+        f"{text!r}. A proxy or another service may be answering; check the base URL and the proxy settings.",
         provider=provider,
         status=200,
     )
@@ -146,7 +146,10 @@ def transport_fault(
                 f"{place} was silent for too long ({timeouts}); the model may be overloaded or the line dead."
             )
         case httpx2.ProxyError():
-            text = f"The proxy {proxy} refused to connect to {place}: {clip(reason)}. Check HTTPS_PROXY and NO_PROXY."
+            text = (
+                f"The proxy {proxy} refused to connect to {place}: {clip(reason)}. "
+                "Check HTTPS_PROXY and NO_PROXY."
+            )
         case httpx2.ConnectError() if is_certificate(error):
             text = (
                 f"{place} showed a certificate that is not believed{via}: {clip(reason)}. "

@@ -8,31 +8,28 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import anyio
 import msgspec
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
+from jaato.providers.body import begin_body, close, drain, read_body
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.route import certificates, proxy_for, shown, split_url
+from jaato.providers.route import open_transport, proxy_for, shown, split_url
 from jaato.providers.sse import MAX_EVENT_BYTES, EventParser
 
 if TYPE_CHECKING:
     import httpx2
 
 Key = str | Callable[[], Awaitable[str]] | None
-"""A key, or something that gives a fresh one each time (a token that expires), or None where none is needed."""
+"""A key, or what gives a fresh one each time (a token that expires), or None where none is needed."""
 
 MAX_ERROR_BYTES = 64 * 1024
-MAX_BODY_BYTES = MAX_EVENT_BYTES
 MAX_REPLY_BYTES = 8 * MAX_EVENT_BYTES
 MAX_PAGES = 50
-DRAIN_S = 0.05
-CLOSE_S = 2.0
 STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "")
-"""Content types under which servers send a stream of events; the last ones stand for servers that name none."""
+"""Content types under which servers send a stream of events; the last ones by servers that do not care."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,9 @@ class Timeouts:
 
     def __str__(self) -> str:
         return f"connect {self.connect_s:g} s, first byte {self.first_byte_s:g} s, idle {self.idle_s:g} s"
+
+
+TIMEOUTS = Timeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Listing:
 class HttpProvider:
     """Speaks one dialect with one host. Nothing is sent before it is used, and nothing is retried.
 
-    A decoder is fed every event (for a plain JSON answer: the whole body, as one event named ""); the `Reply` it
-    gives, from `feed` or from `end`, ends the stream. `describe` says what is known of a model.
+    A decoder is fed every event (of a plain JSON answer the whole body, as one event named ""); the `Reply`
+    that its `feed` or `end` gives ends the stream. `describe` says what is known of a model.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class HttpProvider:
         key: Key = None,
         listing: Listing | None = None,
         environ: Mapping[str, str] | None = None,
-        timeouts: Timeouts = Timeouts(),
+        timeouts: Timeouts = TIMEOUTS,
         headers: Mapping[str, str] | None = None,
         remedy: str = "",
     ) -> None:
@@ -147,7 +147,7 @@ class HttpProvider:
             try:
                 response = await self._send("GET", self._url(path, self._listing.from_root), headers, b"")
                 await self._accept(response)
-                page, path = self._listing.read(await self._body(response, MAX_BODY_BYTES))
+                page, path = self._listing.read(await read_body(response, self.base_url))
             except faults.foreign() as error:
                 raise self._typed(error, key) from None
             finally:
@@ -199,19 +199,7 @@ class HttpProvider:
         """The transport of the running event loop, with its pool of connections."""
         loop = asyncio.get_running_loop()
         if self._transport is None or self._loop is not loop:
-            import httpx2
-
-            https = self._base.startswith("https:") or (self._proxy or "").startswith("https:")
-            context = certificates(self._environ) if https else False
-            proxy = None if self._proxy is None else httpx2.Proxy(self._proxy, ssl_context=context or None)
-            self._transport = httpx2.AsyncHTTPTransport(
-                verify=context,
-                trust_env=False,
-                proxy=proxy,
-                limits=httpx2.Limits(
-                    max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0
-                ),
-            )
+            self._transport = open_transport(self._base, self._proxy, self._environ)
             self._loop = loop
         return self._transport
 
@@ -223,46 +211,23 @@ class HttpProvider:
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
             raise faults.redirected(self.base_url, status, shown(headers.get("location", "")), self.name)
-        body = await self._body(response, MAX_ERROR_BYTES, cut=True)
+        body = await begin_body(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
             error.retry_after_s = faults.retry_after_s(headers)
         raise error
 
-    async def _body(self, response: httpx2.Response, limit: int, cut: bool = False) -> bytes:
-        """The whole body, decompressed; beyond the limit it is cut, or `MalformedReply` raised."""
-        import httpx2
-
-        pieces: list[bytes] = []
-        size = 0
-        raw = response.aiter_bytes()
-        async with aclosing(raw):
-            try:
-                async for data in raw:
-                    pieces.append(data)
-                    size += len(data)
-                    if size > limit:
-                        break
-            except httpx2.HTTPError:
-                if not cut:
-                    raise
-        if size > limit and not cut:
-            raise MalformedReply(
-                f"{self.base_url} sent a body larger than {limit:,} bytes; this is no answer of a model."
-            )
-        return b"".join(pieces)[:limit]
-
     async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
-            body = await self._body(response, MAX_BODY_BYTES)
+            body = await read_body(response, self.base_url)
             for chunk in (*decoder.feed("", body), *decoder.end()):
                 yield chunk
             return
         if content_type not in STREAM_TYPES:
-            body = await self._body(response, MAX_ERROR_BYTES, cut=True)
+            body = await begin_body(response, MAX_ERROR_BYTES)
             raise faults.wrong_type(self.base_url, content_type, body, self.name)
         parser = EventParser()
         size = events = 0
@@ -305,22 +270,6 @@ class HttpProvider:
                 text = f"{text} {self._remedy}"
             error.args = (text.replace(key, "[key]") if key else text,)
         return error
-
-
-async def close(response: httpx2.Response) -> None:
-    """Let go of a response even while the task is being cancelled."""
-    with anyio.move_on_after(CLOSE_S, shield=True):
-        await response.aclose()
-
-
-async def drain(raw: AsyncGenerator[bytes, None]) -> None:
-    """Read what is left after the end of an answer, if it comes at once, so that the connection can be used again."""
-    with anyio.move_on_after(DRAIN_S):
-        try:
-            async for _ in raw:
-                pass
-        except faults.foreign():
-            pass  # the answer is complete; only the reuse of the connection is lost
 
 
 def checked_key(key: Key, name: str) -> Key:

@@ -36,7 +36,7 @@ class ChatStyle:
     """How a server of this dialect differs from the others."""
 
     path: str = "/chat/completions"
-    token_limit: str = "auto"
+    limit: str = "auto"
     """The field of the output limit: `max_completion_tokens`, `max_tokens`, or `auto` by the model's name."""
     thinking: str | None = None
     """The field in which the model's thoughts go back to it, where the server wants them."""
@@ -74,7 +74,7 @@ class OpenAIChat:
         return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The request body: settings, then tools, then messages, so that what was sent before is its prefix."""
+        """The request body: settings, tools, messages, so that what was sent before stays in front."""
         variant = (self.name, self.provider, self.style)
         ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
         tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
@@ -96,7 +96,7 @@ class OpenAIChat:
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if settings.max_output_tokens is not None:
-            body[token_field(self.style.token_limit, request.model)] = settings.max_output_tokens
+            body[token_field(self.style.limit, request.model)] = settings.max_output_tokens
         if settings.stop:
             body["stop"] = settings.stop
         if settings.effort is not None:
@@ -206,7 +206,7 @@ def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
 
 
 def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> bytes:
-    """Tool results, each its own message; this dialect has text in them only, so media follow in a user message."""
+    """Tool results, each its own message; media follow in a user message, for results are text here."""
     wire: list[bytes] = []
     shown: list[dict[str, Any]] = []
     for part in message.parts:

@@ -144,7 +144,7 @@ class ChatDecoder:
             if self._strange and not self._heard:
                 raise malformed(self._provider, self._strange, "no chat completion")
             raise ConnectionFault(
-                f"The stream of {self._provider} ended before the model had finished; the answer is incomplete.",
+                f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
                 provider=self._provider,
             )
         return [self._reply()]
@@ -191,7 +191,7 @@ class ChatDecoder:
         return chunks
 
     def _call(self, piece: CallPiece) -> CallDelta:
-        """Add a piece to the call it belongs to; a piece whose call cannot be told belongs to the last one."""
+        """Add a piece to the call it belongs to; one whose call cannot be told belongs to the last."""
         function = piece.function or Function()
         name = function.name or ""
         provider_id = None if piece.id in (None, "") else str(piece.id)
@@ -213,8 +213,8 @@ class ChatDecoder:
     def _find(self, index: int | None, provider_id: str | None, name: str) -> PartialCall | None:
         """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
 
-        Servers that give every parallel call the same index, or none, are told by a new id that comes with a name;
-        those without ids, by a name that comes after arguments.
+        With servers that give every parallel call the same index, or none, a new id that comes with a name
+        begins one; with those without ids, a name that comes after arguments.
         """
         if index is not None:
             same = [call for call in self._calls if call.index == index]

@@ -51,7 +51,7 @@ BY_CODE: dict[str, type[ProviderError]] = {
 
 REMEDIES: dict[type[ProviderError], str] = {
     AuthenticationError: "refused the key",
-    ModelNotFound: "does not know the model or the path; `jaato models` lists the models, or check the base URL",
+    ModelNotFound: "does not know the model or the path; see `jaato models`, or check the base URL",
     InvalidRequest: "refused the request",
     ContextOverflow: "says that the conversation no longer fits the model",
     ContentRefused: "stopped the content by its policy",
@@ -76,7 +76,7 @@ def status_error(provider: str, status: int, headers: Mapping[str, str], body: b
 
 
 def stream_error(provider: str, found: Any) -> ProviderError:
-    """The typed error for an error object inside a stream or inside an answer that called itself a success."""
+    """The typed error for an error object inside a stream or an answer that called itself a success."""
     fields = found if isinstance(found, dict) else {}
     message = fields.get("message") if fields else found
     text = clip(message) if isinstance(message, str) and message else clip(repr(found))

@@ -77,7 +77,7 @@ NO_CHAT = (
 
 
 def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
-    """What is known of a model by its name, a vendor in front of it ignored; prices only where the seller's hold."""
+    """What is known of a model by its name, a vendor in front ignored; prices only where they hold."""
     name = model.rpartition("/")[2]
     known = next((known for known in MODELS if fnmatchcase(name, known.pattern)), None)
     if known is None:

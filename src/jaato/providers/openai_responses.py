@@ -34,8 +34,8 @@ PLAIN_MODELS = ("gpt-3*", "gpt-4*", "chatgpt-*", "gpt-*-chat*")
 class OpenAIResponses:
     """The responses dialect; `provider` is the name that messages and errors carry.
 
-    Nothing is stored at the server: reasoning comes encrypted, is kept beside the message and sent back with it.
-    `summary` asks for summaries of the reasoning (`auto`, `concise`, `detailed`), which some accounts may not have.
+    Nothing is stored at the server: reasoning comes encrypted, is kept beside the message and sent back with
+    it. `summary` asks for summaries of it (`auto`, `concise`, `detailed`), which some accounts may not have.
     """
 
     name = "openai_responses"
@@ -70,7 +70,7 @@ class OpenAIResponses:
         return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The request body: settings, then tools, then items, so that what was sent before is its prefix."""
+        """The request body: settings, tools, items, so that what was sent before stays in front."""
         variant = (self.name, self.provider)
         ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
         tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
@@ -87,7 +87,7 @@ class OpenAIResponses:
         settings = request.settings
         if settings.stop:
             raise InvalidRequest(
-                "The responses interface has no stop sequences; use the chat interface for them, or leave them out.",
+                "The responses interface has no stop sequences; use the chat interface, or leave them out.",
                 provider=self.provider,
             )
         body: dict[str, Any] = {"model": request.model, "stream": True, "store": False}

@@ -67,10 +67,10 @@ class Happening(Struct):
     """Any event; each kind uses some of the fields."""
 
     type: str = ""
-    delta: str | Raw | None = None
+    delta: Any = None
     output_index: int = 0
     summary_index: int = 0
-    item: Raw | None = None
+    item: Raw = Raw()
     response: Response | None = None
     error: Any = None
 
@@ -124,7 +124,7 @@ class ResponsesDecoder:
         if self._strange and not self._heard:
             raise malformed(self._provider, self._strange, "no response")
         raise ConnectionFault(
-            f"The stream of {self._provider} ended before the model had finished; the answer is incomplete.",
+            f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
             provider=self._provider,
         )
 
@@ -148,7 +148,7 @@ class ResponsesDecoder:
             case "response.refusal.delta" if isinstance(found.delta, str):
                 self._heard = True
                 return (TextDelta(found.delta),)
-            case "response.output_item.added" | "response.output_item.done" if found.item is not None:
+            case "response.output_item.added" | "response.output_item.done" if found.item:
                 return self._item(found, found.item, done=kind.endswith("done"))
             case "response.completed" | "response.incomplete" | "response.failed" if (
                 found.response is not None

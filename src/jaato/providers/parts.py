@@ -1,4 +1,4 @@
-"""What the dialects share in saying and reading a conversation: remembered bytes, media, arguments, results."""
+"""What dialects share in saying and reading a conversation: remembered bytes, media, arguments, results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECODE = msgspec.json.Decoder().decode
 def remembered(
     encoded: dict[Any, Any], variant: Hashable, items: Sequence[T], encode: Callable[[T], bytes]
 ) -> list[bytes]:
-    """The bytes of each item, made once: `encoded` keeps them by identity, per variant, with the item kept alive.
+    """The bytes of each item, made once: `encoded` keeps them by identity, per variant, and the item alive.
 
     What no longer belongs to the conversation is forgotten in time.
     """
@@ -40,7 +40,7 @@ def remembered(
 
 
 def dump(value: Any) -> bytes:
-    """JSON of a wire value; lone surrogates become replacement characters. Raises `InvalidRequest` when too deep."""
+    """JSON of a wire value, lone surrogates as U+FFFD; raises `InvalidRequest` when nested too deeply."""
     try:
         return ENCODE(value)
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def data_url(mime_type: str, data: bytes) -> str:
 
 
 def media_text(media: Media, data: bytes | None) -> str:
-    """What stands in for media that the dialect cannot carry: its text if it is text, else a note naming it."""
+    """What stands in for media the dialect cannot carry: its text if it is text, else a note naming it."""
     name = media.name or media.blob[:12]
     if data is None:
         return f"[{name} ({media.mime_type}): its content is no longer available]"
@@ -104,7 +104,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments of a call, and the text itself where it is no JSON object; no text at all means no arguments."""
+    """The arguments of a call, and the text itself where it is no JSON object; no text means no arguments."""
     if not text or text.isspace():
         return {}, None
     try:
@@ -126,7 +126,7 @@ def arguments_text(call: ToolCall) -> str:
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether a schema is of the closed kind that strict decoding demands: every property required, no others."""
+    """Whether a schema is of the closed kind strict decoding demands: every property required, no others."""
     match schema:
         case {"type": "object"}:
             properties = schema.get("properties", {})

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.http import HttpProvider, Listing, Timeouts
+from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
 from jaato.providers.openai_responses import OpenAIResponses
@@ -31,26 +31,34 @@ def make(
     api_key: str | None = None,
     interface: Interface = "auto",
     thinking: str | None = None,
-    timeouts: Timeouts = Timeouts(),
+    timeouts: Timeouts = TIMEOUTS,
 ) -> HttpProvider:
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
-    `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and chat
-    for every other. `thinking` names the field in which a compatible server wants the model's thoughts back.
+    `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
+    chat for every other. `thinking` names the field in which a compatible server wants the thoughts back.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
     match name:
         case "openai":
-            return openai(environ, base_url, api_key, interface, thinking, timeouts)
+            return openai(
+                environ,
+                base_url=base_url,
+                api_key=api_key,
+                interface=interface,
+                thinking=thinking,
+                timeouts=timeouts,
+            )
         case "github_models":
-            return github_models(environ, base_url, api_key, timeouts)
+            return github_models(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
         case "ollama":
-            return ollama(environ, base_url, api_key, thinking, timeouts)
+            return ollama(environ, base_url=base_url, api_key=api_key, thinking=thinking, timeouts=timeouts)
     raise ConfigError(f"There is no provider {name!r} of this kind; known are {', '.join(NAMES)}.")
 
 
 def openai(
     environ: Mapping[str, str],
+    *,
     base_url: str | None,
     api_key: str | None,
     interface: Interface,
@@ -72,7 +80,7 @@ def openai(
         dialect = OpenAIResponses("openai", cache_key=own)
     else:
         limit = "max_completion_tokens" if own else "auto"
-        dialect = OpenAIChat("openai", ChatStyle(token_limit=limit, thinking=thinking, cache_key=own))
+        dialect = OpenAIChat("openai", ChatStyle(limit=limit, thinking=thinking, cache_key=own))
     headers = {}
     if own and environ.get("OPENAI_ORG_ID"):
         headers["OpenAI-Organization"] = environ["OPENAI_ORG_ID"]
@@ -93,7 +101,7 @@ def openai(
 
 
 def github_models(
-    environ: Mapping[str, str], base_url: str | None, api_key: str | None, timeouts: Timeouts
+    environ: Mapping[str, str], *, base_url: str | None, api_key: str | None, timeouts: Timeouts
 ) -> HttpProvider:
     """GitHub Models, with a token that may read models in `GITHUB_TOKEN`."""
     key = api_key or environ.get("GITHUB_TOKEN") or None
@@ -117,12 +125,13 @@ def github_models(
 
 def ollama(
     environ: Mapping[str, str],
+    *,
     base_url: str | None,
     api_key: str | None,
     thinking: str | None,
     timeouts: Timeouts,
 ) -> HttpProvider:
-    """A running Ollama at `OLLAMA_HOST`; it needs no key. Its use costs nothing when it runs on this machine."""
+    """A running Ollama at `OLLAMA_HOST`; it needs no key, and costs nothing on this machine."""
     url = ollama_url(base_url or environ.get("OLLAMA_HOST") or OLLAMA_URL)
     if not url.endswith("/v1"):
         url += "/v1"
@@ -131,7 +140,7 @@ def ollama(
         about = partial(
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
-    style = ChatStyle(token_limit="max_tokens", thinking=thinking, valid_arguments=True)  # noqa: S106 - no password
+    style = ChatStyle(limit="max_tokens", thinking=thinking, valid_arguments=True)
     return HttpProvider(
         "ollama",
         OpenAIChat("ollama", style),
@@ -146,7 +155,7 @@ def ollama(
 
 
 def ollama_url(host: str) -> str:
-    """`OLLAMA_HOST` in any of its forms (`host`, `:port`, `host:port`, a URL) as a URL without a final slash."""
+    """`OLLAMA_HOST` in any of its forms (`host`, `:port`, `host:port`, a URL) as a URL."""
     host = host.strip().strip("'\"").rstrip("/")
     if "://" in host:
         url = host

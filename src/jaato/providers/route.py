@@ -12,6 +12,8 @@ from jaato.errors import ConfigError
 if TYPE_CHECKING:
     import ssl
 
+    import httpx2
+
 
 def split_url(text: str, setting: str) -> SplitResult:
     """A base URL in its pieces; raises `ConfigError` naming the setting when it is no http or https URL."""
@@ -34,9 +36,10 @@ def shown(url: str) -> str:
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` in either case, or None.
+    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
 
-    This machine itself is never reached through a proxy. Raises `ConfigError` for a proxy that is no HTTP proxy.
+    None without one; this machine itself is never reached through a proxy. Raises `ConfigError` for a proxy
+    that is no HTTP proxy.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower().rstrip(".")
@@ -70,7 +73,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_exempt(host: str, port: int | None, environ: Mapping[str, str]) -> bool:
-    """Whether `NO_PROXY` names this host: `*`, a name and what is under it, an address, a network, with or without port."""
+    """Whether `NO_PROXY` names this host: `*`, a name and what is under it, an address, a network."""
     entries = next((environ[name] for name in spellings("NO_PROXY") if environ.get(name)), "")
     for entry in entries.lower().replace(",", " ").split():
         if entry == "*":
@@ -118,3 +121,20 @@ def certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context(trust_env=False)
+
+
+def open_transport(url: str, proxy: str | None, environ: Mapping[str, str]) -> httpx2.AsyncHTTPTransport:
+    """A pool of connections for one base URL; certificates are read only where TLS is spoken.
+
+    It follows no redirect, keeps no cookie and reads no environment of its own.
+    """
+    import httpx2
+
+    tls = url.startswith("https:") or (proxy or "").startswith("https:")
+    context = certificates(environ) if tls else None
+    return httpx2.AsyncHTTPTransport(
+        verify=False if context is None else context,
+        trust_env=False,
+        proxy=None if proxy is None else httpx2.Proxy(proxy, ssl_context=context),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
+    )

@@ -10,10 +10,10 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 
 
 class EventParser:
-    """Takes bytes as they come and gives whole events as (name, data); name is "" where the server gave none.
+    """Takes bytes as they come and gives whole events as (name, data); name is "" where none was given.
 
-    Lines end in LF, CRLF or CR, cut anywhere; comments, `id` and `retry` are skipped; several data lines are joined by
-    LF; an event is complete at its blank line, so what a cut leaves unfinished is never given out.
+    Lines end in LF, CRLF or CR, cut anywhere; comments, `id` and `retry` are skipped; several data lines are
+    joined by LF; an event is complete at its blank line, so what a cut leaves unfinished is never given out.
     Raises `MalformedReply` when one event grows beyond `max_event_bytes`.
     """
 
