@@ -9,14 +9,18 @@ from jaato.errors import ConfigError
 from jaato.providers import anthropic_models, google_models, vertex
 from jaato.providers.anthropic import AnthropicDialect
 from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.http import HttpProvider, Listing, Timeouts
+from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 
 
 def anthropic(
-    environ: Mapping[str, str], base_url: str | None, api_key: str | None, timeouts: Timeouts
+    environ: Mapping[str, str],
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeouts: Timeouts = TIMEOUTS,
 ) -> HttpProvider:
     """Anthropic, or a server that speaks like it, under `ANTHROPIC_BASE_URL` with `ANTHROPIC_API_KEY`."""
     url = (base_url or environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
@@ -42,10 +46,10 @@ def anthropic(
 
 def google_genai(
     environ: Mapping[str, str],
-    base_url: str | None,
-    api_key: str | None,
-    timeouts: Timeouts,
     *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeouts: Timeouts = TIMEOUTS,
     project: str | None = None,
     location: str | None = None,
 ) -> HttpProvider:
