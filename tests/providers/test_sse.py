@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +50,7 @@ def test_cuts_change_nothing(words: list[bytes], cuts: list[int]) -> None:
     """Where a stream is cut never changes its events."""
     stream = b"".join(words)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
     assert parse(pieces) == parse([stream])
 
 

@@ -137,7 +137,7 @@ def transport_fault(
     import httpx2
 
     via = f" through the proxy {proxy}" if proxy else ""
-    reason = str(error) or type(error).__name__
+    reason = str(error).rstrip(".") or type(error).__name__
     match error:
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             text = f"{place} did not accept a connection{via} in time ({timeouts})."

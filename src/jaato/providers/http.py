@@ -229,7 +229,7 @@ class HttpProvider:
         if content_type not in STREAM_TYPES:
             body = await begin_body(response, MAX_ERROR_BYTES)
             raise faults.wrong_type(self.base_url, content_type, body, self.name)
-        parser = EventParser()
+        parser = EventParser(MAX_EVENT_BYTES)
         size = events = 0
         start = b""
         packed = response.headers.get("content-encoding", "identity") != "identity"

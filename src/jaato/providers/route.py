@@ -130,11 +130,11 @@ def open_transport(url: str, proxy: str | None, environ: Mapping[str, str]) -> h
     """
     import httpx2
 
-    tls = url.startswith("https:") or (proxy or "").startswith("https:")
-    context = certificates(environ) if tls else None
+    proxy_tls = proxy is not None and proxy.startswith("https:")
+    context = certificates(environ) if proxy_tls or url.startswith("https:") else None
     return httpx2.AsyncHTTPTransport(
         verify=False if context is None else context,
         trust_env=False,
-        proxy=None if proxy is None else httpx2.Proxy(proxy, ssl_context=context),
+        proxy=None if proxy is None else httpx2.Proxy(proxy, ssl_context=context if proxy_tls else None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
     )
