@@ -170,6 +170,17 @@ def check_anthropic(body: bytes) -> Any:
         ids |= set(asked)
         for block in message["content"]:
             assert block["type"] != "text" or block["text"].strip()
+        referred = [
+            reference["tool_name"]
+            for block in message["content"]
+            if block["type"] == "tool_result"
+            for reference in block["content"]
+            if reference["type"] == "tool_reference"
+        ]
+        assert set(referred) <= {
+            tool["name"] for tool in request.get("tools", ()) if tool.get("defer_loading")
+        }
+    assert not any("cache_control" in tool for tool in request.get("tools", ()) if tool.get("defer_loading"))
     assert body.count(b'"cache_control"') <= 4
     return request
 

@@ -354,3 +354,16 @@ def test_the_list_of_models_is_read() -> None:
     assert (new.context_limit, new.output_limit, new.vision, new.thinking) == (10, 5, True, True)
     assert old.context_limit == 200_000
     assert path == "/v1/models?limit=1000&after_id=claude-haiku-4-5"
+
+
+def test_what_was_declared_plainly_stays_so() -> None:
+    """A tool that was declared whole is never turned into a deferred one by a later activation."""
+    dialect = AnthropicDialect(deferred=True)
+    encoded: dict[Any, Any] = {}
+    go = user("go")
+    tools = [tool(-1, core=True), tool(7)]
+    first = dialect.encode(ModelRequest("claude-opus-5-5", [go], tools=tools, encoded=encoded))
+    messages = [go, *activation(7)]
+    later = dialect.encode(ModelRequest("claude-opus-5-5", messages, tools=tools, encoded=encoded))
+    assert check_anthropic(later)["tools"] == check_anthropic(first)["tools"]
+    assert b"tool_reference" not in later

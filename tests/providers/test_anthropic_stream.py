@@ -190,3 +190,14 @@ def test_new_kinds_of_blocks_are_passed_over() -> None:
     reply = play(decoder(), events(START, TEXT, CLOSE, new, delta, STOP, STOP))[-1]
     assert isinstance(reply, Reply)
     assert reply.message.parts == [Text("hi")]
+
+
+def test_a_thought_cut_before_its_signature_cannot_go_back() -> None:
+    """A thought that the limit cut is shown but carries nothing to give back, which the API would refuse."""
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}}
+    stop = {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 1}}
+    reply = play(decoder(), events(START, start, delta, CLOSE, stop))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.parts == [Thinking("hm")]
+    assert reply.finish_reason == "length"

@@ -246,7 +246,7 @@ def test_vertex_is_the_same_dialect_in_another_place() -> None:
     """On Vertex AI a model lives below project and location, a token is a bearer, bad names are refused."""
     dialect = VertexDialect("my-project", "us-central1")
     assert dialect.path(ModelRequest("gemini-2.5-flash", [])) == (
-        "/v1/projects/my-project/locations/us-central1/publishers/google/models/gemini-2.5-flash"
+        "/v1beta1/projects/my-project/locations/us-central1/publishers/google/models/gemini-2.5-flash"
         ":streamGenerateContent?alt=sse"
     )
     assert dialect.headers("t") == {"authorization": "Bearer t"}

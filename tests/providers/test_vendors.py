@@ -8,6 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.providers.histories import TOOLS, check_anthropic, check_gemini
+from tests.providers.server import Answer, Server, answer, serve, stream
+
 from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply
 from jaato.errors import (
     AuthenticationError,
@@ -22,11 +25,8 @@ from jaato.errors import (
     ServerFault,
 )
 from jaato.protocol.messages import Message, Text
-from jaato.providers.http import Timeouts
+from jaato.providers.http import TIMEOUTS, Timeouts
 from jaato.providers.profiles import make
-
-from tests.providers.histories import TOOLS, check_anthropic, check_gemini
-from tests.providers.server import Answer, Server, answer, serve, stream
 
 GOLDEN = Path(__file__).parent / "golden"
 ASK = [Message("user", [Text("hi")])]
@@ -43,7 +43,7 @@ class Side:
         self.model = model
         self.golden = (GOLDEN / f"{golden}.sse").read_bytes()
 
-    def provider(self, server: Server, timeouts: Timeouts = Timeouts()) -> Provider:
+    def provider(self, server: Server, timeouts: Timeouts = TIMEOUTS) -> Provider:
         environ = {self.variable: server.url, self.key: "sk-secret"}
         return make(self.name, environ=environ, timeouts=timeouts)
 
@@ -54,8 +54,20 @@ class Side:
 
 
 SIDES = [
-    Side("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "claude-opus-5-5", "anthropic_thinking_parallel"),
-    Side("google_genai", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "gemini-3.1-pro", "gemini_thinking_parallel"),
+    Side(
+        "anthropic",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "claude-opus-5-5",
+        "anthropic_thinking_parallel",
+    ),
+    Side(
+        "google_genai",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GEMINI_API_KEY",
+        "gemini-3.1-pro",
+        "gemini_thinking_parallel",
+    ),
 ]
 both = pytest.mark.parametrize("side", SIDES, ids=["anthropic", "gemini"])
 
@@ -69,7 +81,7 @@ async def ask(provider: Provider, model: str) -> list[Chunk]:
         await provider.aclose()
 
 
-def exchange(side: Side, *answers: Answer, timeouts: Timeouts = Timeouts()) -> tuple[list[Chunk], Server]:
+def exchange(side: Side, *answers: Answer, timeouts: Timeouts = TIMEOUTS) -> tuple[list[Chunk], Server]:
     """One question to a server that answers as scripted."""
 
     async def main() -> tuple[list[Chunk], Server]:
@@ -155,7 +167,7 @@ FAULTS: dict[str, tuple[Callable[[Side], Answer], type[ProviderError]]] = {
 @both
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_typed_and_no_reply_comes(side: Side, fault: str) -> None:
-    """However an answer breaks off, a typed, retryable error ends it, and never a reply whose calls could run."""
+    """However an answer breaks off, a typed, retryable error ends it, never a reply whose calls could run."""
     make_answer, expected = FAULTS[fault]
     seen: list[Chunk] = []
 
@@ -198,7 +210,10 @@ def test_models_are_listed(side: Side) -> None:
         {"data": [{"id": "claude-b"}], "has_more": False},
     ]
     if side.name == "google_genai":
-        pages = [{"models": [{"name": "models/gemini-a"}], "nextPageToken": "t"}, {"models": [{"name": "models/gemini-b"}]}]
+        pages = [
+            {"models": [{"name": "models/gemini-a"}], "nextPageToken": "t"},
+            {"models": [{"name": "models/gemini-b"}]},
+        ]
 
     async def main() -> tuple[list[str], list[str]]:
         async with serve(*[answer(page) for page in pages]) as server:

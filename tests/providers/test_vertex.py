@@ -5,14 +5,14 @@ from __future__ import annotations
 import anyio
 import pytest
 from google.oauth2.credentials import Credentials
+from tests.providers.server import answer, events, serve, stream
+
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.errors import AuthenticationError
 from jaato.protocol.messages import Message, Text
 from jaato.providers.google_models import describe
 from jaato.providers.http import HttpProvider
 from jaato.providers.vertex import Tokens, VertexDialect
-
-from tests.providers.server import answer, events, serve, stream
 
 SAID = {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}
 

@@ -47,7 +47,7 @@ def gemini_names(body: Any) -> list[str]:
 def test_no_other_name_reaches_the_wire(
     dialect: Dialect, names: Callable[[Any], list[str]], name: str
 ) -> None:
-    """Declared, called or answered, a name on the wire is 1 to 64 of the plain characters, always the same."""
+    """Declared, called or answered, a name on the wire is 1 to 64 plain characters, always the same."""
     messages = [
         Message("user", [Text("go")]),
         Message("assistant", [ToolCall("c1", name, {})]),

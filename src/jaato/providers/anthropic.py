@@ -14,11 +14,21 @@ from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers import faults
 from jaato.providers.anthropic_events import DIALECT, ERRORS, Fault
 from jaato.providers.anthropic_history import Transcript, marked
-from jaato.providers.anthropic_models import default_max_tokens, takes_temperature, thought
+from jaato.providers.anthropic_models import (
+    default_max_tokens,
+    knows_references,
+    takes_temperature,
+    thought,
+)
 from jaato.providers.anthropic_stream import MessagesDecoder
 from jaato.providers.parts import remembered
 from jaato.providers.wire import encode_json, names_back, wire_name
 
+VERSION = "2023-06-01"
+"""The API version that still takes a temperature, and the one that servers resembling Anthropic's know.
+
+Nothing else we send is refused by the version that followed it, 2026-10-21.
+"""
 BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}
 LEAST_BUDGET = 1_024
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
@@ -40,7 +50,7 @@ class AnthropicDialect:
         self,
         provider: str = "anthropic",
         *,
-        version: str = "2023-06-01",
+        version: str = VERSION,
         cache: bool = True,
         deferred: bool = False,
     ) -> None:
@@ -59,14 +69,14 @@ class AnthropicDialect:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body; tools, system prompt and past messages keep their bytes from call to call."""
-        declared = {wire_name(tool.name) for tool in request.tools}
-        transcript = self._transcript(request, declared)
-        messages = transcript.messages(request.read_blob, declared, cache=self._cache)
+        deferrable = {wire_name(tool.name) for tool in request.tools if tool.discoverability != "core"}
+        transcript = self._transcript(request, deferrable)
+        messages = transcript.messages(request.read_blob, deferrable, cache=self._cache)
         fields = settings_fields(request.model, request.settings, may_think=transcript.may_think)
         body = [b'{"model":%s,"stream":true' % encode_json(request.model)]
         body += [b',"%s":%s' % (name.encode(), encode_json(value)) for name, value in fields.items()]
         if request.tools:
-            body.append(b',"tools":[%s]' % self._tools(request, transcript.loaded))
+            body.append(b',"tools":[%s]' % self._tools(request, transcript))
         if request.system.strip():
             block = b'{"type":"text","text":%s}' % encode_json(request.system)
             body.append(b',"system":[%s]' % (marked(block) if self._cache else block))
@@ -96,30 +106,33 @@ class AnthropicDialect:
             retry_after_s=faults.retry_after_s(headers),
         )
 
-    def _transcript(self, request: ModelRequest, declared: set[str]) -> Transcript:
+    def _transcript(self, request: ModelRequest, deferrable: set[str]) -> Transcript:
+        references = self._deferred and knows_references(request.model)
         kept = request.encoded.get(DIALECT)
         if (
             isinstance(kept, Transcript)
-            and kept.references == self._deferred
-            and kept.loaded <= declared
+            and kept.references == references
+            and kept.loaded <= deferrable
             and kept.follow(request.messages)
         ):
             return kept
-        transcript = request.encoded[DIALECT] = Transcript(references=self._deferred)
+        transcript = request.encoded[DIALECT] = Transcript(references=references)
         transcript.follow(request.messages)
         return transcript
 
-    def _tools(self, request: ModelRequest, loaded: set[str]) -> bytes:
+    def _tools(self, request: ModelRequest, transcript: Transcript) -> bytes:
         blocks = remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration)
         core = [tool.discoverability for tool in request.tools].count("core") if self._cache else 0
         said = []
         for tool, block in zip(request.tools, blocks, strict=True):
             if tool.discoverability == "core":
                 core -= 1
+                transcript.plain.add(wire_name(tool.name))
                 said.append(marked(block) if core == 0 else block)
-            elif wire_name(tool.name) in loaded:
+            elif wire_name(tool.name) in transcript.loaded:
                 said.append(block[:-1] + b',"defer_loading":true}')
             else:
+                transcript.plain.add(wire_name(tool.name))
                 said.append(block)
         return b",".join(said)
 

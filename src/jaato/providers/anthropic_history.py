@@ -42,7 +42,8 @@ class Transcript:
     """The messages of one conversation on the wire: what has ended is kept as bytes, its open end said anew.
 
     With `references`, the result of an activation is sent as references to tools declared as deferred: the
-    API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them.
+    API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them;
+    `plain` names the tools whose declaration was sent otherwise, which stays so.
     `may_think` says whether a thinking budget may be set: not in a tool loop begun without a thought of
     this API.
     """
@@ -50,6 +51,7 @@ class Transcript:
     def __init__(self, *, references: bool) -> None:
         self.references = references
         self.loaded: set[str] = set()
+        self.plain: set[str] = set()
         self.may_think = True
         self._in_loop = False
         self._loop_thought = True
@@ -61,15 +63,15 @@ class Transcript:
         """Take in what is new; False when this is another conversation."""
         return self._turns.follow(messages)
 
-    def messages(self, read_blob: ReadBlob, declared: Collection[str], *, cache: bool) -> bytes:
+    def messages(self, read_blob: ReadBlob, deferrable: Collection[str], *, cache: bool) -> bytes:
         """The conversation as the inside of a JSON array, its last two user messages marked for the cache."""
         for turn in self._turns.take():
-            wired = self._wired(turn, read_blob, declared)
+            wired = self._wired(turn, read_blob, deferrable)
             if turn.role == "user":
                 self._user = len(self._ended), wired
             self._ended.append(wired.plain())
         state = self._in_loop, self._loop_thought
-        tail = [self._wired(turn, read_blob, declared) for turn in self._turns.tail()]
+        tail = [self._wired(turn, read_blob, deferrable) for turn in self._turns.tail()]
         self.may_think = self._loop_thought or not self._in_loop
         self._in_loop, self._loop_thought = state
         ended = self._ended
@@ -80,9 +82,9 @@ class Transcript:
         said = [wired.plain() for wired in tail[:-1]]
         return b",".join([*ended, *said, tail[-1].marked() if cache else tail[-1].plain()])
 
-    def _wired(self, turn: Turn, read_blob: ReadBlob, declared: Collection[str]) -> Wired:
+    def _wired(self, turn: Turn, read_blob: ReadBlob, deferrable: Collection[str]) -> Wired:
         if turn.role == "user":
-            blocks = list(self._user_blocks(turn.pieces, read_blob, declared))
+            blocks = list(self._user_blocks(turn.pieces, read_blob, deferrable))
             self._in_loop = any(isinstance(piece, Answer) for piece in turn.pieces)
             return Wired("user", blocks or [NOTHING_SENT])
         said = [
@@ -95,12 +97,12 @@ class Transcript:
         return Wired("assistant", [block for block, _ in said])
 
     def _user_blocks(
-        self, pieces: Iterable[Piece], read_blob: ReadBlob, declared: Collection[str]
+        self, pieces: Iterable[Piece], read_blob: ReadBlob, deferrable: Collection[str]
     ) -> Iterable[bytes]:
         rest: list[bytes] = []
         for piece in pieces:
             match piece:
-                case Answer() if self.references and (names := references(piece, declared)):
+                case Answer() if self.references and (names := references(piece, deferrable, self.plain)):
                     self.loaded.update(names)
                     missing = missing_note(piece)
                     yield tool_result(piece, [reference(name) for name in names])
@@ -165,8 +167,8 @@ def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:
     )
 
 
-def references(answer: Answer, declared: Collection[str]) -> list[str]:
-    """The wire names of the tools an activation brought, when every one of them is declared."""
+def references(answer: Answer, deferrable: Collection[str], plain: Collection[str]) -> list[str]:
+    """The wire names of the tools an activation brought, when all can be declared as deferred."""
     result = answer.result
     if not result.ok or answer.asked.call.name != ACTIVATOR or not isinstance(result.structured, dict):
         return []
@@ -174,7 +176,7 @@ def references(answer: Answer, declared: Collection[str]) -> list[str]:
     if not isinstance(activated, list):
         return []
     names = [wire_name(name) for name in activated if isinstance(name, str)]
-    return names if all(name in declared for name in names) else []
+    return names if all(name in deferrable and name not in plain for name in names) else []
 
 
 def reference(name: str) -> bytes:

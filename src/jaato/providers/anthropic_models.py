@@ -61,6 +61,11 @@ def takes_temperature(model: str) -> bool:
     return known is None or known < (4, 7)
 
 
+def knows_references(model: str) -> bool:
+    """Whether the model can be referred to tools whose declaration is deferred."""
+    return (generation(model) or (0, 0)) >= (4, 5)
+
+
 def default_max_tokens(model: str) -> int:
     """The output limit sent when none is set: the API demands one, and it must not exceed the model's own."""
     known = generation(model)

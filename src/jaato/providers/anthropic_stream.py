@@ -57,7 +57,7 @@ class Block:
         self.raw = raw
         self.call = call
         self.text: list[str] = [seen for seen in (start.text or start.thinking,) if seen]
-        self.signature: list[str] = [seen for seen in (start.signature,) if seen]
+        self.signature = start.signature
         self.open = True
 
 
@@ -161,7 +161,7 @@ class MessagesDecoder:
                 block.text.append(delta.thinking)
                 return (ThinkingDelta(delta.thinking),) if delta.thinking else ()
             case "signature_delta":
-                block.signature.append(delta.signature)
+                block.signature = delta.signature  # it always comes whole
         return ()
 
     def _block(self, index: int) -> Block:
@@ -182,9 +182,11 @@ class MessagesDecoder:
         match start.type:
             case "text":
                 return Text(text) if text else None
-            case "thinking":
-                fields = {"type": "thinking", "thinking": text, "signature": "".join(block.signature)}
+            case "thinking" if block.signature:
+                fields = {"type": "thinking", "thinking": text, "signature": block.signature}
                 return Thinking(text, Opaque(DIALECT, Raw(encode_json(fields))))
+            case "thinking":
+                return Thinking(text) if text else None  # cut before it was signed: it cannot go back
             case "redacted_thinking":
                 return Thinking("", Opaque(DIALECT, Raw(block.raw)))
             case "tool_use":

@@ -17,7 +17,7 @@ from jaato.providers.openai_responses import OpenAIResponses
 from jaato.providers.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
-NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama")
+NAMES = ("anthropic", "google_genai", "openai", "github_models", "ollama")
 OPENAI_URL = "https://api.openai.com/v1"
 GITHUB_URL = "https://models.github.ai/inference"
 OLLAMA_URL = "http://127.0.0.1:11434"

@@ -25,7 +25,7 @@ class VertexDialect(GeminiDialect):
                 raise ConfigError(
                     f"{what} is {value!r}, which is not the name of one; set it to use Vertex AI."
                 )
-        self._place = f"/v1/projects/{project}/locations/{location}"
+        self._place = f"/v1beta1/projects/{project}/locations/{location}"
 
     def path(self, request: ModelRequest) -> str:
         """The path of the streaming call; a model of another publisher is written `publishers/…/models/…`."""
