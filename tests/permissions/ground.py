@@ -53,7 +53,7 @@ class Script:
 
 def call(tool: Tool, workspace: Path, call_id: str = "c1", /, **arguments: Any) -> Call:
     """A call of a tool."""
-    return Call(call_id, tool.name, arguments, directory=workspace)
+    return Call(call_id, tool.name, arguments, workspace=workspace)
 
 
 def step(gate: Gate, one: Call, of: Tool) -> Decision:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import vendors
+from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
 from jaato.providers.route import is_loopback

@@ -103,7 +103,7 @@ class PermissionPlugin:
         tool = self._tool(name)
         if tool.name == "run" and "cmd" in arguments and "command" not in arguments:
             arguments["command"] = arguments.pop("cmd")
-        call = Call(new_id("c"), tool.name, arguments, directory=self._workspace)
+        call = Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
         decision = step(self.gate, call, tool)
         if decision.allowed and decision.arguments is not None:
             call.arguments = decision.arguments
