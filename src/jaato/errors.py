@@ -1,25 +1,25 @@
 """Every error jaato raises, as one tree; each has a code, says whether a retry can help, and what to do next.
 
-    JaatoError
-    ├── ConfigError            a setting, a file or a flag is wrong          (exit 2)
-    │   └── PluginError        a plugin cannot be loaded or exposed
-    ├── StoreError             the session store cannot be used
-    │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
-    │   ├── SessionNotFound    no such session, or the prefix fits several
-    │   └── SessionBusy        another process appended to the session meanwhile
-    ├── ToolError              a call failed; to the model it is a value
-    │   ├── UnknownTool, ToolInactive, ToolDisabled
-    │   ├── InvalidArguments   with every problem and its path
-    │   ├── PermissionDenied
-    │   └── ToolTimeout
-    ├── ProviderError          the model could not be reached or refused     (exit 3)
-    │   ├── AuthenticationError, ModelNotFound, InvalidRequest, ContextOverflow, ContentRefused
-    │   ├── RateLimited        retryable, with the wait the server asked for
-    │   ├── ServerFault        retryable: 5xx, overloaded
-    │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
-    │   └── MalformedReply     retryable: the reply could not be understood
-    ├── LimitReached           a turn, call or token limit                   (exit 5)
-    └── CancelledException     someone asked to stop                         (exit 130)
+JaatoError
+├── ConfigError            a setting, a file or a flag is wrong          (exit 2)
+│   └── PluginError        a plugin cannot be loaded or exposed
+├── StoreError             the session store cannot be used
+│   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
+│   ├── SessionNotFound    no such session, or the prefix fits several
+│   └── SessionBusy        another process appended to the session meanwhile
+├── ToolError              a call failed; to the model it is a value
+│   ├── UnknownTool, ToolInactive, ToolDisabled
+│   ├── InvalidArguments   with every problem and its path
+│   ├── PermissionDenied
+│   └── ToolTimeout
+├── ProviderError          the model could not be reached or refused     (exit 3)
+│   ├── AuthenticationError, ModelNotFound, InvalidRequest, ContextOverflow, ContentRefused
+│   ├── RateLimited        retryable, with the wait the server asked for
+│   ├── ServerFault        retryable: 5xx, overloaded
+│   ├── ConnectionFault    retryable: no connection, cut stream, timeout
+│   └── MalformedReply     retryable: the reply could not be understood
+├── LimitReached           a turn, call or token limit                   (exit 5)
+└── CancelledException     someone asked to stop                         (exit 130)
 """
 
 from __future__ import annotations
@@ -210,3 +210,14 @@ class CancelledException(JaatoError):  # the documented name
 
     code = "cancelled"
     exit_code = 130
+
+
+def from_code(code: str, message: str) -> JaatoError:
+    """The error of this code again, as when it crossed a log or a wire; a plain one when the code is not ours."""
+    waiting: list[type[JaatoError]] = [JaatoError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.code == code:
+            return kind(message)
+        waiting += kind.__subclasses__()
+    return JaatoError(message)

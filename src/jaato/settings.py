@@ -1,10 +1,256 @@
-"""The process's environment, read in this module only."""
+"""Settings: read once, from flags, `JAATO_*`, files and defaults, each remembering where it came from."""
 
 from __future__ import annotations
 
 import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from jaato.errors import ConfigError
+
+MAX_FILE_BYTES = 1_000_000
+Kind = Literal["text", "number", "integer", "switch", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`."""
+
+    kind: Kind
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    tighten: Callable[[Any, Any], bool] | None = None
+
+
+FIELDS: dict[str, Field] = {
+    "provider": Field("text", None, "which provider answers; without it the first that can be used"),
+    "model": Field("text", None, "which model; without it the provider's default"),
+    "base_url": Field("text", None, "where the provider is, when not at its usual place"),
+    "temperature": Field("number", None, "sampling temperature"),
+    "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
+    "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
+    "max_turns": Field(
+        "integer",
+        200,
+        "model calls one prompt may take",
+        tighten=lambda new, old: old is None or 0 < new < old,
+    ),
+    "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
+    "deferred_tools": Field("switch", True, "declare only core tools at first"),
+    "background_after_s": Field(
+        "number", 10.0, "seconds after which a slow command goes on in the background"
+    ),
+    "durability": Field(
+        "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
+    ),
+    "read_only": Field(
+        "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
+    ),
+    "allow": Field("list", [], "tools and command patterns that run without asking"),
+    "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
+    "system_prompt": Field("text", None, "replaces the base system prompt"),
+    "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting and where it came from."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, the environment they were read from, and the user's directories.
+
+    `notes` says what was left out and why.
+    """
+
+    values: Mapping[str, Value]
+    environ: Mapping[str, str]
+    state_dir: Path
+    config_dir: Path
+    cache_dir: Path
+    notes: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name].value
+
+    def source(self, name: str) -> str:
+        """Where a value came from: a flag, a variable, a file or the default."""
+        return self.values[name].source
+
+    @property
+    def config_file(self) -> Path:
+        """The user's configuration file."""
+        return self.config_dir / "config.toml"
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment this process was started in."""
+    """The environment of this process, as it is now."""
     return dict(os.environ)  # noqa: TID251 the one place
+
+
+def set_process_variables(values: Mapping[str, str]) -> None:
+    """Set variables that libraries of this process read; what is set already stays."""
+    for name, value in values.items():
+        os.environ.setdefault(name, value)  # noqa: TID251 the one place
+
+
+def user_dir(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+    """A directory of the XDG base directory specification, with `jaato` below it."""
+    chosen = environ.get(variable, "")
+    home = Path(environ.get("HOME") or Path("~").expanduser())
+    root = Path(chosen) if chosen.startswith("/") else home / fallback
+    return root / "jaato"
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    workspace: Path | None = None,
+    trusted: Callable[[Path, bytes], bool] = lambda _path, _data: False,
+) -> Settings:
+    """Read every source. Precedence: flags, `JAATO_*`, trusted workspace file, user file, defaults; an untrusted
+    workspace can only tighten. Raises `ConfigError` naming file, key and remedy."""
+    environ = environment() if environ is None else environ
+    config_dir = user_dir(environ, "XDG_CONFIG_HOME", ".config")
+    notes: list[str] = []
+    values = {name: Value(entry.default, "default") for name, entry in FIELDS.items()}
+    values |= read_file(config_dir / "config.toml", notes)
+    if workspace is not None:
+        values |= read_workspace(workspace / ".jaato" / "config.toml", values, trusted, notes)
+    values |= read_environ(environ)
+    for name, value in (flags or {}).items():
+        if value is not None and name in FIELDS:
+            values[name] = Value(check(name, value, "flag"), f"--{name.replace('_', '-')}")
+    return Settings(
+        values=values,
+        environ=environ,
+        state_dir=user_dir(environ, "XDG_STATE_HOME", ".local/state"),
+        config_dir=config_dir,
+        cache_dir=user_dir(environ, "XDG_CACHE_HOME", ".cache"),
+        notes=notes,
+    )
+
+
+def read_environ(environ: Mapping[str, str]) -> dict[str, Value]:
+    """The settings given as `JAATO_NAME`."""
+    found: dict[str, Value] = {}
+    for name, entry in FIELDS.items():
+        variable = f"JAATO_{name.upper()}"
+        text = environ.get(variable)
+        if text is None or text == "":
+            continue
+        found[name] = Value(check(name, from_text(entry.kind, text, variable), variable), variable)
+    return found
+
+
+def from_text(kind: Kind, text: str, where: str) -> Any:
+    """A value from the text of a variable."""
+    match kind:
+        case "switch":
+            lowered = text.strip().lower()
+            if lowered in ("1", "true", "yes", "on"):
+                return True
+            if lowered in ("0", "false", "no", "off"):
+                return False
+            raise ConfigError(f"{where}={text!r} is neither true nor false.")
+        case "integer" | "number":
+            try:
+                return int(text) if kind == "integer" else float(text)
+            except ValueError:
+                raise ConfigError(f"{where}={text!r} is not a number.") from None
+        case "list":
+            return [item.strip() for item in text.split(",") if item.strip()]
+    return text
+
+
+def read_toml(path: Path) -> tuple[bytes, dict[str, Any]] | None:
+    """A TOML file and its bytes, None when there is none."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; mend its permissions or remove it."
+        ) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is no configuration file.")
+    try:
+        return data, tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Correct it or remove it.") from None
+
+
+def read_file(path: Path, notes: list[str]) -> dict[str, Value]:
+    """The settings of the user's file; unknown keys are noted, wrong ones raise."""
+    loaded = read_toml(path)
+    return {} if loaded is None else checked(loaded[1], path, notes)
+
+
+def checked(table: Mapping[str, Any], path: Path, notes: list[str]) -> dict[str, Value]:
+    """The known settings of a table."""
+    notes += [f"{path}: unknown setting {key!r}" for key in table if key not in FIELDS]
+    return {key: Value(check(key, table[key], str(path)), str(path)) for key in table if key in FIELDS}
+
+
+def read_workspace(
+    path: Path, before: Mapping[str, Value], trusted: Callable[[Path, bytes], bool], notes: list[str]
+) -> dict[str, Value]:
+    """What a workspace's file may say: everything once its content is trusted, before that only what tightens."""
+    loaded = read_toml(path)
+    if loaded is None:
+        return {}
+    data, table = loaded
+    found = checked(table, path, notes)
+    if trusted(path, data):
+        return merged_lists(found, before)
+    kept: dict[str, Value] = {}
+    for name, value in found.items():
+        tighten = FIELDS[name].tighten
+        if tighten is not None and tighten(value.value, before[name].value):
+            kept[name] = value
+        else:
+            notes.append(f"{path}: {name} is ignored until the file is trusted")
+    return merged_lists(kept, before)
+
+
+def merged_lists(found: dict[str, Value], before: Mapping[str, Value]) -> dict[str, Value]:
+    """A workspace adds to the user's lists; it never takes from them."""
+    return {
+        name: Value([*before[name].value, *value.value], value.source)
+        if FIELDS[name].kind == "list"
+        else value
+        for name, value in found.items()
+    }
+
+
+def check(name: str, value: Any, where: str) -> Any:
+    """The value if it fits its field; raises `ConfigError`."""
+    entry = FIELDS[name]
+    match entry.kind:
+        case "text":
+            fits = isinstance(value, str)
+        case "number":
+            fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "integer":
+            fits = isinstance(value, int) and not isinstance(value, bool)
+        case "switch":
+            fits = isinstance(value, bool)
+        case "list":
+            fits = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    if not fits:
+        raise ConfigError(f"{where}: {name} must be a {entry.kind}, not {value!r:.80}.")
+    if entry.choices and value not in entry.choices:
+        raise ConfigError(f"{where}: {name} is one of {', '.join(entry.choices)}, not {value!r:.80}.")
+    return list(value) if entry.kind == "list" else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -22,6 +23,11 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     created_at: str
     updated_at: str
     last_seq: int
+
+    @property
+    def cursor(self) -> str:
+        """This row's place in the list, newest first: what `before` of the next page is."""
+        return f"{self.updated_at} {self.id}"
 
 
 class Damaged(Struct, frozen=True):
@@ -55,12 +61,18 @@ class Store(Protocol):
 
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
-    ) -> list[SessionRow]: ...
+    ) -> list[SessionRow]:
+        """One page, newest first; `before` is the `cursor` of the last row of the page before."""
+        ...
 
     def delete(self, session_id: str) -> None: ...
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
+        ...
+
+    def put_blob_file(self, session_id: str, path: Path) -> str:
+        """Keep a copy of a file of any size, in bounded memory; returns its SHA-256 in hex."""
         ...
 
     def get_blob(self, session_id: str, digest: str, offset: int = 0, limit: int | None = None) -> bytes:

@@ -1,1 +1,13 @@
-"""The tools that come with jaato, one directory a domain."""
+"""The tools that come with jaato: one package a domain, independent of each other."""
+
+BUILTIN = {
+    "introspection": "jaato.plugins.introspection.plugin:IntrospectionPlugin",
+    "file_edit": "jaato.plugins.files.plugin:FilesPlugin",
+    "cli": "jaato.plugins.shell.plugin:ShellPlugin",
+    "environment": "jaato.plugins.environment.plugin:EnvironmentPlugin",
+    "todo": "jaato.plugins.todo.plugin:TodoPlugin",
+    "search": "jaato.plugins.search.plugin:SearchPlugin",
+    "clarification": "jaato.plugins.clarification.plugin:ClarificationPlugin",
+    "background": "jaato.plugins.background.plugin:BackgroundPlugin",
+}
+"""The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

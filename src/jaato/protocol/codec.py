@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -73,6 +73,8 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema 2020-12 of everything that crosses a wire or a disk."""
     names = ("event", "command", "message")
     refs, definitions = msgspec.json.schema_components((Event, Command, Message))
+    for kind in get_args(Event):
+        definitions[kind.__name__]["required"].append("timestamp")  # it has a default only for who makes one
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "jaato protocol 1",

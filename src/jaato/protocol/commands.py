@@ -22,7 +22,9 @@ class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
     attachments: list[Media] = field(default_factory=list)
 
 
-class PermissionResponse(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.response"):
+class PermissionResponse(
+    CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.response"
+):
     """Answer a permission question: y, n, a, t, i, once, never, all, e (with `arguments`) or c (with `comment`)."""
 
     question_id: str

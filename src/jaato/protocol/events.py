@@ -90,7 +90,9 @@ class AgentOutput(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag=
     offset: int = 0
 
 
-class AgentStatusChanged(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="agent.status_changed"):
+class AgentStatusChanged(
+    Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="agent.status_changed"
+):
     """An agent starts or stops working; `reason` says on what it waits."""
 
     status: Literal["active", "idle", "blocked", "done", "error"]
@@ -235,7 +237,9 @@ class BackgroundUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True
 # --- questions ----------------------------------------------------------------------------------------------------
 
 
-class PermissionRequested(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.requested"):
+class PermissionRequested(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.requested"
+):
     """May this call run? An answer is bound to the digest of tool, arguments and directory."""
 
     question_id: str
@@ -272,7 +276,9 @@ class PermissionRevoked(EventBase, frozen=True, kw_only=True, omit_defaults=True
     reason: str = ""
 
 
-class ClarificationQuestion(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.question"):
+class ClarificationQuestion(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.question"
+):
     """The model asks the user."""
 
     question_id: str
@@ -282,7 +288,9 @@ class ClarificationQuestion(EventBase, frozen=True, kw_only=True, omit_defaults=
     deadline: str | None = None
 
 
-class ClarificationResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.resolved"):
+class ClarificationResolved(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.resolved"
+):
     """The user has answered, each question with its answer (None: left open)."""
 
     question_id: str

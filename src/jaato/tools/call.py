@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,10 @@ from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.tools.cancel import CancelToken
 
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
+
+
+HERE = Path()
+"""The directory of the process, for a call that was given none."""
 
 
 def no_output(_text: str) -> None:
@@ -38,7 +42,8 @@ class Call:
     """A call on its way through the pipeline; a tool asks for it by a parameter `call: Call`.
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
-    returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `token` is cancelled when the call is.
+    returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
+    (`plans`, `clarify`, `background`, …). `token` is cancelled when the call is.
     """
 
     id: str
@@ -48,13 +53,13 @@ class Call:
     session_id: str = ""
     agent_id: str = ""
     turn_id: str = ""
-    workspace: Path = field(default_factory=Path.cwd)
     output: Callable[[str], None] = no_output
     keep: Callable[[bytes | Path], str] = no_blobs
     read_handle: Callable[[str, int, int], bytes] = no_handles
-    token: CancelToken = field(default_factory=CancelToken)
-    services: dict[str, Any] = field(default_factory=dict)
+    services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
+    workspace: Path = HERE
+    token: CancelToken = field(default_factory=CancelToken)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)
@@ -88,6 +93,9 @@ class Outcome:
 
 def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
     """An exception as data; our own errors keep their code."""
+    carried = getattr(error, "problem", None)
+    if isinstance(carried, Problem):
+        return carried
     if isinstance(error, JaatoError):
         issues = getattr(error, "issues", None)
         details = {"issues": [{"path": path, "message": text} for path, text in issues]} if issues else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -46,7 +47,9 @@ def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct]
             case inspect.Parameter.empty:
                 fields.append(entry)
             case list() | dict() | set() as default:
-                fields.append((*entry, msgspec.field(default_factory=lambda d=default: copy.deepcopy(d))))
+                fields.append(
+                    (*entry, msgspec.field(default_factory=functools.partial(copy.deepcopy, default)))
+                )
             case default:
                 fields.append((*entry, default))
     struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
@@ -90,7 +93,9 @@ def foreign_schema(kind: Any) -> dict[str, Any]:
     """The schema of a type msgspec does not know: a pydantic model, else none."""
     own = getattr(kind, "model_json_schema", None)
     if own is None:
-        raise PluginError(f"{kind!r} has no JSON Schema; use a builtin, dataclass, TypedDict or msgspec.Struct.")
+        raise PluginError(
+            f"{kind!r} has no JSON Schema; use a builtin, dataclass, TypedDict or msgspec.Struct."
+        )
     return dict(own())
 
 
@@ -145,7 +150,9 @@ class Validator:
                 pattern_options=jsonschema_rs.RegexOptions(),
             )
         except (ValueError, TypeError, RecursionError) as error:
-            raise PluginError(f"The parameters are not a JSON Schema: {str(error)[:MAX_ISSUE_CHARS]}") from None
+            raise PluginError(
+                f"The parameters are not a JSON Schema: {str(error)[:MAX_ISSUE_CHARS]}"
+            ) from None
 
     def issues(self, arguments: Any) -> list[tuple[str, str]]:
         """Every problem as (JSON Pointer, message); empty when the arguments are valid."""
@@ -164,4 +171,6 @@ def complain(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:
     """The error for these problems, worded for a model that will try again."""
     shown = "; ".join(f"{path or '/'} {message}" for path, message in issues[:8])
     more = f"; and {len(issues) - 8} more" if len(issues) > 8 else ""
-    return InvalidArguments(f"Invalid arguments for {name}: {shown}{more}. Correct them and call again.", issues)
+    return InvalidArguments(
+        f"Invalid arguments for {name}: {shown}{more}. Correct them and call again.", issues
+    )

@@ -1,0 +1,162 @@
+"""How often a search finds the right tool: recall and rank per kind of query, beside a naive BM25.
+
+The data set is a directory with `tools.jsonl` ({name, description, parameters, category}) and `queries.jsonl`
+({kind, query, relevant: [names], accept: [interchangeable names]}), the first argument; default `bench/data/discovery`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from bench.row import Row
+
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.search import Index
+
+DATA = Path(__file__).parent / "data" / "discovery"
+CUTS = (1, 3, 5, 10)
+DEPTH = 50
+Search = Callable[[str, int], list[str]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A request in words, the tools that serve it and those that would do as well."""
+
+    kind: str
+    query: str
+    relevant: list[str]
+    accept: list[str]
+
+
+class Naive:
+    """BM25 over lower-case words of everything a tool says, as the yardstick."""
+
+    def __init__(self, tools: list[ToolSpec]) -> None:
+        self.documents = {tool.name: self.words(self.text(tool)) for tool in tools}
+        self.counts = {name: Counter(words) for name, words in self.documents.items()}
+        self.average = sum(map(len, self.documents.values())) / max(1, len(self.documents))
+        self.having: dict[str, list[str]] = defaultdict(list)
+        for name, counts in self.counts.items():
+            for word in counts:
+                self.having[word].append(name)
+
+    @staticmethod
+    def text(tool: ToolSpec) -> str:
+        return (
+            f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()} {tool.category}"
+        )
+
+    @staticmethod
+    def words(text: str) -> list[str]:
+        return re.findall(r"\w+", text.lower())
+
+    def search(self, query: str, limit: int) -> list[str]:
+        scores: dict[str, float] = defaultdict(float)
+        for word in self.words(query):
+            names = self.having.get(word, [])
+            idf = math.log(1 + (len(self.documents) - len(names) + 0.5) / (len(names) + 0.5))
+            for name in names:
+                often = self.counts[name][word]
+                length = len(self.documents[name]) / self.average
+                scores[name] += idf * often * 2.2 / (often + 1.2 * (0.25 + 0.75 * length))
+        return sorted(scores, key=lambda name: (-scores[name], name))[:limit]
+
+
+def load(data: Path) -> tuple[list[ToolSpec], list[Query]]:
+    """The tools and queries of a data set."""
+    tools = [
+        ToolSpec(
+            line["name"],
+            line["description"],
+            line.get("parameters", {}),
+            line.get("category", "uncategorized"),
+        )
+        for line in map(msgspec.json.decode, (data / "tools.jsonl").read_bytes().splitlines())
+    ]
+    queries = [
+        msgspec.json.decode(line, type=Query) for line in (data / "queries.jsonl").read_bytes().splitlines()
+    ]
+    return tools, queries
+
+
+def judge(queries: list[Query], search: Search) -> dict[str, dict[str, float]]:
+    """Per kind and over all: recall at each cut, how often any right tool is first, mean reciprocal rank."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for query in queries:
+        ranked = search(query.query, DEPTH)
+        groups = [{name} for name in query.relevant]
+        if len(groups) == 1:
+            groups[0].update(query.accept)
+        good = set(query.relevant) | set(query.accept)
+        first = next((rank for rank, name in enumerate(ranked, 1) if name in good), None)
+        row: dict[str, float] = {"n": 1, "hit@1": float(first == 1), "MRR": 1 / first if first else 0.0}
+        for cut in CUTS:
+            found = sum(1 for group in groups if group & set(ranked[:cut]))
+            row[f"recall@{cut}"] = found / len(groups)
+        for kind in (query.kind, "all"):
+            sums[kind].update(row)
+    return {
+        kind: {name: total / sums[kind]["n"] if name != "n" else total for name, total in totals.items()}
+        for kind, totals in sums.items()
+    }
+
+
+def best_cpu_s(work: Callable[[], Any], times: int = 3) -> float:
+    """The least CPU seconds of several runs."""
+    spent = []
+    for _ in range(times):
+        before = time.process_time()
+        work()
+        spent.append(time.process_time() - before)
+    return min(spent)
+
+
+def judged(data: Path) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """The index and the naive search, judged on one data set."""
+    tools, queries = load(data)
+    index = Index()
+    index.update(tools)
+    naive = Naive(tools)
+    return judge(queries, lambda q, n: [name for name, _ in index.search(q, n)]), judge(queries, naive.search)
+
+
+def rows(data: Path = DATA) -> list[Row]:
+    """Recall@5 and MRR over all queries beside the naive search's."""
+    ours, naive = judged(data)
+    against = f"naive BM25 on {data.name}: "
+    return [
+        Row(
+            f"tool search, {name}",
+            round(ours["all"][name], 3),
+            "share",
+            None,
+            f"{against}{naive['all'][name]:.3f}",
+        )
+        for name in ("recall@5", "hit@1", "MRR")
+    ]
+
+
+def main() -> None:
+    """Print the whole table for the data set named by the first argument."""
+    data = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    ours, naive = judged(data)
+    names = [f"recall@{cut}" for cut in CUTS] + ["hit@1", "MRR"]
+    sys.stdout.write(f"{'':22}{'n':>6}" + "".join(f"{name:>11}" for name in names) + "\n")
+    for kind in sorted(ours):
+        for title, table in (("index", ours), ("naive", naive)):
+            shown = "".join(f"{table[kind][name]:>11.3f}" for name in names)
+            sys.stdout.write(f"{kind + ' ' + title:22}{int(table[kind]['n']):>6}{shown}\n")
+
+
+if __name__ == "__main__":
+    main()

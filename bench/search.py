@@ -1,0 +1,112 @@
+"""What tool search and content search cost, in CPU time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from bench.discovery import best_cpu_s
+from bench.row import Row
+
+from jaato.plugins.search.engines import Engine, Python, ripgrep
+from jaato.plugins.search.grep import Search
+from jaato.plugins.search.pattern import written
+from jaato.plugins.search.plugin import named
+from jaato.plugins.search.walk import Limits, Walk
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.cancel import CancelToken
+from jaato.tools.paths import Roots
+from jaato.tools.search import Index
+
+WORDS = """
+get list create update delete send search convert analyze export validate schedule merge archive restore
+user invoice report image ticket order message file branch calendar metric alert policy backup recipe flight song account token
+daily shared remote archived public nested secure temporary weekly draft regional internal nightly signed
+"""
+VERBS, NOUNS, QUALITIES = (line.split() for line in WORDS.strip().splitlines())
+QUERIES = [
+    "send the weekly report to the customer",
+    "find flights and then book a hotel room near the airport",
+    "delete old backups",
+    "Where did the archived invoices go?",
+    "convert an image, attach it to the ticket, notify the regional team and archive the order afterwards",
+]
+
+
+def tools(count: int) -> list[ToolSpec]:
+    """That many different tools with descriptions and four parameters each."""
+    made = []
+    for number in range(count):
+        verb = VERBS[number % len(VERBS)]
+        noun = NOUNS[number // len(VERBS) % len(NOUNS)]
+        quality = QUALITIES[number // (len(VERBS) * len(NOUNS)) % len(QUALITIES)]
+        other = NOUNS[(number * 7 + 3) % len(NOUNS)]
+        properties = {
+            f"{noun}_id": {"type": "string", "description": f"The id of the {quality} {noun}"},
+            f"{other}Name": {"type": "string", "description": f"Name of the {other} it belongs to"},
+            "max_results": {"type": "integer", "description": "The most entries to return"},
+            "since": {"type": "string", "description": "Only those changed after this time"},
+        }
+        made.append(
+            ToolSpec(
+                f"{verb}_{quality}_{noun}_{number}",
+                f"{verb.capitalize()} the {quality} {noun} of a workspace, with its {other}.",
+                {"type": "object", "properties": properties},
+                noun,
+            )
+        )
+    return made
+
+
+def grep_cpu_s(home: Path, engine: Engine) -> float:
+    """CPU seconds of one search through a tree, the matcher's included."""
+
+    def work() -> None:
+        limits = Limits(CancelToken())
+        walk = Walk(Roots(home), ".", limits, hidden=False, ignored=False)
+        Search(written(r"def \w+_9\("), False, 0, 100, engine, limits).run(named(walk, None))
+
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        work()
+        after = os.times()
+        spent.append(sum(after[:4]) - sum(before[:4]))
+    return min(spent)
+
+
+def rows() -> list[Row]:
+    """Index and query at 5,000 tools; a search through 2,000 files by each engine."""
+    many = tools(5000)
+    index_s = best_cpu_s(lambda: Index().update(many))
+    index = Index()
+    index.update(many)
+    again_s = best_cpu_s(lambda: index.update(many))
+    query_s = best_cpu_s(lambda: [index.search(query) for query in QUERIES * 10]) / (len(QUERIES) * 10)
+    found = [
+        Row("index 5,000 tools", round(index_s, 3), "CPU s", 0.3, "a fresh index"),
+        Row("index them again, unchanged", round(again_s, 3), "CPU s", None, "by content hash"),
+        Row("one tool search", round(query_s * 1000, 3), "CPU ms", 2.0, "5,000 tools, five kinds of request"),
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        for number in range(2000):
+            path = home / f"d{number % 40}" / f"f{number}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(
+                "".join(f"def work_{number}_{line}(x):\n    return x + {line}\n" for line in range(40))
+            )
+        program = ripgrep([], os.get_exec_path())
+        for name, engine in (("Python", Python()), ("ripgrep", program)):
+            if engine is not None:
+                found.append(
+                    Row(
+                        f"search 2,000 files by {name}",
+                        round(grep_cpu_s(home, engine), 3),
+                        "CPU s",
+                        None,
+                        "5 MB of text",
+                    )
+                )
+    return found

@@ -1,0 +1,37 @@
+"""Write the parts of `docs/reference/` that come from the code; with --check, fail where they differ."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from jaato.protocol.codec import json_schema
+
+REFERENCE = Path(__file__).parent / "reference"
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file and what it holds."""
+    schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
+    return {REFERENCE / "protocol.schema.json": schema + "\n"}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or say which of them are out of date; returns the exit code."""
+    stale = 0
+    for path, text in generated().items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if "--check" in arguments:
+            print(f"{path} is out of date: run `make docs`.", file=sys.stderr)
+            stale = 1
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}", file=sys.stderr)
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,336 @@
+"""The pipeline as a session runs it: on the loop, tools in tasks and worker threads, every step in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from jaato.abc.background import TaskStatus
+from jaato.agent.output import OutputSink
+from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
+from jaato.protocol.codec import encode
+from jaato.protocol.events import BackgroundUpdated, Permission, ToolCallEnd, ToolCallStart
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Media, Text, ToolCall, ToolResult
+from jaato.tools.background import Task, promise
+from jaato.tools.call import CURRENT, Call, Door, Outcome, result_of
+from jaato.tools.catalog import Found
+from jaato.tools.permissions import Decision, digest_of
+from jaato.tools.pipeline import failed, interrupted, run, succeeded
+from jaato.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
+
+RESULT_CHARS = 30_000
+"""Characters of a result the model gets at once; the rest is behind its handle."""
+MAX_CALLS_AT_ONCE = 8
+
+
+class SessionSteps:
+    """What the pipeline does in a session."""
+
+    def __init__(self, session: Session, parallel: int = MAX_CALLS_AT_ONCE) -> None:
+        self._session = session
+        self._threads = anyio.CapacityLimiter(MAX_CALLS_AT_ONCE)
+        self._slots = anyio.Semaphore(max(1, parallel))
+        self._loop = asyncio.get_running_loop()
+
+    # --- the steps ---------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Found | None:
+        """The runtime's catalogue."""
+        return self._session.catalog.find(name)
+
+    def refuse(self, tool: Tool, call: Call) -> ToolError | None:
+        """A disabled tool, or one the model has not activated."""
+        if tool.name in self._session.state.disabled:
+            return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
+        if call.door == "model" and not self._session.is_active(tool):
+            return ToolInactive(
+                f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
+            )
+        return None
+
+    async def permit(self, call: Call, tool: Tool) -> Decision | None:
+        """The session's gate."""
+        return await self._session.gate.check(call, tool)
+
+    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+        """Durable before the tool does anything."""
+        journal = self._session.journal
+        journal.record(
+            ToolCallStart(
+                **journal.head(),
+                call_id=call.id,
+                tool=call.name,
+                arguments=call.arguments,
+                turn_id=call.turn_id or None,
+                permission=permission,
+                digest=digest_of(call) if tool.spec.access != "read" else None,
+            )
+        )
+
+    async def invoke(self, call: Call, tool: Tool) -> Any:
+        """Run the tool; a slow one that may go on in the background is moved there."""
+        threshold_s = tool.background_after_s
+        if threshold_s is None or call.door == "background":
+            return await self._run(call, tool)
+        if call.arguments.get("background") is True:
+            threshold_s = 0.0
+        return await self._run_movable(call, tool, threshold_s)
+
+    async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
+        """Plugins that enrich results come in here."""
+        return outcome
+
+    def ended(self, call: Call, outcome: Outcome) -> None:
+        """Durable before the model sees it."""
+        journal = self._session.journal
+        result = self.bounded(result_of(call, outcome))
+        metadata = outcome.metadata
+        journal.record(
+            ToolCallEnd(
+                **journal.head(),
+                call_id=call.id,
+                tool=call.name,
+                result=result,
+                duration_s=round(outcome.duration_s, 6),
+                permission=outcome.permission,
+                continuation_id=metadata.get("continuation_id"),
+                show_output=metadata.get("show_output") is not False,
+                show_popup=metadata.get("show_popup") is not False,
+            )
+        )
+
+    def interrupts(self, error: BaseException) -> bool:
+        """Cancellation ends more than the call."""
+        return isinstance(error, (asyncio.CancelledError, GeneratorExit))
+
+    # --- running -----------------------------------------------------------------------------------------------
+
+    async def _run(self, call: Call, tool: Tool) -> Any:
+        with anyio.move_on_after(tool.timeout_s) as scope:
+            return await self._run_plain(call, tool)
+        if scope.cancelled_caught:
+            raise ToolTimeout(f"{tool.name} did not finish within {tool.timeout_s:g} s and was stopped.")
+        return None
+
+    async def _run_plain(self, call: Call, tool: Tool) -> Any:
+        CURRENT.set(call)
+        try:
+            if tool.is_async:
+                return await tool.run(call.arguments, call)
+            value = await anyio.to_thread.run_sync(
+                contained, tool, call, limiter=self._threads, abandon_on_cancel=True
+            )
+            return await value if inspect.isawaitable(value) else value
+        except asyncio.CancelledError:
+            call.token.cancel()
+            raise
+
+    async def _run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
+        """Run in the session's background group; after the threshold the caller goes on with a promise."""
+        scope, over = anyio.CancelScope(), anyio.Event()
+        task = Task(
+            tool.name, tool.plugin, lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id
+        )
+        outcomes: list[Outcome] = []
+        moved = False
+        if isinstance(call.output, OutputSink):
+            call.output.also = task.output.write
+
+        async def body() -> None:
+            begun = time.perf_counter()
+            outcome = interrupted(begun)
+            try:
+                with scope:
+                    outcome = await self._outcome(call, tool)
+            finally:
+                outcomes.append(outcome)
+                over.set()
+                if moved:
+                    self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+
+        await self._session.background(body)
+        try:
+            with anyio.move_on_after(threshold_s):
+                await over.wait()
+        except BaseException:
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await over.wait()
+            raise
+        if not over.is_set():
+            moved = True
+            self._session.tasks.add(task)
+            self._announce(task, None)
+            return promise(task.id, tool.plugin, tool.name, threshold_s)
+        outcome = outcomes[0]
+        if not outcome.ok:
+            raise Reraised(outcome)
+        return outcome.value
+
+    async def _outcome(self, call: Call, tool: Tool) -> Outcome:
+        try:
+            return succeeded(await self._run(call, tool), None)
+        except BaseException as error:
+            if self.interrupts(error):
+                raise
+            return failed(error)
+
+    def _finish(self, task: Task, call: Call, outcome: Outcome, *, cancelled: bool) -> None:
+        task.finish(outcome, TaskStatus.CANCELLED if cancelled else None)
+        self._announce(task, self.bounded(result_of(call, outcome)))
+        self._session.notice(
+            f"Background task {task.id} ({task.tool}) has {task.status.value}. "
+            f"get_background_output shows its result."
+        )
+
+    def _announce(self, task: Task, result: ToolResult | None) -> None:
+        journal = self._session.journal
+        status: Any = task.status.value
+        journal.record(
+            BackgroundUpdated(
+                **journal.head(),
+                task_id=task.id,
+                tool=task.tool,
+                plugin=task.plugin,
+                status=status,
+                call_id=task.call_id,
+                result=result,
+            )
+        )
+
+    # --- doors -------------------------------------------------------------------------------------------------
+
+    async def run_all(self, calls: list[ToolCall], turn_id: str) -> None:
+        """Run the calls of one reply, up to eight at once; their results join the conversation in call order."""
+        if self._session.reply.stopped:
+            raise CancelledException("Stopped before the calls began.")
+        if len(calls) == 1:
+            await run(self.call(calls[0], turn_id), self)
+            return
+        async with anyio.create_task_group() as group:
+            for asked in calls:
+                group.start_soon(self._run_slotted, asked, turn_id)
+
+    async def _run_slotted(self, asked: ToolCall, turn_id: str) -> None:
+        async with self._slots:
+            await run(self.call(asked, turn_id), self)
+
+    def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
+        """What the tools are told about a call."""
+        session = self._session
+        return Call(
+            id=asked.call_id,
+            name=asked.name,
+            arguments=asked.arguments,
+            door=door,
+            session_id=session.state.session_id,
+            agent_id=session.state.agent_id,
+            turn_id=turn_id,
+            output=OutputSink(session.journal, asked.call_id, self._loop),
+            keep=self.keep,
+            read_handle=self.read_handle,
+            services=session.services,
+            malformed=asked.malformed,
+            workspace=session.workspace,
+        )
+
+    async def start_background(
+        self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
+    ) -> Task:
+        """Run another tool in the background from the start, through the whole pipeline."""
+        call = self.call(ToolCall(new_id("c"), tool_name, arguments), parent.turn_id, "background")
+        scope = anyio.CancelScope()
+        task = Task(tool_name, "", lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id)
+        found = self.find(tool_name)
+        if found is not None:
+            refusal = self.refuse(found.tool, parent)
+            if refusal is not None:
+                raise refusal
+            task.tool, task.plugin = found.tool.name, found.tool.plugin
+        if isinstance(call.output, OutputSink):
+            call.output.also = task.output.write
+
+        async def body() -> None:
+            outcome = Outcome(False)
+            try:
+                with scope, anyio.fail_after(timeout_s):
+                    outcome = await run(call, self)
+            except TimeoutError:
+                outcome = failed(
+                    ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
+                )
+            finally:
+                self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+
+        self._session.tasks.add(task)
+        self._announce(task, None)
+        await self._session.background(body)
+        return task
+
+    # --- results -----------------------------------------------------------------------------------------------
+
+    def keep(self, data: bytes | Path) -> str:
+        """Store bytes (or take over a file) as a blob of this session; gives its handle."""
+        store, session_id = self._session.journal.store, self._session.state.session_id
+        if isinstance(data, bytes):
+            return "result:" + store.put_blob(session_id, data)
+        return "result:" + store.put_blob_file(session_id, data)
+
+    def read_handle(self, handle: str, offset: int, limit: int) -> bytes:
+        """Bytes behind a handle of this session."""
+        digest = handle.removeprefix("result:")
+        return self._session.journal.store.get_blob(self._session.state.session_id, digest, offset, limit)
+
+    def bounded(self, result: ToolResult) -> ToolResult:
+        """The result with long text cut to head and tail, the whole of it behind a handle."""
+        texts = [part.text for part in result.content if isinstance(part, Text)]
+        total = sum(map(len, texts))
+        own = result.structured.get("handle") if isinstance(result.structured, dict) else None
+        handle = result.handle or (own if isinstance(own, str) else None)
+        if total <= RESULT_CHARS:
+            return result if handle is None else replaced(result, handle=handle)
+        text = "\n".join(texts)
+        handle = handle or self.keep(text.encode())
+        half = RESULT_CHARS // 2
+        note = f'\n… {total - 2 * half} characters left out; readFile(path="{handle}") has all of it …\n'
+        media: list[Text | Media] = [part for part in result.content if not isinstance(part, Text)]
+        content: list[Text | Media] = [Text(text[:half] + note + text[-half:]), *media]
+        structured = result.structured
+        if structured is not None and len(encode(structured)) > RESULT_CHARS:
+            structured = None
+        return replaced(result, content=content, handle=handle, structured=structured)
+
+
+def replaced(result: ToolResult, **changes: Any) -> ToolResult:
+    """A copy with other fields."""
+    import msgspec
+
+    return msgspec.structs.replace(result, **changes)
+
+
+def contained(tool: Tool, call: Call) -> Any:
+    """Run a synchronous tool in a worker thread; what would end the thread is an error of the tool."""
+    try:
+        return tool.run(call.arguments, call)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
+
+
+class Reraised(ToolError):
+    """An outcome that was reached elsewhere, on its way through the pipeline."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.problem.message if outcome.problem else "The call failed.")
+        self.problem = outcome.problem

@@ -1,0 +1,54 @@
+"""A task group that can be opened in one task and closed in another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.abc
+
+from jaato.log import logger
+
+LOG = logger("group")
+
+
+class Group:
+    """Runs coroutines beside the caller until `close`, which cancels them and waits for their end."""
+
+    def __init__(self) -> None:
+        self._keeper: asyncio.Task[None] | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._closing: anyio.Event | None = None
+
+    async def start(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Begin a coroutine; what it raises is logged, and harms no other."""
+        if self._keeper is None:
+            opened = anyio.Event()
+            self._closing = anyio.Event()
+            self._keeper = asyncio.create_task(self._keep(opened, self._closing), name="jaato-background")
+            await opened.wait()
+        assert self._group is not None
+        self._group.start_soon(self._contained, body)
+
+    async def _keep(self, opened: anyio.Event, closing: anyio.Event) -> None:
+        async with anyio.create_task_group() as group:
+            self._group = group
+            opened.set()
+            await closing.wait()
+            group.cancel_scope.cancel()
+
+    async def _contained(self, body: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await body()
+        except Exception:
+            LOG.exception("A background task failed")
+
+    async def close(self) -> None:
+        """Cancel everything and wait until it has ended."""
+        if self._keeper is None or self._closing is None:
+            return
+        self._closing.set()
+        with anyio.CancelScope(shield=True):
+            await self._keeper
+        self._keeper = None

@@ -1,0 +1,64 @@
+"""The pen of a session: store, then state, then everybody who watches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaato.abc.store import Damaged, Store
+from jaato.agent.bus import Bus
+from jaato.agent.state import State
+from jaato.protocol.events import Event
+
+
+class Journal:
+    """Writes a session's log. An event is durable when `record` returns, and only then does anyone see it."""
+
+    def __init__(self, store: Store, state: State, bus: Bus | None = None) -> None:
+        self.store = store
+        self.state = state
+        self.bus = bus or Bus()
+        self.damaged: list[Damaged] = []
+        self._next = state.seq + 1
+
+    def head(self, agent_id: str | None = None) -> dict[str, Any]:
+        """The common fields of the next durable event; recorded in the order the heads were taken."""
+        seq = self._next
+        self._next += 1
+        return {"session_id": self.state.session_id, "agent_id": agent_id or self.state.agent_id, "seq": seq}
+
+    def shown(self, agent_id: str | None = None) -> dict[str, Any]:
+        """The common fields of an ephemeral event."""
+        state = self.state
+        return {"session_id": state.session_id, "agent_id": agent_id or state.agent_id, "seq": state.seq}
+
+    def begin(self, *first: Event) -> None:
+        """Create the log with its first events."""
+        self.store.create(first)
+        for event in first:
+            self.state.apply(event)
+        self._next = self.state.seq + 1
+
+    def record(self, *events: Event) -> None:
+        """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
+        try:
+            self.store.append(events)
+            for event in events:
+                self.state.apply(event)
+        finally:
+            self._next = self.state.seq + 1
+        for event in events:
+            self.bus.publish(event)
+
+    def show(self, event: Event) -> None:
+        """Let an ephemeral event be seen."""
+        self.bus.publish(event)
+
+    def load(self, session_id: str) -> None:
+        """Fold the stored log into the state; damaged records are kept aside in `damaged`."""
+        for event in self.store.read(session_id):
+            if isinstance(event, Damaged):
+                self.damaged.append(event)
+            else:
+                self.state.apply(event)
+        self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
+        self.state.seq = self._next - 1

@@ -1,0 +1,316 @@
+"""A session: one agent's conversation, its log, and what it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from jaato.abc.asker import Answer
+from jaato.abc.provider import ModelRequest, Provider
+from jaato.agent.calls import SessionSteps
+from jaato.agent.group import Group
+from jaato.agent.journal import Journal
+from jaato.agent.plans import Plans
+from jaato.agent.questions import Desk
+from jaato.agent.reply import ReplyStream
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.state import State
+from jaato.agent.turn import Limits, close_calls, run_turn
+from jaato.errors import ConfigError
+from jaato.protocol.commands import (
+    ClarificationResponse,
+    Command,
+    MessageSend,
+    PermissionResponse,
+    SessionStop,
+    ToolsDisable,
+)
+from jaato.protocol.events import (
+    MidTurnQueued,
+    Permission,
+    PermissionRequested,
+    PermissionResolved,
+    ToolActivated,
+    ToolsStatus,
+    TurnCompleted,
+)
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
+from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
+from jaato.tools.background import Tasks
+from jaato.tools.catalog import Catalog
+from jaato.tools.ledger import TokenLedger
+from jaato.tools.permissions import Gate
+from jaato.tools.tool import Tool
+
+SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How full the model's context is."""
+
+    total_tokens: int
+    context_limit: int | None
+    percent_used: float | None
+
+
+@dataclass(eq=False)
+class Session:
+    """One agent at work. Enter it (`async with`) before use; everything here happens on the loop.
+
+    `post` gives it a message: alone it opens a turn and returns how that ended; while a turn runs it waits in the
+    inbox for the next pause and returns None.
+    """
+
+    journal: Journal
+    provider: Provider
+    catalog: Catalog
+    gate: Gate
+    desk: Desk
+    settings: ModelSettings = ModelSettings()
+    limits: Limits = Limits()
+    retry: RetryPolicy = RetryPolicy()
+    ledger: TokenLedger = field(default_factory=TokenLedger)
+    parallel: int = 8
+    deferred: bool = True
+    core: tuple[str, ...] | None = None
+    """The tools declared from the start; None: those that say so themselves."""
+    enrich: Callable[[str], str] | None = None
+    services: dict[str, Any] = field(default_factory=dict)
+    reply: ReplyStream = field(init=False)
+    steps: SessionSteps = field(init=False)
+    tasks: Tasks = field(init=False, default_factory=Tasks)
+    scope: anyio.CancelScope | None = field(init=False, default=None)
+    encoded: dict[Any, Any] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reply = ReplyStream(self.journal, self.retry)
+        self._declared: list[ToolSpec] = []
+        self._active: set[str] = set()
+        self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
+        self._group = Group()
+        self._busy = False
+        self.services |= {
+            "session": self,
+            "plans": Plans(self.journal),
+            "clarify": self.desk.clarify,
+            "background": self,
+        }
+
+    @property
+    def state(self) -> State:
+        """The fold of the log."""
+        return self.journal.state
+
+    @property
+    def workspace(self) -> Path:
+        """The directory the tools work in."""
+        return Path(self.state.workspace)
+
+    @property
+    def inbox(self) -> list[Message]:
+        """Messages that wait for the next pause, the most important first."""
+        return self._inbox
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._busy
+
+    async def __aenter__(self) -> Session:
+        self.steps = SessionSteps(self, self.parallel)
+        self._declare(self._first_tools())
+        self._declare(self._specs(self.state.activated))
+        self.recover()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        await self._group.close()
+
+    # --- messages ----------------------------------------------------------------------------------------------
+
+    async def post(
+        self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
+    ) -> TurnCompleted | None:
+        """Say something to the agent; see the class."""
+        if self.enrich is not None:
+            text = self.enrich(text)
+        parts: list[Part] = [Text(text), *attachments] if text else [*attachments]
+        if not parts:
+            raise ConfigError("The message is empty; say what the agent should do.")
+        message = Message("user", parts, id=new_id("m"), source=source)
+        if self._busy:
+            self._queue(message)
+            return None
+        self._busy = True
+        try:
+            return await run_turn(self, message)
+        finally:
+            self._busy = self.reply.stopped = False
+            self.gate.go_idle()
+
+    def _queue(self, message: Message) -> None:
+        self.journal.record(MidTurnQueued(**self.journal.head(), message=message))
+        self._inbox.append(message)
+        self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
+
+    def notice(self, text: str) -> None:
+        """Tell the model something at the next pause, as the system."""
+        self._queue(Message("user", [Text(text)], id=new_id("m"), source="system"))
+
+    def take_inbox(self) -> list[Message]:
+        """The waiting messages, now no longer waiting."""
+        taken, self._inbox = self._inbox, []
+        return taken
+
+    def stop(self) -> None:
+        """Stop the turn that runs, at once; the model is not asked."""
+        if self._busy:
+            self.reply.stopped = True
+        if self.scope is not None:
+            self.scope.cancel()
+
+    async def dispatch(self, command: Command) -> Any:
+        """Carry out what a client asks; raises `JaatoError` when it cannot be."""
+        match command:
+            case MessageSend():
+                return await self.post(command.text, command.attachments)
+            case PermissionResponse():
+                answer = Answer(answer=command.answer, arguments=command.arguments, comment=command.comment)
+                return self.desk.answer(command.question_id, answer)
+            case ClarificationResponse():
+                return self.desk.answer(command.question_id, list(command.answers))
+            case SessionStop():
+                return self.stop()
+            case ToolsDisable():
+                return self.disable(command.tools, command.disabled)
+        raise ConfigError(f"This session has no command {type(command).__name__}.")
+
+    # --- tools -------------------------------------------------------------------------------------------------
+
+    def is_active(self, tool: Tool) -> bool:
+        """Whether the model may call it."""
+        return tool.name in self._active
+
+    def activate(self, names: Sequence[str]) -> list[str]:
+        """Declare discoverable tools to the model from now on; gives those that were not active."""
+        new = [name for name in dict.fromkeys(names) if name not in self._active]
+        specs = self._specs(new)
+        if specs:
+            self.journal.record(ToolActivated(**self.journal.head(), tools=[spec.name for spec in specs]))
+            self._declare(specs)
+        return [spec.name for spec in specs]
+
+    def _first_tools(self) -> list[ToolSpec]:
+        if not self.deferred:
+            return [tool.spec for tool in self.catalog]
+        if self.core is not None:
+            return self._specs(self.core)
+        known = self._specs(self.state.core_tools)
+        return known or [tool.spec for tool in self.catalog.core]
+
+    def _specs(self, names: Sequence[str]) -> list[ToolSpec]:
+        found = [self.catalog.find(name) for name in names]
+        return [entry.tool.spec for entry in found if entry is not None]
+
+    def _declare(self, specs: Sequence[ToolSpec]) -> None:
+        new = [spec for spec in specs if spec.name not in self._active]
+        self._declared = [*self._declared, *new]
+        self._active.update(spec.name for spec in new)
+
+    def disable(self, names: Sequence[str], disabled: bool = True) -> None:
+        """Switch tools off, or on again."""
+        known = {found.tool.name for name in names if (found := self.catalog.find(name)) is not None}
+        now_off = self.state.disabled | known if disabled else self.state.disabled - known
+        self.journal.record(ToolsStatus(**self.journal.head(), disabled=sorted(now_off)))
+
+    async def background(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Run something that outlives the turn, not the session."""
+        await self._group.start(body)
+
+    # --- the model ---------------------------------------------------------------------------------------------
+
+    def request(self) -> ModelRequest:
+        """What the model is sent now; nothing here depends on the length of the history."""
+        state = self.state
+        return ModelRequest(
+            model=state.model,
+            messages=state.messages,
+            system=state.system_prompt,
+            tools=self._declared,
+            settings=self.settings,
+            conversation_id=state.session_id,
+            read_blob=self._read_blob,
+            encoded=self.encoded,
+        )
+
+    def _read_blob(self, digest: str) -> bytes:
+        return self.journal.store.get_blob(self.state.session_id, digest)
+
+    def model_info(self) -> ModelInfo:
+        """What is known of the model in use."""
+        return self.provider.model_info(self.state.model)
+
+    def price(self, usage: Usage | None) -> float | None:
+        """What this many tokens cost in US dollars; None when unknown."""
+        info = self.model_info()
+        if usage is None or info.price_input is None or info.price_output is None:
+            return None
+        cached = info.price_cached_input if info.price_cached_input is not None else info.price_input
+        plain = usage.input_tokens - usage.cached_input_tokens
+        micro = (
+            plain * info.price_input
+            + usage.cached_input_tokens * cached
+            + usage.output_tokens * info.price_output
+        )
+        return micro / 1_000_000
+
+    def context(self) -> Context:
+        """How full the context is, by the provider's last count, else estimated from the text."""
+        used = self.state.last_usage
+        estimate = self.state.written_chars // CHARS_PER_TOKEN
+        total = estimate if used is None else used.input_tokens + used.output_tokens
+        limit = self.model_info().context_limit
+        return Context(total, limit, 100 * total / limit if limit else None)
+
+    # --- after a crash -----------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Close what a process that died left open: calls as interrupted, questions as unanswered, the turn."""
+        state, journal = self.state, self.journal
+        for question in list(state.questions.values()):
+            if isinstance(question, PermissionRequested):
+                permission = Permission("denied", "the program ended before it was answered", "interrupted")
+                journal.record(
+                    PermissionResolved(
+                        **journal.head(),
+                        question_id=question.question_id,
+                        call_id=question.call_id,
+                        answer="unanswered",
+                        permission=permission,
+                    )
+                )
+        close_calls(self, "Not run: the program ended before it began.")
+        for task in list(state.tasks.values()):
+            if task.status == "running":
+                journal.record(msgspec.structs.replace(task, **journal.head(), status="interrupted"))
+        if state.open_turn is not None:
+            journal.record(
+                TurnCompleted(
+                    **journal.head(),
+                    turn_id=state.open_turn,
+                    reason="interrupted",
+                    usage=Usage(),
+                    model_calls=0,
+                    tool_calls=0,
+                    duration_s=0.0,
+                )
+            )

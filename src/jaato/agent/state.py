@@ -1,0 +1,171 @@
+"""A session as the fold of its events: the one place that knows what an event changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaato.protocol.events import (
+    AgentCreated,
+    BackgroundUpdated,
+    ClarificationQuestion,
+    ClarificationResolved,
+    Event,
+    MessageModel,
+    MessageUser,
+    MidTurnInjected,
+    MidTurnQueued,
+    PermissionGranted,
+    PermissionRequested,
+    PermissionResolved,
+    PermissionRevoked,
+    PlanCleared,
+    PlanUpdated,
+    SessionCreated,
+    SessionUpdated,
+    ToolActivated,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolsStatus,
+    TurnCompleted,
+)
+from jaato.protocol.messages import Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult, Usage
+from jaato.protocol.specs import Grant, Plan
+
+Question = PermissionRequested | ClarificationQuestion
+
+
+@dataclass
+class State:
+    """What a session knows of itself. Only `apply` changes it; histories only ever grow."""
+
+    session_id: str = ""
+    seq: int = 0
+    workspace: str = ""
+    name: str | None = None
+    description: str | None = None
+    created_at: str = ""
+    agent_id: str = ""
+    provider: str = ""
+    model: str = ""
+    system_prompt: str = ""
+    core_tools: list[str] = field(default_factory=list)
+    activated: list[str] = field(default_factory=list)
+    disabled: frozenset[str] = frozenset()
+    messages: list[Message] = field(default_factory=list)
+    written_chars: int = 0
+    open_turn: str | None = None
+    open_calls: dict[str, ToolCall] = field(default_factory=dict)
+    started: dict[str, ToolCallStart] = field(default_factory=dict)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    handles: set[str] = field(default_factory=set)
+    queued: dict[str, Message] = field(default_factory=dict)
+    questions: dict[str, Question] = field(default_factory=dict)
+    grants: dict[str, Grant] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    plan_id: str | None = None
+    tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
+    turns: int = 0
+    usage: Usage = Usage()
+    last_usage: Usage | None = None
+    unpriced: bool = False
+    cost_usd: float = 0.0
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in work."""
+        return self.plans.get(self.plan_id) if self.plan_id else None
+
+    def apply(self, event: Event) -> None:
+        """Take one event in."""
+        self.seq = max(self.seq, event.seq)
+        match event:
+            case MessageUser():
+                self.open_turn = event.turn_id
+                self._add(event.message)
+            case MessageModel():
+                self._model_spoke(event)
+            case ToolCallStart():
+                self.started[event.call_id] = event
+            case ToolCallEnd():
+                self._call_ended(event)
+            case TurnCompleted():
+                self.open_turn = None
+                self.turns += 1
+            case SessionCreated():
+                self.session_id, self.workspace, self.name = event.session_id, event.workspace, event.name
+                self.created_at = event.timestamp
+            case AgentCreated() if event.parent_agent_id is None:
+                self.agent_id, self.provider, self.model = event.agent_id, event.provider, event.model
+                self.system_prompt, self.core_tools = event.system_prompt, event.core_tools
+            case SessionUpdated():
+                self.name = event.name if event.name is not None else self.name
+                self.description = event.description if event.description is not None else self.description
+                self.provider, self.model = event.provider or self.provider, event.model or self.model
+            case ToolActivated():
+                self.activated += [name for name in event.tools if name not in self.activated]
+            case ToolsStatus():
+                self.disabled = frozenset(event.disabled)
+            case _:
+                self._apply_rest(event)
+
+    def _apply_rest(self, event: Event) -> None:
+        match event:
+            case MidTurnQueued():
+                self.queued[event.message.id] = event.message
+            case MidTurnInjected():
+                self.queued.pop(event.message_id, None)
+            case PermissionRequested() | ClarificationQuestion():
+                self.questions[event.question_id] = event
+            case PermissionResolved() | ClarificationResolved():
+                self.questions.pop(event.question_id, None)
+            case PermissionGranted():
+                self.grants[event.grant.id] = event.grant
+            case PermissionRevoked():
+                self.grants.pop(event.grant_id, None)
+            case PlanUpdated():
+                self.plans[event.plan.id] = event.plan
+                self.plan_id = event.plan.id
+            case PlanCleared():
+                self.plans.pop(event.plan_id, None)
+                self.plan_id = None if self.plan_id == event.plan_id else self.plan_id
+            case BackgroundUpdated():
+                self.tasks[event.task_id] = event
+
+    def _add(self, message: Message) -> None:
+        self.messages.append(message)
+        for part in message.parts:
+            match part:
+                case ToolResult():
+                    self.written_chars += sum(
+                        len(item.text) for item in part.content if isinstance(item, Text)
+                    )
+                case ToolCall():
+                    self.written_chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
+                case Text() | Thinking() | Refusal():
+                    self.written_chars += len(part.text)
+
+    def _model_spoke(self, event: MessageModel) -> None:
+        self._add(event.message)
+        for call in event.message.function_calls:
+            self.open_calls[call.call_id] = call
+        if event.usage is not None:
+            self.usage, self.last_usage = self.usage.plus(event.usage), event.usage
+            self.unpriced = self.unpriced or event.cost_usd is None
+            self.cost_usd += event.cost_usd or 0.0
+
+    def _call_ended(self, event: ToolCallEnd) -> None:
+        """Results join the conversation as one message, in call order, once the last of them is there."""
+        self.started.pop(event.call_id, None)
+        if event.result.handle:
+            self.handles.add(event.result.handle)
+        if self.open_calls.pop(event.call_id, None) is None:
+            return  # a user's or a background call: the model did not ask for it
+        self.results[event.call_id] = event.result
+        if self.open_calls:
+            return
+        asked = self.messages[-1]
+        parts: list[Part] = [
+            self.results[call.call_id] for call in asked.function_calls if call.call_id in self.results
+        ]
+        self._add(Message("tool", parts, id=f"{asked.id}-results"))
+        self.results.clear()

@@ -1,0 +1,215 @@
+"""One turn: model, calls, model, … until the model has nothing more to call."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+import msgspec
+
+from jaato.abc.provider import Reply
+from jaato.errors import CancelledException, LimitReached, ProviderError
+from jaato.protocol.events import (
+    AgentStatusChanged,
+    ContextUpdated,
+    MessageModel,
+    MessageUser,
+    MidTurnInjected,
+    ToolCallEnd,
+    TurnCompleted,
+    TurnProgress,
+)
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import FinishReason, Message, Problem, Text, ToolResult, Usage
+from jaato.tools.call import problem_of
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
+
+Ending = Literal["stop", "cancelled", "limit", "length", "refusal", "error", "interrupted"]
+ENDINGS: dict[FinishReason, Ending] = {"length": "length", "refusal": "refusal"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one turn may do before it ends with reason `limit`; None means without end."""
+
+    model_calls: int | None = 200
+    tool_calls: int | None = 2000
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn has used so far."""
+
+    id: str = field(default_factory=lambda: new_id("t"))
+    begun: float = field(default_factory=time.perf_counter)
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    model_calls: int = 0
+    tool_calls: int = 0
+
+
+async def run_turn(session: Session, message: Message) -> TurnCompleted:
+    """Take a user's message to the end of the turn it opens. Every ending is recorded; only a foreign cancellation
+    and a failing store are raised. A `ProviderError` ends the turn with reason `error`."""
+    turn = Turn()
+    journal = session.journal
+    journal.record(MessageUser(**journal.head(), message=message, turn_id=turn.id))
+    show_status(session, "active")
+    ending: Ending = "interrupted"
+    problem: Problem | None = None
+    try:
+        with anyio.CancelScope() as scope:
+            session.scope = scope
+            ending = await converse(session, turn)
+        if scope.cancelled_caught:
+            ending = "cancelled"
+    except (ProviderError, LimitReached) as error:
+        ending = "limit" if isinstance(error, LimitReached) else "error"
+        problem = problem_of(error)
+    except CancelledException:
+        ending = "cancelled"
+    finally:
+        session.scope = None
+        done = finish(session, turn, ending, problem)
+    return done
+
+
+def finish(session: Session, turn: Turn, ending: Ending, problem: Problem | None) -> TurnCompleted:
+    """Record how the turn ended, with every call answered and the partial reply kept."""
+    journal = session.journal
+    partial = session.reply.partial
+    session.reply.clear()
+    if partial:
+        reason: FinishReason = "cancelled" if ending != "error" else "error"
+        message = Message("assistant", [Text(partial)], id=new_id("m"), model=session.state.model)
+        journal.record(MessageModel(**journal.head(), message=message, turn_id=turn.id, finish_reason=reason))
+    close_calls(session, "Not run: the turn was stopped before it began.")
+    session.gate.end_turn()
+    done = TurnCompleted(
+        **journal.head(),
+        turn_id=turn.id,
+        reason=ending,
+        usage=turn.usage,
+        model_calls=turn.model_calls,
+        tool_calls=turn.tool_calls,
+        duration_s=round(time.perf_counter() - turn.begun, 6),
+        cost_usd=turn.cost_usd,
+        error=problem,
+    )
+    journal.record(done)
+    show_status(session, "error" if ending == "error" else "idle")
+    return done
+
+
+def close_calls(session: Session, why: str) -> None:
+    """Give every call without a result one, so that the conversation stays valid."""
+    journal = session.journal
+    for call in list(session.state.open_calls.values()):
+        begun = call.call_id in session.state.started
+        code, text = ("interrupted", INTERRUPTED) if begun else ("cancelled", why)
+        result = ToolResult(call.call_id, call.name, False, error=Problem(code=code, message=text))
+        journal.record(
+            ToolCallEnd(**journal.head(), call_id=call.call_id, tool=call.name, result=result, duration_s=0.0)
+        )
+
+
+INTERRUPTED = (
+    "Interrupted: the program ended while this call ran. It may have done all, part or nothing of its work; "
+    "it was not repeated. Look at what is there before you do it again."
+)
+
+
+async def converse(session: Session, turn: Turn) -> Ending:
+    """The loop itself."""
+    while True:
+        if session.reply.stopped:
+            raise CancelledException("Stopped before the model was asked.")
+        take_inbox(session, turn)
+        check_limits(session.limits, turn)
+        reply = await session.reply.read(session.provider, session.request())
+        record_reply(session, turn, reply)
+        calls = reply.message.function_calls
+        if calls:
+            turn.tool_calls += len(calls)
+            await session.steps.run_all(calls, turn.id)
+        elif not session.inbox:
+            return ENDINGS.get(reply.finish_reason, "stop")
+
+
+def check_limits(limits: Limits, turn: Turn) -> None:
+    """Raise `LimitReached` when the turn has used up what it may."""
+    if limits.model_calls is not None and turn.model_calls >= limits.model_calls:
+        raise LimitReached(
+            f"Stopped after {turn.model_calls} model calls in one turn; raise --max-turns to allow more."
+        )
+    if limits.tool_calls is not None and turn.tool_calls >= limits.tool_calls:
+        raise LimitReached(f"Stopped after {turn.tool_calls} tool calls in one turn.")
+
+
+def take_inbox(session: Session, turn: Turn) -> None:
+    """Let waiting messages join the conversation."""
+    journal = session.journal
+    for message in session.take_inbox():
+        journal.record(
+            MessageUser(**journal.head(), message=message, turn_id=turn.id),
+            MidTurnInjected(**journal.head(), message_id=message.id),
+        )
+
+
+def record_reply(session: Session, turn: Turn, reply: Reply) -> None:
+    """Make the reply durable, before any of its calls runs, and count what it cost."""
+    journal, state = session.journal, session.state
+    turn.model_calls += 1
+    cost = session.price(reply.usage)
+    if reply.usage is not None:
+        turn.usage = turn.usage.plus(reply.usage)
+        session.ledger.record_usage(state.model, reply.usage, cost, session_id=state.session_id)
+    turn.cost_usd = None if cost is None or turn.cost_usd is None else turn.cost_usd + cost
+    message = msgspec.structs.replace(
+        reply.message, id=new_id("m"), provider=session.provider.name, model=state.model
+    )
+    session.reply.clear()
+    journal.record(
+        MessageModel(
+            **journal.head(),
+            message=message,
+            turn_id=turn.id,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            cost_usd=cost,
+        )
+    )
+    show_progress(session, turn)
+
+
+def show_progress(session: Session, turn: Turn) -> None:
+    """Tell the watchers what the turn has used and how full the context is."""
+    journal = session.journal
+    head = journal.shown()
+    journal.show(
+        TurnProgress(
+            **head,
+            turn_id=turn.id,
+            model_calls=turn.model_calls,
+            tool_calls=turn.tool_calls,
+            usage=turn.usage,
+        )
+    )
+    context = session.context()
+    journal.show(
+        ContextUpdated(
+            **head,
+            total_tokens=context.total_tokens,
+            context_limit=context.context_limit,
+            percent_used=context.percent_used,
+        )
+    )
+
+
+def show_status(session: Session, status: Literal["active", "idle", "error"]) -> None:
+    """Tell the watchers whether the agent works."""
+    session.journal.show(AgentStatusChanged(**session.journal.shown(), status=status))

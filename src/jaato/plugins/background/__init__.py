@@ -1,0 +1,1 @@
+"""Background tasks as tools: start, look, read, stop, list."""

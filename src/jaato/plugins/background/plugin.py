@@ -1,0 +1,159 @@
+"""The five background tools, over the tasks of the session and of background-capable plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaato.abc.background import BackgroundCapable, TaskStatus
+from jaato.abc.plugin import Plugin, UserCommand
+from jaato.errors import ToolError
+from jaato.protocol.messages import Text
+from jaato.tools.background import Task
+from jaato.tools.call import Call, result_of
+from jaato.tools.tool import tool
+
+READ_CHARS = 20_000
+TASK_ID = {"task_id": "task_id", "id": "task_id"}
+
+
+class BackgroundPlugin(Plugin):
+    """Work that goes on while the model does something else."""
+
+    name = "background"
+
+    @tool(
+        category="coordination",
+        access="read",
+        aliases={
+            "startBackgroundTask": {"tool_name": "tool", "arguments": "args", "timeout_seconds": "timeout_s"}
+        },
+    )
+    async def start_background(
+        self,
+        tool: str,
+        args: dict[str, Any] | None = None,
+        plugin: str | None = None,
+        timeout_s: float | None = None,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Run any other tool in the background and get a task_id at once. Use it for long builds and downloads."""
+        session = call.services.get("session")
+        if session is None:
+            return self._start_in_plugin(tool, args or {}, plugin)
+        if session.catalog.find(tool) is None:
+            raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
+        task: Task = await session.steps.start_background(call, tool, args or {}, timeout_s)
+        return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
+
+    def _start_in_plugin(self, tool: str, args: dict[str, Any], plugin: str | None) -> dict[str, Any]:
+        for capable in self._capable():
+            if (plugin is None or getattr(capable, "name", "") == plugin) and capable.supports_background(
+                tool
+            ):
+                handle = capable.start_background(tool, args)
+                return {"task_id": handle.task_id, "tool": tool, "status": TaskStatus.RUNNING.value}
+        raise ToolError(f"No background-capable plugin offers {tool!r}.")
+
+    def _capable(self) -> list[BackgroundCapable]:
+        toolsets = self.host.service("registry").toolsets()
+        return [toolset.background for toolset in toolsets if toolset.background is not None]
+
+    @tool(
+        category="coordination",
+        access="read",
+        aliases={"getBackgroundTaskStatus": {}, "checkBackgroundTask": {}, "getBackgroundTask": {}},
+    )
+    async def check_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
+        """Say whether a background task is running, completed, failed or cancelled."""
+        task = own_task(call, task_id)
+        if task is not None:
+            return row(task)
+        capable = self._owner(task_id)
+        return {"task_id": task_id, "status": capable.get_status(task_id).value}
+
+    @tool(
+        category="coordination",
+        access="read",
+        aliases={"getBackgroundTaskResult": {}, "getBackgroundOutput": {}},
+    )
+    async def get_background_output(self, task_id: str, offset: int = 0, *, call: Call) -> dict[str, Any]:
+        """Read what a background task has printed since `offset`, and its result once it has ended."""
+        task = own_task(call, task_id)
+        if task is None:
+            result = self._owner(task_id).get_result(task_id)
+            found = {"task_id": task_id, "status": result.status.value, "result": result.result}
+            return found | ({"error": result.error} if result.error else {})
+        text, end = task.output.read(max(0, offset))
+        cut = text[-READ_CHARS:]
+        answer = row(task) | {"output": cut, "next_offset": end}
+        if len(cut) < len(text):
+            answer["omitted_characters"] = len(text) - len(cut)
+        if task.outcome is not None and task.done.is_set():
+            outcome = result_of(Call(id=task.call_id, name=task.tool, arguments={}), task.outcome)
+            texts = [part.text for part in outcome.content if isinstance(part, Text)]
+            value = outcome.structured if outcome.structured is not None else "".join(texts)
+            answer |= (
+                {"result": value} if outcome.ok else {"error": outcome.error.message if outcome.error else ""}
+            )
+        return answer
+
+    @tool(category="coordination", access="read", aliases={"cancelBackgroundTask": {}})
+    async def stop_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
+        """Stop a background task and everything it started."""
+        task = own_task(call, task_id)
+        if task is None:
+            return {"task_id": task_id, "stopped": self._owner(task_id).cancel(task_id)}
+        running = not task.done.is_set()
+        task.cancel()
+        return {"task_id": task_id, "stopped": running}
+
+    @tool(category="coordination", access="read", aliases={"listBackgroundTasks": {}})
+    async def list_background(self, *, call: Call) -> dict[str, Any]:
+        """List the background tasks of this session, the running ones first."""
+        session = call.services.get("session")
+        tasks: list[Task] = session.tasks.all() if session is not None else []
+        for capable in self._capable():
+            tasks += getattr(getattr(capable, "background_tasks", None), "all", list)()
+        tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
+        return {"tasks": [row(task) for task in tasks[:100]], "count": len(tasks)}
+
+    def _owner(self, task_id: str) -> BackgroundCapable:
+        for capable in self._capable():
+            try:
+                capable.get_status(task_id)
+            except KeyError:
+                continue
+            return capable
+        raise ToolError(f"No background task {task_id!r}; list_background shows them.")
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """`tasks` lists them for the user."""
+        return {UserCommand("tasks", "List the background tasks."): self._tasks_text}
+
+    def _tasks_text(self, _line: str) -> str:
+        tasks = [
+            task
+            for capable in self._capable()
+            for task in getattr(getattr(capable, "background_tasks", None), "all", list)()
+        ]
+        return "\n".join(f"{task.id}  {task.status.value:<10} {task.tool}" for task in tasks) or "No tasks."
+
+
+def own_task(call: Call, task_id: str) -> Task | None:
+    """The session's task of this id."""
+    session = call.services.get("session")
+    task: Task | None = session.tasks.get(task_id) if session is not None else None
+    return task
+
+
+def row(task: Task) -> dict[str, Any]:
+    """A task in a few words."""
+    found = {
+        "task_id": task.id,
+        "tool": task.tool,
+        "status": task.status.value,
+        "started_at": task.started_at,
+    }
+    return found | ({"ended_at": task.ended_at} if task.ended_at else {})

@@ -1,0 +1,1 @@
+"""Questions from the model to the user."""

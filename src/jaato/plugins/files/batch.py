@@ -1,0 +1,186 @@
+"""Edits of several files at once, all or nothing, and find-and-replace across files."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaato.errors import ToolError
+from jaato.plugins.files.changes import Change, Changes, Loaded
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
+from jaato.plugins.files.sweep import TooMany, files_below
+from jaato.plugins.files.text import Lined, NotText
+from jaato.tools.beneath import PathRefused
+from jaato.tools.call import Call
+
+MAX_FILES = 200
+MAX_SEARCHED_BYTES = 10 << 20
+MAX_TOTAL_BYTES = 64 << 20
+MAX_DIFF_CHARS = 8000
+
+
+def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[str, Any]]:
+    """Make every edit or none; several of one file apply in order. Raises `ToolError`s that name the edit."""
+    paths = list(dict.fromkeys(edit.path for edit in edits))
+    if not paths:
+        raise EditRefused("edits is empty. Give at least one edit.")
+    if len(paths) > MAX_FILES:
+        raise TooMany(f"{len(paths)} files in one call; at most {MAX_FILES} are possible. Split the call.")
+    made: list[str] = []
+    with changes.lock, contextlib.ExitStack() as open_places:
+        try:
+            steps: dict[str, tuple[Change, Loaded | None, str]] = {}
+            for number, edit in enumerate(edits, 1):
+                try:
+                    stage(changes, steps, edit, open_places, made)
+                except ToolError as error:
+                    raise EditRefused(
+                        f"Edit {number} of {len(edits)}: {error} No file was changed."
+                    ) from None
+            for change, loaded, text in steps.values():
+                change.content = loaded.form.encode(text) if loaded else text.encode()
+            changes.commit([change for change, *_ in steps.values()], call)
+        except BaseException:
+            changes.unmake(made)
+            raise
+    return [
+        outcome(change, unified(loaded.text if loaded else "", text))
+        for change, loaded, text in steps.values()
+    ]
+
+
+def stage(
+    changes: Changes,
+    steps: dict[str, tuple[Change, Loaded | None, str]],
+    edit: Edit,
+    open_places: contextlib.ExitStack,
+    made: list[str],
+) -> None:
+    """Apply one edit in memory, on top of the earlier ones of the same file."""
+    for text in (edit.new, edit.new_content):
+        refuse_surrogates(text or "")
+    if edit.new_content is not None and edit.old is None and changes.is_absent(edit.path):
+        made += changes.make_parents(edit.path)
+    target = open_places.enter_context(changes.target(edit.path))
+    before = steps.get(target.label)
+    if before is not None:
+        change, loaded, text = before
+        steps[target.label] = (change, loaded, applied(text, edit))
+    elif target.place.info is None and edit.new_content is not None:
+        refuse_slash(edit.path)
+        steps[target.label] = (Change(target, "multiFileEdit", None, None), None, edit.new_content)
+    else:
+        loaded = changes.load(target)
+        text = applied(loaded.text, edit)
+        steps[target.label] = (Change(target, "multiFileEdit", loaded.seen, None), loaded, text)
+
+
+def outcome(change: Change, diff: str) -> dict[str, Any]:
+    """What a tool says of one change."""
+    said: dict[str, Any] = {"path": change.target.label, "diff": diff}
+    if change.record is not None:
+        said["backup_id"] = change.record.id
+    if change.notes:
+        said["notes"] = change.notes
+    return said
+
+
+def refuse_surrogates(text: str) -> None:
+    """Raise `NotText` for text that no encoding can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NotText(f"The text has a lone surrogate at position {error.start}. Correct it.") from None
+
+
+def refuse_slash(path: str) -> None:
+    """Raise when a new file's path is that of a directory."""
+    if path.endswith("/"):
+        raise PathRefused(f"{path!r} ends with a slash. Name a file, or use createDirectory.")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to find where: in one file, or in those below a directory that fit the glob."""
+
+    path: str
+    glob: str
+    pattern: str
+    replacement: str
+    regex: bool
+
+
+def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) -> dict[str, Any]:
+    """Find and replace, all or nothing; changes nothing in a dry run. Raises `ToolError`s."""
+    check(search.pattern, search.replacement, regex=search.regex)
+    refuse_surrogates(search.replacement)
+    with changes.lock, contextlib.ExitStack() as open_places:
+        found = searched(changes, search, call)
+        if len(found) > MAX_FILES:
+            raise TooMany(
+                f"{len(found)} files match; at most {MAX_FILES} can change at once. Narrow path or glob."
+            )
+        files: list[dict[str, Any]] = []
+        steps: list[Change] = []
+        room = MAX_DIFF_CHARS
+        for loaded, spans in found:
+            text = substituted(loaded.text, spans)
+            content = loaded.form.encode(text)
+            diff = unified(loaded.text, text)[:room]
+            room -= len(diff)
+            files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
+            if not dry_run:
+                target = open_places.enter_context(changes.target(loaded.target.path))
+                steps.append(Change(target, "findAndReplace", loaded.seen, content))
+        if steps:
+            changes.commit(steps, call)
+        for entry, change in zip(files, steps, strict=False):
+            entry["backup_id"] = change.record.id if change.record else None
+            if change.notes:
+                entry["notes"] = change.notes
+        said = {"dry_run": dry_run, "matches": sum(entry["matches"] for entry in files), "files": files}
+        if dry_run and files:
+            said["note"] = "Nothing was changed. Call again with dry_run=false to apply."
+        return said
+
+
+def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
+    """Each file that matches, with its matches; a pattern runs over all files at once."""
+    whole = stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
+    top = search.path.rstrip("/") or "/"
+    names = files_below(changes.roots, top, search.glob, call.token) if whole else iter([search.path])
+    batch: list[Loaded] = []
+    found: list[tuple[Loaded, list[Span]]] = []
+    wanted = search.pattern.replace("\r\n", "\n")
+    total = 0
+    for name in names:
+        call.token.raise_if_cancelled()
+        with changes.target(name) as target:
+            try:
+                if whole and target.info.st_size > MAX_SEARCHED_BYTES:
+                    continue
+                loaded = changes.load(target)
+            except ToolError:
+                if whole:
+                    continue  # binary, unreadable or gone: not part of the search
+                raise
+        if search.regex:
+            batch.append(loaded)
+        else:
+            spans = literal(Lined(loaded.text).view, wanted, search.replacement)
+            if not spans:
+                continue
+            found.append((loaded, spans))
+        total += len(loaded.text)
+        if total > MAX_TOTAL_BYTES:
+            raise TooMany("More than 64 MB of text to search or change. Narrow path or glob.")
+    if batch:
+        texts = [Lined(loaded.text).view for loaded in batch]
+        spans_of = matches(texts, search.pattern, search.replacement, call.token)
+        found = [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
+    return found

@@ -1,0 +1,66 @@
+"""A unified diff that stays fast on large files and short for a reader."""
+
+from __future__ import annotations
+
+from jaato.plugins.files.text import aligned, lines_of, shown, strip
+
+CONTEXT = 3
+MAX_LINES = 120
+MAX_LINE_CHARS = 200
+Opcode = tuple[str, int, int, int, int]
+
+
+def unified(old: str, new: str) -> str:
+    """The difference of two texts in unified form, at most `MAX_LINES` lines; empty when both are the same.
+
+    Lines that differ in their ends alone are shown as changed, with a note.
+    """
+    before, after = lines_of(old), lines_of(new)
+    lines: list[str] = []
+    for group in grouped(aligned(before, after)):
+        first, last = group[0], group[-1]
+        lines.append(f"@@ -{span(first[1], last[2])} +{span(first[3], last[4])} @@")
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                lines += [f" {cut(line)}" for line in before[a:b]]
+                continue
+            lines += [f"-{cut(line)}" for line in before[a : min(b, a + MAX_LINES)]]
+            lines += [f"+{cut(line)}" for line in after[c : min(d, c + MAX_LINES)]]
+        if len(lines) > MAX_LINES:
+            break
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"… the diff goes on; it is cut at {MAX_LINES} lines"]
+    return "\n".join(lines)
+
+
+def cut(line: str) -> str:
+    """A line to show: without its end, cut when long, and saying so when it ends in CR LF or not at all."""
+    body = shown(strip(line))
+    body = body if len(body) <= MAX_LINE_CHARS else f"{body[:MAX_LINE_CHARS]}… ({len(body)} characters)"
+    return body if line.endswith("\n") else f"{body} ⟨no newline at the end⟩"
+
+
+def span(start: int, end: int) -> str:
+    """A range of lines as a hunk's head writes it."""
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def grouped(opcodes: list[Opcode]) -> list[list[Opcode]]:
+    """The opcodes in hunks with `CONTEXT` lines around each change."""
+    groups: list[list[Opcode]] = []
+    current: list[Opcode] = []
+    for index, (tag, a, b, c, d) in enumerate(opcodes):
+        if tag != "equal":
+            current.append((tag, a, b, c, d))
+            continue
+        if current:
+            if index < len(opcodes) - 1 and b - a <= 2 * CONTEXT:
+                current.append((tag, a, b, c, d))
+                continue
+            kept = min(CONTEXT, b - a)
+            groups.append([*current, (tag, a, a + kept, c, c + kept)])
+        kept = min(CONTEXT, b - a)
+        current = [(tag, b - kept, b, d - kept, d)] if index < len(opcodes) - 1 else []
+    if any(tag != "equal" for tag, *_ in current):
+        groups.append(current)
+    return groups

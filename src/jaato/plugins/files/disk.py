@@ -1,0 +1,136 @@
+"""What the file tools ask of the kernel beyond Python's own: safe renames, swaps, durable names."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+NOREPLACE, EXCHANGE = 1, 2  # renameat2's flags
+CHUNK_BYTES = 1 << 20
+
+
+@functools.cache
+def renameat2() -> Callable[..., int] | None:
+    """The C library's renameat2, or None."""
+    try:
+        import ctypes
+
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (ImportError, OSError, AttributeError):
+        return None
+    call.restype = ctypes.c_int
+    return call
+
+
+def rename(from_fd: int, source: str, to_fd: int, target: str, flags: int) -> bool:
+    """Rename with renameat2's flags; False where they are not supported. Raises `OSError`."""
+    call = renameat2()
+    if call is None:
+        return False
+    import ctypes
+
+    if call(from_fd, os.fsencode(source), to_fd, os.fsencode(target), ctypes.c_uint(flags)) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code))
+
+
+def rename_new(from_fd: int, source: str, to_fd: int, target: str) -> None:
+    """Rename to a name that must be free. Raises `FileExistsError` when it is not."""
+    if rename(from_fd, source, to_fd, target, NOREPLACE):
+        return
+    info = os.stat(source, dir_fd=from_fd, follow_symlinks=False)
+    if stat.S_ISDIR(info.st_mode):
+        os.mkdir(target, dir_fd=to_fd)  # a rename may replace this empty directory, and nothing else
+        os.rename(source, target, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+    else:
+        os.link(source, target, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+        os.unlink(source, dir_fd=from_fd)
+
+
+def settle(dir_fd: int) -> None:
+    """Make the names of a directory durable, where the file system can."""
+    try:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def read_at(dir_fd: int, name: str, limit: int) -> bytes:
+    """The bytes of a regular file, at most `limit`; links are not followed."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+    with os.fdopen(fd, "rb", buffering=0) as file:
+        parts: list[bytes] = []
+        while limit > 0 and (part := file.read(min(limit, 16 * CHUNK_BYTES))):
+            parts.append(part)
+            limit -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view[: 16 * CHUNK_BYTES]) :]
+
+
+def copy(source_fd: int, target_fd: int, observe: Callable[[bytes], Any] | None = None) -> int:
+    """Copy an open file from its start, in bounded memory; `observe` sees each piece. Returns the bytes."""
+    total = 0
+    while piece := os.pread(source_fd, CHUNK_BYTES, total):
+        write_all(target_fd, piece)
+        total += len(piece)
+        if observe is not None:
+            observe(piece)
+    return total
+
+
+def exists(dir_fd: int, name: str) -> bool:
+    """Whether a directory has this name."""
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def listed(dir_fd: int, name: str) -> list[str]:
+    """The names in a directory below another, links not followed; none when it is not there."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    except OSError:
+        return []
+    try:
+        with os.scandir(fd) as found:
+            return [entry.name for entry in found]
+    finally:
+        os.close(fd)
+
+
+def write_new(dir_fd: int, name: str, data: bytes) -> None:
+    """Write a new private file, durable when this returns, gone when it fails."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=dir_fd)
+        raise
+    finally:
+        os.close(fd)
+    settle(dir_fd)

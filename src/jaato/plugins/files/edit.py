@@ -1,0 +1,236 @@
+"""An anchored edit: a text replaced where it occurs exactly once, else an error that helps to correct it."""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_right
+from collections import Counter
+
+from msgspec import Struct
+
+from jaato.errors import ToolError
+from jaato.plugins.files.text import Lined, shown
+
+MAX_SHOWN = 8
+MAX_WINDOWS = 20_000
+MAX_EXCERPT_LINES = 12
+
+
+class EditRefused(ToolError):
+    """The edit does not fit the file; nothing was changed."""
+
+    code = "edit_refused"
+
+
+class Edit(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One edit of one file: `old` to `new` between optional anchors, or the whole `new_content`."""
+
+    path: str
+    old: str | None = None
+    new: str | None = None
+    prologue: str | None = None
+    epilogue: str | None = None
+    new_content: str | None = None
+
+
+def complaint(edit: Edit) -> str | None:
+    """What is wrong with the edit in itself, or None."""
+    if edit.new_content is not None:
+        if edit.old is not None or edit.new is not None:
+            return "new_content replaces the whole file; give either it or old and new, not both."
+        return None
+    if edit.old is None or edit.new is None:
+        return (
+            "Give old (text that is in the file) and new (what replaces it), or new_content (the whole file)."
+        )
+    if not edit.old and not edit.prologue and not edit.epilogue:
+        return "old is empty. Name the text to replace, or give prologue or epilogue to insert new beside it."
+    if edit.old == edit.new:
+        return "old and new are the same, so nothing would change."
+    return None
+
+
+def applied(text: str, edit: Edit) -> str:
+    """The file's text after the edit. Raises `EditRefused` when `old` is missing or ambiguous."""
+    problem = complaint(edit)
+    if problem:
+        raise EditRefused(f"{edit.path!r}: {problem}")
+    if edit.new_content is not None:
+        return rewritten(text, edit.new_content)
+    old, new = edit.old or "", edit.new or ""
+    if "\r" in old and text.count(old) == 1 and not edit.prologue and not edit.epilogue:
+        return text.replace(old, new)  # the caller spells the line ends out
+    lined = Lined(text)
+    old = plain(old)
+    if not old:
+        place = insertion(lined.view, edit)
+        return lined.replaced(place, place, new)
+    found = candidates(lined.view, old, edit)
+    if len(found) > 1:
+        raise EditRefused(
+            f"{edit.path!r}: old {ambiguous(lined.view, found)} Add the lines around it to old, or give "
+            "prologue (text before it) or epilogue (text after it). Nothing was changed."
+        )
+    return lined.replaced(found[0], found[0] + len(old), new)
+
+
+def rewritten(text: str, content: str) -> str:
+    """The whole text replaced: line ends and the final newline stay unless it spells others out."""
+    content = content.removeprefix("\ufeff")
+    if "\r\n" in content:
+        return content
+    lined = Lined(text)
+    if lined.view.endswith("\n") and content and not content.endswith("\n"):
+        content += "\n"
+    return lined.replaced(0, len(lined.view), content)
+
+
+def plain(text: str) -> str:
+    """Text with `\\n` line ends."""
+    return text.replace("\r\n", "\n")
+
+
+def candidates(view: str, old: str, edit: Edit) -> list[int]:
+    """Where `old` may be meant: the one place that touches its anchors, else every place between them."""
+    found = occurrences(view, old)
+    start, end = 0, len(view)
+    if edit.prologue or edit.epilogue:
+        touching = [place for place in found if touches(view, place, len(old), edit)]
+        if len(touching) == 1:
+            return touching
+        start, end = region(view, edit)
+    inside = [place for place in found if start <= place and place + len(old) <= end]
+    if inside:
+        return inside
+    if found:
+        raise EditRefused(
+            f"{edit.path!r}: old is at line {numbers(view, found)}, but not between the anchors (lines "
+            f"{line_at(view, start)} to {line_at(view, end)}). Correct them. Nothing was changed."
+        )
+    raise missing(view, old, edit, "old")
+
+
+def region(view: str, edit: Edit) -> tuple[int, int]:
+    """From the end of the prologue to the start of the epilogue; each occurs once, or follows the other."""
+    start, end = 0, len(view)
+    if edit.prologue:
+        anchor = plain(edit.prologue)
+        start = unique(view, anchor, edit, "prologue") + len(anchor)
+    if edit.epilogue:
+        anchor = plain(edit.epilogue)
+        end = view.find(anchor, start) if edit.prologue else unique(view, anchor, edit, "epilogue")
+        if end < 0:
+            raise missing(view, anchor, edit, "epilogue")
+    return start, end
+
+
+def insertion(view: str, edit: Edit) -> int:
+    """Where to insert when `old` is empty: after the prologue, or before the epilogue."""
+    if edit.prologue and edit.epilogue:
+        before = plain(edit.prologue)
+        return unique(view, before + plain(edit.epilogue), edit, "prologue with epilogue") + len(before)
+    start, end = region(view, edit)
+    return start if edit.prologue else end
+
+
+def unique(view: str, anchor: str, edit: Edit, role: str) -> int:
+    """Where an anchor is; raises `EditRefused` unless it occurs exactly once."""
+    found = occurrences(view, anchor)
+    if not found:
+        raise missing(view, anchor, edit, role)
+    if len(found) > 1:
+        raise EditRefused(
+            f"{edit.path!r}: {role} {ambiguous(view, found)} Use a longer one. Nothing was changed."
+        )
+    return found[0]
+
+
+def ambiguous(view: str, places: list[int]) -> str:
+    """That a text fits several places."""
+    return f"occurs {len(places)} times, at lines {numbers(view, places)}."
+
+
+def numbers(view: str, places: list[int]) -> str:
+    """The lines of some places, the first few."""
+    more = f" and {len(places) - MAX_SHOWN} more" if len(places) > MAX_SHOWN else ""
+    return ", ".join(str(line_at(view, place)) for place in places[:MAX_SHOWN]) + more
+
+
+def touches(view: str, place: int, length: int, edit: Edit) -> bool:
+    """Whether an occurrence has the anchors directly beside it."""
+    before, after = plain(edit.prologue or ""), plain(edit.epilogue or "")
+    return view.endswith(before, 0, place) and view.startswith(after, place + length)
+
+
+def occurrences(view: str, text: str) -> list[int]:
+    """Every place where the text occurs, overlapping ones too."""
+    found: list[int] = []
+    place = view.find(text)
+    while place >= 0:
+        found.append(place)
+        place = view.find(text, place + 1)
+    return found
+
+
+def line_at(view: str, place: int) -> int:
+    """The number of the line a position is in, from 1."""
+    return view.count("\n", 0, place) + 1
+
+
+def missing(view: str, text: str, edit: Edit, role: str) -> EditRefused:
+    """That a text is not there, with what is most like it: the same but for white space, or similar."""
+    nearest = nearest_lines(view, text)
+    head = f"{edit.path!r}: {role} does not occur in the file. "
+    if nearest is None:
+        return EditRefused(
+            f"{head}Nothing in it is similar; read it again with readFile. Nothing was changed."
+        )
+    first, last, same = nearest
+    there = view.split("\n")[first - 1 : min(last, first + MAX_EXCERPT_LINES - 1)]
+    why = "is the same but for white space" if same else "is the nearest"
+    excerpt = shown("\n".join(line[:300] for line in there))
+    return EditRefused(
+        f"{head}Lines {first} to {last} hold what {why}:\n{excerpt}\nCopy it exactly. Nothing was changed."
+    )
+
+
+def nearest_lines(view: str, text: str) -> tuple[int, int, bool] | None:
+    """The lines most like the text, as (first, last, same but for white space), or None."""
+    lines = view.split("\n")
+    wanted = [squeezed(line) for line in text.strip("\n").split("\n")]
+    have = [squeezed(line) for line in lines]
+    size = len(wanted)
+    for index in range(len(have) - size + 1):
+        if have[index] == wanted[0] and have[index : index + size] == wanted:
+            return index + 1, index + size, True
+    joined, starts = "", []
+    for line in have[:MAX_WINDOWS]:
+        starts.append(len(joined))
+        joined += line
+    place = joined.find("".join(wanted))
+    if place >= 0:
+        first = bisect_right(starts, place)
+        return first, bisect_right(starts, place + len("".join(wanted)) - 1), True
+    near = similar(have, wanted)
+    return None if near is None else (near + 1, min(near + size, len(have)), False)
+
+
+def squeezed(line: str) -> str:
+    """A line without white space."""
+    return "".join(line.split())
+
+
+def similar(have: list[str], wanted: list[str]) -> int | None:
+    """Where the wanted lines would start for most of them to be in place, or by the longest of them."""
+    places = {line: index for index, line in enumerate(wanted) if len(line) > 3}
+    votes: Counter[int] = Counter()
+    for index, line in enumerate(have):
+        if line in places:
+            votes[max(0, index - places[line])] += len(line)
+    if votes:
+        return votes.most_common(1)[0][0]
+    key = max(wanted, key=len)
+    near = difflib.get_close_matches(key[:200], [line[:200] for line in have[:2000]], n=1, cutoff=0.6)
+    if not near:
+        return None
+    return max(0, [line[:200] for line in have].index(near[0]) - wanted.index(key))

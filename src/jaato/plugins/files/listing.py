@@ -1,0 +1,150 @@
+"""What the tools say of directories, files and backups."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+from datetime import UTC, datetime
+from typing import Any
+
+from jaato.plugins.files.backups import Record
+from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.reading import describe
+from jaato.plugins.files.text import NotText, form_of
+from jaato.tools.beneath import explained
+from jaato.tools.call import Call, Output
+from jaato.tools.paths import Entry, Roots, kind_of
+
+MAX_DIFF_BYTES = 8 << 20
+
+
+def is_directory(info: os.stat_result) -> bool:
+    """Whether it is a directory."""
+    return stat.S_ISDIR(info.st_mode)
+
+
+def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, Any]:
+    """Remove an empty directory."""
+    record = Record(
+        id="",
+        path=target.label,
+        action="removeFile",
+        time=0.0,
+        before="directory",
+        mode=stat.S_IMODE(target.info.st_mode),
+        call_id=call.id,
+        session_id=call.session_id,
+    )
+    with changes.backups.open() as shelf:
+        record = changes.backups.record(shelf, record)
+        try:
+            os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
+        except OSError as error:
+            changes.backups.forget(shelf, record)
+            raise explained(error, target.path) from None
+    return {"path": target.label, "backup_id": record.id}
+
+
+def directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
+    """The entries of a directory, as lines and as data; of a huge one only the part asked for is held."""
+    total = 0
+
+    def counted() -> Any:
+        nonlocal total
+        for entry in roots.scan(path, with_info=True):
+            total += 1
+            yield entry
+
+    entries = heapq.nsmallest(offset + limit, counted(), key=lambda entry: entry.name)[offset:]
+    lines = [line_of(entry) for entry in entries]
+    rest = total - offset - len(entries)
+    if rest > 0:
+        lines.append(f"[{rest} more; read on with offset={offset + len(entries)}]")
+    data = {
+        "path": path,
+        "total": total,
+        "entries": [
+            {"name": entry.name, "kind": entry.kind, "size_bytes": entry.info.st_size if entry.info else 0}
+            for entry in entries
+        ],
+    }
+    return Output(text="\n".join(lines) or "(empty)", structured=data)
+
+
+def line_of(entry: Entry) -> str:
+    """One entry as a line."""
+    match entry.kind:
+        case "directory":
+            return f"{entry.name}/"
+        case "file":
+            return f"{entry.name} {entry.info.st_size if entry.info else ''}"
+        case kind:
+            return f"{entry.name} ({kind if kind == 'link' else 'special'})"
+
+
+def info(roots: Roots, path: str) -> dict[str, Any]:
+    """What is known of a path."""
+    own = roots.stat(path, follow=False)
+    said: dict[str, Any] = {"path": path, "kind": kind_of(own.st_mode)}
+    if stat.S_ISLNK(own.st_mode):
+        with roots.locate(path, follow=False) as place:
+            said["link_to"] = os.readlink(place.name, dir_fd=place.dir_fd)
+        with roots.locate(path) as place:
+            if place.info is None:
+                return {**said, "target": "missing"}
+            own = place.info
+            said |= {"real_path": str(place.path), "target": kind_of(own.st_mode)}
+    said |= {
+        "size_bytes": own.st_size,
+        "mode": f"{stat.S_IMODE(own.st_mode):04o}",
+        "owner": f"{own.st_uid}:{own.st_gid}",
+        "modified": datetime.fromtimestamp(own.st_mtime, UTC).isoformat(timespec="seconds"),
+    }
+    if stat.S_ISREG(own.st_mode):
+        said |= {"hard_links": own.st_nlink, **describe(roots, path)}
+    if roots.is_control(path):
+        said["protected"] = True
+    return said
+
+
+def change_diff(change: Change) -> str:
+    """The difference a restored content makes, where both sides are text."""
+    before = change.seen.data if change.seen is not None else b""
+    after = change.content if isinstance(change.content, bytes) else b""
+    if before is None or len(before) + len(after) > MAX_DIFF_BYTES:
+        return ""
+    try:
+        return unified(form_of(before).decode(before), form_of(after).decode(after))
+    except NotText:
+        return f"binary: {len(before)} → {len(after)} bytes"
+
+
+def backups(changes: Changes, path: str | None, limit: int) -> dict[str, Any]:
+    """The backups of a path, or of all, newest first."""
+    label = None
+    if path is not None:
+        root, rest = changes.roots.relative(path)
+        label = str(rest) if root == changes.roots.workspace else str(root / rest)
+    records = changes.backups.records(label)
+    if label is not None and not records:
+        with changes.roots.locate(path or "") as place:
+            records = changes.backups.records(changes.label(place))
+    return {"total": len(records), "backups": [entry_of(record) for record in records[:limit]]}
+
+
+def entry_of(record: Record) -> dict[str, Any]:
+    """One backup as the model sees it."""
+    said: dict[str, Any] = {
+        "backup_id": record.id,
+        "path": record.path,
+        "before": record.action,
+        "time": datetime.fromtimestamp(record.time, UTC).isoformat(timespec="seconds"),
+        "held": record.before,
+    }
+    if record.digest:
+        said["size_bytes"] = record.size_bytes
+    if record.other:
+        said["moved" + ("_from" if record.before == "absent" or record.digest else "_to")] = record.other
+    return said

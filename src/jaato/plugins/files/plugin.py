@@ -1,0 +1,209 @@
+"""The file tools."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from jaato.abc.plugin import Host, Plugin
+from jaato.plugins.files import listing
+from jaato.plugins.files.backups import Backups
+from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
+from jaato.plugins.files.changes import Change, Changes
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.moves import check, move
+from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.plugins.files.undo import find_backup, restore, undo
+from jaato.tools.beneath import PathRefused
+from jaato.tools.call import Call, Output
+from jaato.tools.paths import Roots
+from jaato.tools.tool import tool
+
+FILES = "filesystem"
+MOVED = {"old_path": "source_path", "new_path": "destination_path"}
+
+
+class FilesPlugin(Plugin):
+    """Read, write, edit, move and restore files beneath the workspace and what was granted.
+
+    The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.
+    The setting `backups` takes `max_count` and `max_bytes`.
+    """
+
+    name = "file_edit"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        try:
+            self.roots: Roots = host.service("roots")
+        except KeyError:
+            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
+        self.backups = Backups(self.roots.workspace, **host.config.get("backups", {}))
+        self.changes = Changes(self.roots, self.backups)
+
+    @tool(category=FILES, access="read", core=True)
+    def readFile(
+        self,
+        path: str,
+        offset: Annotated[int, "first line, from 1; -n: the last n (for result: handles, bytes)"] = 0,
+        limit: int | None = None,
+        *,
+        call: Call,
+    ) -> str | Output:
+        """Read lines of a text file, see an image, or read on in a result:… handle."""
+        if limit is not None and limit < 1:
+            raise EditRefused("limit must be at least 1. Leave it out for the usual number of lines.")
+        if path.startswith(HANDLE):
+            return read_handle(path, offset, limit, call)
+        return read(self.roots, path, offset, limit, call)
+
+    @tool(category=FILES, access="write", aliases={"writeFile": {}})
+    def writeNewFile(self, path: str, content: str, *, call: Call) -> dict[str, Any]:
+        """Create a file with this content, and its missing directories. Refuses a path that exists; use
+        updateFile for that."""
+        refuse_slash(path)
+        refuse_surrogates(content)
+        if not self.changes.is_absent(path):
+            raise PathRefused(
+                f"{path!r} exists already. Use updateFile to change it, or choose another name."
+            )
+        made = self.changes.make_parents(path)
+        try:
+            with self.changes.target(path) as target:
+                change = Change(target, "writeNewFile", None, content.encode())
+                self.changes.commit([change], call)
+                return outcome(change, unified("", content))
+        except BaseException:
+            self.changes.unmake(made)
+            raise
+
+    @tool(category=FILES, access="write")
+    def updateFile(
+        self,
+        path: str,
+        *,
+        old: Annotated[str | None, "exact text to replace; must occur once"] = None,
+        new: Annotated[str | None, "what replaces it"] = None,
+        prologue: Annotated[str | None, "text somewhere before old, to tell it apart"] = None,
+        epilogue: Annotated[str | None, "text somewhere after old"] = None,
+        new_content: Annotated[str | None, "instead: the whole new file"] = None,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Change a file: old becomes new where it occurs exactly once, or new_content replaces everything.
+        Line ends and encoding are kept. Returns a diff."""
+        edit = Edit(path, old, new, prologue, epilogue, new_content)
+        for text in (new, new_content):
+            refuse_surrogates(text or "")
+        with self.changes.lock, self.changes.target(path) as target:
+            loaded = self.changes.load(target)
+            text = applied(loaded.text, edit)
+            if text == loaded.text:
+                raise EditRefused(f"{path!r} would not change: it has this content already.")
+            change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
+            self.changes.commit([change], call)
+            return outcome(change, unified(loaded.text, text))
+
+    @tool(category=FILES, access="write", aliases={"deleteFile": {}})
+    def removeFile(self, path: str, *, call: Call) -> dict[str, Any]:
+        """Remove a file, link or empty directory; undoFileChange brings it back."""
+        with self.changes.lock, self.changes.target(path, follow=False) as target:
+            if listing.is_directory(target.info):
+                return listing.remove_directory(self.changes, target, call)
+            change = Change(target, "removeFile", self.changes.see(target), None)
+            self.changes.commit([change], call)
+            return outcome(change, "")
+
+    @tool(category=FILES, access="write", aliases={"renameFile": MOVED})
+    def moveFile(
+        self, source_path: str, destination_path: str, overwrite: bool = False, *, call: Call
+    ) -> dict[str, Any]:
+        """Move or rename a file or directory. destination_path is the full new path, not the directory to
+        move into."""
+        return outcome(move(self.changes, source_path, destination_path, call, overwrite=overwrite), "")
+
+    @tool(category=FILES, access="write")
+    def copyFile(
+        self, source_path: str, destination_path: str, overwrite: bool = False, *, call: Call
+    ) -> dict[str, Any]:
+        """Copy one file, of any size. destination_path is the full path of the copy."""
+        refuse_slash(destination_path)
+        with self.roots.open_file(source_path) as source, self.changes.lock:
+            info = os.fstat(source.fileno())
+            made = self.changes.make_parents(destination_path)
+            try:
+                with self.changes.target(source_path) as here, self.changes.target(destination_path) as there:
+                    check(here, there, overwrite)
+                    seen = self.changes.see(there)
+                    mode = None if seen else info.st_mode & 0o777
+                    change = Change(there, "copyFile", seen, source.fileno(), mode)
+                    self.changes.commit([change], call)
+                    return {**outcome(change, ""), "size_bytes": info.st_size}
+            except BaseException:
+                self.changes.unmake(made)
+                raise
+
+    @tool(category=FILES, access="write")
+    def createDirectory(self, path: str) -> dict[str, Any]:
+        """Create a directory and the missing ones above it. Fine when it exists."""
+        made = self.changes.make_parents(f"{path.rstrip('/')}/x")
+        return {"path": path, "created": made}
+
+    @tool(category=FILES, access="read")
+    def list_directory(self, path: str = ".", limit: int = 500, offset: int = 0) -> Output:
+        """List one directory: names in order, directories with a slash, sizes in bytes."""
+        return listing.directory(self.roots, path, max(0, offset), max(1, limit))
+
+    @tool(category=FILES, access="read")
+    def get_file_info(self, path: str) -> dict[str, Any]:
+        """Tell what a path is: kind, size, mode, owner, time, type, encoding, line ends, link target."""
+        return listing.info(self.roots, path)
+
+    @tool(category=FILES, access="write")
+    def multiFileEdit(
+        self,
+        edits: Annotated[list[Edit], "each as for updateFile; new_content also creates a file"],
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Make several edits, in one or many files, all or nothing: if one does not fit, no file changes.
+        Edits of one file apply in order."""
+        return {"files": edit_many(self.changes, edits, call)}
+
+    @tool(category=FILES, access="write")
+    def findAndReplace(
+        self,
+        pattern: str,
+        replacement: str,
+        *,
+        path: Annotated[str, "a file, or a directory to search"] = ".",
+        glob: Annotated[str, "which files below it, such as src/**/*.{ts,tsx}"] = "*",
+        regex: Annotated[bool, r"pattern is a Python regular expression; replacement may use \1"] = False,
+        dry_run: bool = True,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Replace text in many files at once. The default dry run shows counts and diffs and changes nothing;
+        dry_run=false applies them, all or nothing."""
+        return replace_all(
+            self.changes, Search(path, glob, pattern, replacement, regex), call, dry_run=dry_run
+        )
+
+    @tool(category=FILES, access="write")
+    def undoFileChange(self, path: str, *, call: Call) -> dict[str, Any]:
+        """Take back the last change a tool made to this path; again to redo it. Older versions: listBackups,
+        restoreFile."""
+        change, record = undo(self.changes, path, call)
+        said = outcome(change, listing.change_diff(change))
+        return {**said, "undone": record.action, "undone_backup_id": record.id}
+
+    @tool(category=FILES, access="write")
+    def restoreFile(self, path: str, backup_id: str, *, call: Call) -> dict[str, Any]:
+        """Bring back what a file held before the change with this backup_id. What it holds now is kept."""
+        change = restore(self.changes, find_backup(self.changes, path, backup_id), call)
+        return outcome(change, listing.change_diff(change))
+
+    @tool(category=FILES, access="read")
+    def listBackups(self, path: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """List what files held before changes, newest first: of one path or all."""
+        return listing.backups(self.changes, path, max(1, limit))

@@ -1,0 +1,258 @@
+"""Reading a file for the model: a window of lines in bounded memory, images as images, binaries by name."""
+
+from __future__ import annotations
+
+import io
+import mimetypes
+import os
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from jaato.errors import ToolError
+from jaato.plugins.files.text import Form, NotText, form_of, newlines_of, shown
+from jaato.protocol.messages import Media
+from jaato.tools.beneath import FileMissing
+from jaato.tools.call import Call, Output
+from jaato.tools.paths import Roots
+
+DEFAULT_LINES = 2000
+MAX_LINE_CHARS = 2000
+MAX_TEXT_CHARS = 60_000
+MAX_HANDLE_BYTES = 60_000
+MAX_IMAGE_BYTES = 5 << 20
+MAX_COUNTED_BYTES = 256 << 20
+SNIFFED_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 18
+HANDLE = "result:"
+
+SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"\x7fELF", "application/x-elf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+)
+
+
+class RangeRefused(ToolError):
+    """The file has no such lines."""
+
+    code = "range_refused"
+
+
+def mime_of(head: bytes, name: str) -> str:
+    """The type of a file by its first bytes, else by its name."""
+    for signature, mime in SIGNATURES:
+        if head.startswith(signature):
+            return mime
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def read(roots: Roots, path: str, offset: int, limit: int | None, call: Call) -> str | Output:
+    """The lines of a text file from `offset` (from 1; negative counts from the end), or what the file is.
+
+    Raises `ToolError`s.
+    """
+    with roots.open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(SNIFFED_BYTES)
+        name = PurePosixPath(path).name
+        try:
+            form = form_of(head)
+        except NotText:
+            return not_text(file, head, name, size, call)
+        if not head:
+            return "(the file is empty)"
+        file.seek(len(form.mark))
+        if mime_of(head, "") == "application/pdf":
+            return not_text(file, head, name, size, call)
+        window = Window(file, form, size, call)
+        try:
+            return window.text(path, offset, limit or DEFAULT_LINES)
+        finally:
+            window.release()
+
+
+def not_text(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
+    """What a binary file is; a small image is shown."""
+    mime = mime_of(head, name)
+    said = f"{name} is {mime}, {size} bytes"
+    if mime.startswith("image/") and size <= MAX_IMAGE_BYTES:
+        file.seek(0)
+        try:
+            blob = call.keep(file.read()).removeprefix(HANDLE)
+        except LookupError:
+            return f"{said}. It cannot be shown here."
+        return Output(text=f"{said}.", media=(Media(mime, blob, size, name),))
+    return f"{said}. It is not text, so it is not shown; use run with a program that understands it."
+
+
+class Window:
+    """Some lines of an open text file of any size; no more than a chunk of it is in memory."""
+
+    def __init__(self, file: BinaryIO, form: Form, size: int, call: Call) -> None:
+        self.form = form
+        self.size = size
+        self.call = call
+        self.file = file
+        wide = form.encoding.startswith("utf-16")
+        self.lines: io.TextIOWrapper | BinaryIO = (
+            io.TextIOWrapper(file, encoding=form.encoding, errors="replace", newline="\n") if wide else file
+        )
+
+    def release(self) -> None:
+        """Give the file back to whoever opened it."""
+        if isinstance(self.lines, io.TextIOWrapper):
+            self.lines.detach()
+
+    def text(self, path: str, offset: int, limit: int) -> str:
+        """The lines with a trailer that says which they are and how many follow."""
+        if offset < 0:
+            start = self.lines.tell()
+            total = self.count_rest()
+            if total is None:
+                raise RangeRefused(
+                    f"{path!r} has {self.size} bytes, too many to count its lines; use run with tail."
+                )
+            offset = max(1, total + offset + 1)
+            self.lines.seek(start)
+        offset = max(1, offset)
+        skipped = self.skip(offset - 1)
+        if skipped < offset - 1:
+            raise RangeRefused(f"{path!r} has {skipped} lines; offset {offset} is behind the last one.")
+        shown_lines: list[str] = []
+        chars, long = 0, 0
+        line: str | None = None
+        while len(shown_lines) < limit and chars < MAX_TEXT_CHARS:
+            self.call.token.raise_if_cancelled()
+            line = self.next_line()
+            if line is None:
+                break
+            long += line[MAX_LINE_CHARS : MAX_LINE_CHARS + 1] == "…"
+            shown_lines.append(line)
+            chars += len(line)
+        if not shown_lines and offset > 1:
+            raise RangeRefused(f"{path!r} has {skipped} lines; offset {offset} is behind the last one.")
+        return "".join(shown_lines) + self.trailer(offset, len(shown_lines), line is None, long)
+
+    def trailer(self, offset: int, count: int, ended: bool, long: int) -> str:
+        """What the reader should know of the rest; empty when it is all there and ordinary."""
+        notes: list[str] = []
+        last = offset + count - 1
+        rest = 0 if ended else self.count_rest()
+        if rest:
+            notes.append(
+                f"lines {offset}-{last} of {last + rest}; {rest} more, read on with offset={last + 1}"
+            )
+        elif rest is None:
+            notes.append(f"lines {offset}-{last} of {self.size} bytes; read on with offset={last + 1}")
+        elif offset > 1:
+            notes.append(f"lines {offset}-{last}, the last ones")
+        if long:
+            notes.append(f"{long} long lines are cut at {MAX_LINE_CHARS} characters")
+        if self.form != Form():
+            notes.append(self.form.name)
+        return f"\n[{'; '.join(notes)}]" if notes else ""
+
+    def next_line(self) -> str | None:
+        """The next line as shown, cut when it is long; None at the end."""
+        piece = self.lines.readline(4 * MAX_LINE_CHARS)
+        if not piece:
+            return None
+        text = piece if isinstance(piece, str) else piece.decode(self.form.encoding, "replace")
+        if text.endswith("\n"):
+            text = shown(text)
+            return text if len(text) <= MAX_LINE_CHARS + 1 else f"{text[:MAX_LINE_CHARS]}…\n"
+        while piece and not ends(piece):
+            self.call.token.raise_if_cancelled()
+            piece = self.lines.readline(CHUNK_BYTES)
+        text = text.encode("utf-8", "replace").decode()
+        if len(text) <= MAX_LINE_CHARS:
+            return text
+        return f"{text[:MAX_LINE_CHARS]}…" + ("\n" if piece else "")
+
+    def skip(self, count: int) -> int:
+        """Pass lines without keeping them; returns how many there were."""
+        passed = 0
+        while passed < count:
+            piece = self.lines.readline(CHUNK_BYTES)
+            if not piece:
+                return passed
+            if passed % 1024 == 0:
+                self.call.token.raise_if_cancelled()
+            while piece and not ends(piece):
+                piece = self.lines.readline(CHUNK_BYTES)
+            passed += 1
+        return passed
+
+    def count_rest(self) -> int | None:
+        """How many lines follow, or None when the file is too large to count them."""
+        if self.size > MAX_COUNTED_BYTES:
+            return None if self.file.tell() < self.size else 0
+        count, last = 0, ""
+        while piece := self.lines.read(CHUNK_BYTES):
+            self.call.token.raise_if_cancelled()
+            count += piece.count("\n") if isinstance(piece, str) else piece.count(b"\n")
+            last = "\n" if ends(piece) else "x"
+        return count + (last == "x")
+
+
+def ends(piece: str | bytes) -> bool:
+    """Whether a piece ends a line."""
+    return piece.endswith("\n") if isinstance(piece, str) else piece.endswith(b"\n")
+
+
+def read_handle(handle: str, offset: int, limit: int | None, call: Call) -> str:
+    """Bytes of an earlier result from `offset` (from 0), as text. Raises `FileMissing` if it is unknown."""
+    size = min(limit or MAX_HANDLE_BYTES, MAX_HANDLE_BYTES)
+    start = max(0, offset)
+    try:
+        data = call.read_handle(handle, start, size + 1)
+    except LookupError:
+        raise FileMissing(
+            f"{handle!r} is no result of this session. Use a handle that a tool gave you."
+        ) from None
+    more = len(data) > size
+    data = data[:size]
+    if more:
+        data = whole_characters(data)
+    if not data:
+        return f"(nothing at byte {start}; the result ends before)" if start else "(the result is empty)"
+    trailer = (
+        f"\n[bytes {start}-{start + len(data) - 1}; more follow, read on with offset={start + len(data)}]"
+    )
+    return data.decode("utf-8", "replace") + (trailer if more else "")
+
+
+def whole_characters(data: bytes) -> bytes:
+    """UTF-8 without a character that was cut at its end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if back < needed else data
+        if byte < 0x80:
+            break
+    return data
+
+
+def describe(roots: Roots, path: str) -> dict[str, str | int]:
+    """Type, encoding and line ends of a regular file, by its first bytes."""
+    with roots.open_file(path) as file:
+        head = file.read(SNIFFED_BYTES)
+    found: dict[str, str | int] = {"mime_type": mime_of(head, PurePosixPath(path).name)}
+    try:
+        form = form_of(head)
+    except NotText:
+        return found
+    if found["mime_type"] == "application/octet-stream":
+        found["mime_type"] = "text/plain"
+    found["encoding"] = form.name
+    found["line_ends"] = newlines_of(head.decode(form.encoding, "replace"))
+    return found

@@ -1,0 +1,1 @@
+"""The gateway to all other tools: find them, read their schemas, activate them."""

@@ -1,0 +1,177 @@
+"""`list_tools` and `get_tool_schemas`: how the model reaches tools it is not shown."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from jaato.abc.plugin import Plugin
+from jaato.errors import InvalidArguments
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.call import Call
+from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
+from jaato.tools.tool import Tool, tool
+
+PAGE = 20
+MAX_PAGE = 200
+SHORT_CHARS = 100
+MAX_QUERIES = 16
+WEAK_SCORE = 2.0
+ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+
+
+class IntrospectionPlugin(Plugin):
+    """Discovery of tools, and their activation."""
+
+    name = "introspection"
+
+    @property
+    def catalog(self) -> Catalog:
+        """Every tool that is known."""
+        catalog: Catalog = self.host.service("catalog")
+        return catalog
+
+    @tool(category="system", access="read", core=True)
+    async def list_tools(
+        self,
+        category: str | None = None,
+        query: str | None = None,
+        queries: Annotated[list[str] | None, "one per step of the task"] = None,
+        verbose: bool = False,
+        limit: int = PAGE,
+        cursor: str | None = None,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Find more tools. Without arguments: the categories. Say what each step needs in `queries`, then pass the
+        names to get_tool_schemas."""
+        limit = max(1, min(limit, MAX_PAGE))
+        start = read_cursor(cursor)
+        asked = [*([query] if query else []), *(queries or [])]
+        if asked:
+            return self._ranked(asked[:MAX_QUERIES], limit, start, call, verbose)
+        if category is not None:
+            return self._category(category, limit, start, call, verbose)
+        return {
+            "categories": self._categories(),
+            "total_tools": len(self.catalog),
+            "hint": "list_tools(queries=[…]) ranks tools; get_tool_schemas(names=[…]) activates them.",
+        }
+
+    def _categories(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "tool_count": count, "description": CATEGORY_TEXTS.get(name, "")}
+            for name, count in sorted(self.catalog.categories.items())
+        ]
+
+    def _ranked(
+        self, queries: list[str], limit: int, start: int, call: Call, verbose: bool
+    ) -> dict[str, Any]:
+        results: list[dict[str, Any]] = []
+        more = False
+        for query in queries:
+            found = self.catalog.search(query, start + limit + 1)
+            page = found[start : start + limit]
+            more = more or len(found) > start + limit
+            tools = [
+                self._row(spec, call, verbose) | {"category": spec.category, "score": round(score, 2)}
+                for spec, score in page
+            ]
+            entry: dict[str, Any] = {"query": query, "tools": tools}
+            if start == 0 and (not found or found[0][1] < WEAK_SCORE):
+                entry["note"] = "No tool fits well; try other words or a category."
+                entry["categories"] = sorted(self.catalog.categories)
+            results.append(entry)
+        return {"results": results} | ({"next_cursor": str(start + limit)} if more else {})
+
+    def _category(self, category: str, limit: int, start: int, call: Call, verbose: bool) -> dict[str, Any]:
+        known = {name.lower(): name for name in self.catalog.categories}
+        name = known.get(category.lower())
+        if name is None:
+            return {"category": category, "tool_count": 0, "tools": [], "categories": sorted(known.values())}
+        tools = self.catalog.in_category(name)
+        page = [self._row(entry.spec, call, verbose) for entry in tools[start : start + limit]]
+        result: dict[str, Any] = {"category": name, "tool_count": len(tools), "tools": page}
+        if len(tools) > start + limit:
+            result["next_cursor"] = str(start + limit)
+        return result
+
+    def _row(self, spec: ToolSpec, call: Call, verbose: bool) -> dict[str, Any]:
+        text = spec.description if verbose else first_sentence(spec.description)
+        row = {"name": spec.name, "description": text}
+        access = self._access(spec, call)
+        return row | {"access": access} if access else row
+
+    def _access(self, spec: ToolSpec, call: Call) -> str | None:
+        """Whether a call would be allowed, asked about or denied, where a session can say."""
+        session = call.services.get("session")
+        found = self.catalog.find(spec.name)
+        if session is None or found is None:
+            return None
+        probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
+        return ACCESS_WORDS[session.gate.explain(probe, found.tool).effect]
+
+    @tool(
+        category="system",
+        access="read",
+        core=True,
+        parameters={
+            "type": "object",
+            "properties": {
+                "names": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+            },
+            "required": ["names"],
+            "additionalProperties": False,
+        },
+    )
+    async def get_tool_schemas(self, names: list[str] | str, *, call: Call) -> dict[str, Any]:
+        """Get the parameters of tools by name and activate them: you can call them from now on."""
+        wanted = list(dict.fromkeys([names] if isinstance(names, str) else names))
+        if not wanted:
+            raise InvalidArguments("Give at least one name.", [("/names", "is empty")])
+        found: dict[str, Tool] = {}
+        missing: list[str] = []
+        for name in wanted:
+            entry = self.catalog.find(name)
+            if entry is None:
+                missing.append(name)
+            else:
+                found[entry.tool.name] = entry.tool
+        session = call.services.get("session")
+        activated = session.activate(list(found)) if session is not None and found else []
+        result: dict[str, Any] = {
+            "schemas": [schema_row(entry.spec) for entry in found.values()],
+            "activated": activated,
+            "not_found": missing,
+        }
+        suggestions = {name: near for name in missing[:10] if (near := self.catalog.similar(name))}
+        return result | {"suggestions": suggestions}
+
+
+def schema_row(spec: ToolSpec) -> dict[str, Any]:
+    """A tool with its whole schema."""
+    row: dict[str, Any] = {
+        "name": spec.name,
+        "description": spec.description,
+        "category": spec.category,
+        "parameters": spec.parameters,
+    }
+    return row | {"examples": spec.examples} if spec.examples else row
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence, at most `SHORT_CHARS` characters."""
+    flat = " ".join(text.split())
+    end = flat.find(". ")
+    sentence = flat[: end + 1] if end >= 0 else flat
+    return sentence if len(sentence) <= SHORT_CHARS else sentence[: SHORT_CHARS - 1].rstrip() + "…"
+
+
+def read_cursor(cursor: str | None) -> int:
+    """Where a page begins; raises `InvalidArguments` for a cursor that is not ours."""
+    if cursor is None or cursor == "":
+        return 0
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:
+        raise InvalidArguments(
+            "cursor: pass on the next_cursor of the last answer.", [("/cursor", "is not ours")]
+        )
+    return int(cursor)

@@ -1,0 +1,177 @@
+"""`glob_files` and `grep_content`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, ClassVar
+
+from jaato.abc.plugin import Host, Plugin
+from jaato.plugins.search.engines import Engine, engine_for
+from jaato.plugins.search.globs import Glob
+from jaato.plugins.search.grep import Result, Search, listed, rendered, structured
+from jaato.plugins.search.pattern import written
+from jaato.plugins.search.walk import Found, Limits, Walk
+from jaato.tools.call import Call, Output, clean
+from jaato.tools.paths import Roots
+from jaato.tools.tool import tool
+
+MAX_RESULTS = 1000
+MAX_CONTEXT = 20
+
+
+class SearchPlugin(Plugin):
+    """Files by name and by content, in the workspace and what was granted beside it.
+
+    The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.
+    """
+
+    name: ClassVar[str] = "search"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        try:
+            self.roots: Roots = host.service("roots")
+        except KeyError:
+            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
+        self.engine: Engine | None = None
+        """What searches content; None until the first search finds out."""
+
+    def engine_here(self) -> Engine:
+        """The engine for content; a program that lies in reach of the session is never one."""
+        if self.engine is None:
+            self.engine = engine_for(self.roots.paths, os.get_exec_path())
+        return self.engine
+
+    @tool(category="filesystem", access="read")
+    def glob_files(
+        self,
+        pattern: Annotated[str, "such as **/*.py or src/{a,b}/*.ts; without / only the root's own files"],
+        root: Annotated[str, "directory to start in"] = ".",
+        max_results: int = 100,
+        include_hidden: bool = False,
+        include_ignored: Annotated[bool, "also what .gitignore leaves out"] = False,
+        *,
+        call: Call,
+    ) -> Output:
+        """Find files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
+        glob = Glob.of(pattern)
+        most = bounded(max_results, MAX_RESULTS)
+        limits = Limits(call.token)
+        hidden = include_hidden or wants_hidden(pattern)
+        walk = Walk(self.roots, root, limits, hidden=hidden, ignored=include_ignored)
+        paths: list[str] = []
+        total = 0
+        for found in walk:
+            if glob.fits(found.names):
+                total += 1
+                if len(paths) < most:
+                    paths.append(shown_path(walk, found.names))
+        notes = []
+        if total > len(paths):
+            notes.append(f"{total} files; the first {len(paths)} are shown. Narrow the pattern or root.")
+        if not total:
+            notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
+        if walk.left_out:
+            notes.append(
+                f"{walk.left_out} files or directories are git-ignored; include_ignored looks there too."
+            )
+        text = "\n".join([*paths, *(f"[{note}]" for note in notes + trouble(limits))])
+        data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
+        return Output(clean(text), data | ({"stopped": limits.stopped} if limits.stopped is not None else {}))
+
+    @tool(category="search", access="read")
+    def grep_content(
+        self,
+        pattern: Annotated[str, "regular expression, matched line by line"],
+        path: Annotated[str, "file or directory"] = ".",
+        glob: Annotated[str | None, "only files like this, such as *.py or src/**/*.ts"] = None,
+        ignore_case: bool = False,
+        literal: Annotated[bool, "the pattern is plain text"] = False,
+        context: Annotated[int, "lines to show around each match"] = 0,
+        max_results: int = 100,
+        include_hidden: bool = False,
+        include_ignored: bool = False,
+        *,
+        call: Call,
+    ) -> Output:
+        """Search file contents. Returns matching lines by file, sorted by path, and the total; hidden, git-ignored and
+        binary files are left out."""
+        limits = Limits(call.token)
+        most = bounded(max_results, MAX_RESULTS)
+        shown = bounded(context, MAX_CONTEXT, 0)
+        wanted = written(pattern, literal=literal)
+        search = Search(wanted, ignore_case, shown, most, self.engine_here(), limits)
+        if stat.S_ISDIR(self.roots.stat(path).st_mode):
+            hidden = include_hidden or (glob is not None and wants_hidden(glob))
+            walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
+            result = search.run(named(walk, Glob.of(glob, anywhere=True) if glob is not None else None))
+        else:
+            self.roots.open_file(path).close()  # says why, where it is no regular file
+            with self.roots.locate(path) as place:
+                name = shown_below(self.roots, place.path.parts)
+                result = search.run([(name, Found((place.name,), place.dir_fd))])
+        limits.unread += result.unread
+        text = "\n\n".join(part for part in (rendered(result), remarks(result, limits)) if part)
+        return Output(clean(text), structured(result, limits))
+
+
+def bounded(value: int, most: int, least: int = 1) -> int:
+    """The number within its bounds."""
+    return max(least, min(value, most))
+
+
+def wants_hidden(pattern: str) -> bool:
+    """Whether a part of the pattern itself asks for a leading dot."""
+    return any(part.startswith(".") and part not in (".", "..") for part in pattern.split("/"))
+
+
+def shown_below(roots: Roots, parts: tuple[str, ...]) -> str:
+    """A path as it is shown: below the workspace by its rest, elsewhere whole."""
+    home = roots.workspace.parts
+    if parts[: len(home)] == home:
+        return clean("/".join(parts[len(home) :])) or "."
+    return clean(str(PurePosixPath(*parts)))
+
+
+def shown_path(walk: Walk, names: tuple[str, ...]) -> str:
+    """A found file's path as it is shown."""
+    return shown_below(walk.roots, (*walk.root.parts, *walk.base, *names))
+
+
+def named(walk: Walk, glob: Glob | None) -> Iterator[tuple[str, Found]]:
+    """The files of a walk that a glob chooses, each with the path it is shown by."""
+    for found in walk:
+        if glob is None or glob.fits(found.names):
+            yield shown_path(walk, found.names), found
+
+
+def remarks(result: Result, limits: Limits) -> str:
+    """What a reader must know beside the lines: how many there are, and what was not searched."""
+    notes = []
+    if result.total > result.shown:
+        notes.append(
+            f"{result.total} matching lines in {result.files} files; the first {result.shown} are shown. "
+            "Narrow with path, glob or a longer pattern."
+        )
+    elif result.total:
+        notes.append(f"{result.total} matching lines in {result.files} of {result.searched} files.")
+    else:
+        notes.append(f"No line matches in {result.searched} files.")
+    if result.binary:
+        notes.append(f"Binary, not searched: {listed(result.binary)}.")
+    if result.large:
+        notes.append(f"Too large, not searched: {listed(result.large)}. Use run with a program that streams.")
+    return "\n".join(f"[{note}]" for note in notes + trouble(limits))
+
+
+def trouble(limits: Limits) -> list[str]:
+    """What ended the search early or kept it out."""
+    notes = []
+    if limits.stopped is not None:
+        notes.append(f"Stopped: {limits.stopped}; there may be more. Start in a smaller directory.")
+    if limits.unread:
+        notes.append(f"Could not be read: {listed(limits.unread)}.")
+    return notes

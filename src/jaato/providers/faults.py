@@ -1,0 +1,203 @@
+"""What goes wrong on the way to a model, as typed errors that say what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import anyio
+import msgspec
+
+from jaato.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectionFault,
+    ContextOverflow,
+    InvalidRequest,
+    MalformedReply,
+    ModelNotFound,
+    ProviderError,
+    RateLimited,
+    ServerFault,
+)
+
+MAX_SHOWN_CHARS = 600
+OVERFLOW_PHRASES = (
+    "maximum context length",
+    "context length exceeded",
+    "context window",
+    "context size",
+    "prompt is too long",
+    "input is too long",
+    "input token count",
+    "too many tokens",
+    "reduce the length of the messages",
+    "request body too large",
+)
+"""What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The wait that `retry-after-ms` or `Retry-After` (seconds or an HTTP date) asks for, or None."""
+    exact = headers.get("retry-after-ms", "")
+    if is_number(exact):
+        return float(exact) / 1000
+    from email.utils import parsedate_to_datetime
+
+    text = headers.get("retry-after", "").strip()
+    if is_number(text):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_number(text: str) -> bool:
+    """Whether a header is a plain decimal number of bounded length."""
+    return len(text) <= 12 and text.replace(".", "", 1).isdecimal() and text.isascii()
+
+
+def clip(text: str) -> str:
+    """Text of a stranger on one line, bounded."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " …"
+
+
+def means_overflow(message: str) -> bool:
+    """Whether a server's message says that the conversation no longer fits."""
+    lower = message.lower()
+    return any(phrase in lower for phrase in OVERFLOW_PHRASES)
+
+
+def status_class(status: int) -> type[ProviderError]:
+    """The error an HTTP status stands for when the body says nothing more exact."""
+    match status:
+        case 401 | 403:
+            return AuthenticationError
+        case 404:
+            return ModelNotFound
+        case 413:
+            return ContextOverflow
+        case 429:
+            return RateLimited
+        case 408 | 409 | 425:
+            return ServerFault
+        case _ if status >= 500:
+            return ServerFault
+        case _ if status >= 400:
+            return InvalidRequest
+    return ProviderError
+
+
+def body_message(body: bytes) -> str:
+    """The message in an error body: `error.message`, `error`, `message` or `detail`, else its text."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
+    if isinstance(value, list) and value:
+        value = value[0]
+    for name in ("error", "message", "detail"):
+        found = value.get(name) if isinstance(value, dict) else None
+        if isinstance(found, dict):
+            found = found.get("message")
+        if isinstance(found, str) and found:
+            return clip(found)
+    return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
+
+
+def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:
+    """A redirect, which is never followed: the key and the conversation go to the named host alone."""
+    return ProviderError(
+        f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed: "
+        "the key and the conversation go where the settings say; if that is right, make it the base URL.",
+        provider=provider,
+        status=status,
+    )
+
+
+def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -> MalformedReply:
+    """An answer that is neither a stream nor JSON: a login page, a proxy's notice, another service."""
+    text = clip(beginning[:200].decode("utf-8", "replace"))
+    return MalformedReply(
+        f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: "
+        f"{text!r}. A proxy or another service may be answering; check the base URL and the proxy settings.",
+        provider=provider,
+        status=200,
+    )
+
+
+def transport_fault(
+    error: Exception, place: str, provider: str, proxy: str | None, timeouts: str
+) -> ProviderError:
+    """A transport exception as a typed error naming where it happened and what to look at."""
+    import ssl
+
+    import httpx2
+
+    via = f" through the proxy {proxy}" if proxy else ""
+    reason = str(error).rstrip(".") or type(error).__name__
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            text = f"{place} did not accept a connection{via} in time ({timeouts})."
+        case httpx2.TimeoutException():
+            text = (
+                f"{place} was silent for too long ({timeouts}); the model may be overloaded or the line dead."
+            )
+        case httpx2.ProxyError():
+            text = (
+                f"The proxy {proxy} refused to connect to {place}: {clip(reason)}. "
+                "Check HTTPS_PROXY and NO_PROXY."
+            )
+        case httpx2.ConnectError() if is_certificate(error):
+            text = (
+                f"{place} showed a certificate that is not believed{via}: {clip(reason)}. "
+                "If a private authority signed it, name its PEM file in SSL_CERT_FILE."
+            )
+        case httpx2.DecodingError():
+            return MalformedReply(
+                f"{place} sent a body that cannot be decompressed: {clip(reason)}.", provider=provider
+            )
+        case httpx2.ConnectError() | ssl.SSLError():
+            text = (
+                f"No connection to {place}{via}: {clip(reason)}. "
+                "Check that the server runs, the base URL, the network and the proxy settings."
+            )
+        case httpx2.RemoteProtocolError() if "disconnect" not in reason and "closed connection" not in reason:
+            return MalformedReply(
+                f"{place} does not speak HTTP as expected{via}: {clip(reason)}. Check the base URL.",
+                provider=provider,
+            )
+        case _:
+            text = f"The connection to {place}{via} was cut: {clip(reason)}."
+    return ConnectionFault(text, provider=provider)
+
+
+def foreign() -> tuple[type[Exception], ...]:
+    """The exceptions that talking to a server may raise: the transport's, the codec's and our own."""
+    import httpx2
+
+    return (
+        ProviderError,
+        ConfigError,
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        httpx2.StreamError,
+        anyio.BrokenResourceError,
+        anyio.ClosedResourceError,
+        OSError,
+        msgspec.DecodeError,
+        RecursionError,
+    )
+
+
+def is_certificate(error: BaseException | None) -> bool:
+    """Whether a failed certificate check is the reason, anywhere in the chain of causes."""
+    import ssl
+
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

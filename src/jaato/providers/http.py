@@ -1,0 +1,282 @@
+"""A provider over HTTP: one streaming POST, whatever the dialect, with every fault typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from jaato.abc.provider import Chunk, ModelRequest, Reply
+from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
+from jaato.protocol.specs import ModelInfo
+from jaato.providers import faults
+from jaato.providers.body import begin_body, close, drain, read_body
+from jaato.providers.dialect import Decoder, Dialect
+from jaato.providers.route import open_transport, proxy_for, shown, split_url
+from jaato.providers.sse import MAX_EVENT_BYTES, EventParser
+
+if TYPE_CHECKING:
+    import httpx2
+
+Key = str | Callable[[], Awaitable[str]] | None
+"""A key, or what gives a fresh one each time (a token that expires), or None where none is needed."""
+
+MAX_ERROR_BYTES = 64 * 1024
+MAX_REPLY_BYTES = 8 * MAX_EVENT_BYTES
+MAX_PAGES = 50
+STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "")
+"""Content types under which servers send a stream of events; the last ones by servers that do not care."""
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds to wait: for a connection, for the first sign of an answer, and between two pieces of it."""
+
+    connect_s: float = 15.0
+    first_byte_s: float = 600.0
+    idle_s: float = 300.0
+
+    def __str__(self) -> str:
+        return f"connect {self.connect_s:g} s, first byte {self.first_byte_s:g} s, idle {self.idle_s:g} s"
+
+
+TIMEOUTS = Timeouts()
+
+
+class Listing(Struct, frozen=True):
+    """Where a provider lists its models: a path below the base URL, or from the root of its host.
+
+    `read` turns one answer into models and the path of the next page, if there is one; it may raise msgspec's
+    `DecodeError` for an answer of another shape.
+    """
+
+    path: str
+    read: Callable[[bytes], tuple[list[ModelInfo], str | None]]
+    from_root: bool = False
+
+
+class HttpProvider:
+    """Speaks one dialect with one host. Nothing is sent before it is used, and nothing is retried.
+
+    A decoder is fed every event (of a plain JSON answer the whole body, as one event named ""); the `Reply`
+    that its `feed` or `end` gives ends the stream. `describe` says what is known of a model.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        *,
+        base_url: str,
+        describe: Callable[[str], ModelInfo],
+        key: Key = None,
+        listing: Listing | None = None,
+        environ: Mapping[str, str] | None = None,
+        timeouts: Timeouts = TIMEOUTS,
+        headers: Mapping[str, str] | None = None,
+        remedy: str = "",
+    ) -> None:
+        self.name = name
+        self.dialect = dialect
+        parts = split_url(base_url, f"The base URL of {name}")
+        self._root = f"{parts.scheme}://{parts.netloc}"
+        self._base = self._root + parts.path.rstrip("/")
+        self._query = parts.query
+        self.base_url = shown(base_url)
+        self._key = checked(key, f"The key for {name}") if isinstance(key, str) else key
+        self._describe = describe
+        self._listing = listing
+        self._environ = environ or {}
+        self._timeouts = timeouts
+        self._headers = {
+            field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
+        }
+        self._remedy = remedy
+        self._proxy = proxy_for(self._base, self._environ)
+        self._transport: httpx2.AsyncHTTPTransport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpProvider({self.name!r}, {self.dialect.name!r}, {self.base_url!r})"
+
+    def model_info(self, model: str) -> ModelInfo:
+        """What is known of a model without asking anybody."""
+        return self._describe(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """The model's answer, chunk by chunk, and the `Reply` last; raises `ProviderError`s."""
+        key = response = None
+        try:
+            body = self.dialect.encode(request)
+            key = await self._fresh_key()
+            headers = {
+                "Accept": "text/event-stream, application/json",
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                **self.dialect.headers(key),
+            }
+            decoder = self.dialect.decoder(request)
+            response = await self._send("POST", self._url(self.dialect.path(request)), headers, body)
+            await self._accept(response)
+            chunks = self._chunks(response, decoder)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        except faults.foreign() as error:
+            raise self._typed(error, key) from None
+        finally:
+            if response is not None:
+                await close(response)
+
+    async def models(self) -> list[ModelInfo]:
+        """The models the provider offers to this key, all pages; raises `ProviderError`s."""
+        found: list[ModelInfo] = []
+        if self._listing is None:
+            return found
+        key = await self._fresh_key()
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **self.dialect.headers(key)}
+        path: str | None = self._listing.path
+        for _ in range(MAX_PAGES):
+            if path is None:
+                break
+            response = None
+            try:
+                response = await self._send("GET", self._url(path, self._listing.from_root), headers, b"")
+                await self._accept(response)
+                page, path = self._listing.read(await read_body(response, self.base_url))
+            except faults.foreign() as error:
+                raise self._typed(error, key) from None
+            finally:
+                if response is not None:
+                    await close(response)
+            found += page
+        return found
+
+    async def aclose(self) -> None:
+        """Close every connection; the provider may be used again afterwards."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def _fresh_key(self) -> str | None:
+        key = await self._key() if callable(self._key) else self._key
+        return None if key is None else checked(key, f"The key for {self.name}")
+
+    def _url(self, path: str, from_root: bool = False) -> str:
+        if not path.startswith("/"):
+            raise ConfigError(
+                f"The dialect {self.dialect.name} asked for the path {path!r}; it must begin with a slash."
+            )
+        url = (self._root if from_root else self._base) + path
+        return url if not self._query else f"{url}{'&' if '?' in path else '?'}{self._query}"
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
+        """Send a request and wait for the headers of its answer."""
+        import httpx2
+
+        times = self._timeouts
+        waits = {
+            "connect": times.connect_s,
+            "pool": times.connect_s,
+            "write": times.idle_s,
+            "read": times.first_byte_s,
+        }
+        request = httpx2.Request(
+            method,
+            url,
+            headers={"User-Agent": "jaato", **self._headers, **headers},
+            content=body,
+            extensions={"timeout": waits},
+        )
+        response = await self._open().handle_async_request(request)
+        waits["read"] = times.idle_s  # the transport looks at it again when the body is read
+        return response
+
+    def _open(self) -> httpx2.AsyncHTTPTransport:
+        """The transport of the running event loop, with its pool of connections."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._loop is not loop:
+            self._transport = open_transport(self._base, self._proxy, self._environ)
+            self._loop = loop
+        return self._transport
+
+    async def _accept(self, response: httpx2.Response) -> None:
+        """Return for a success; raise the typed error for anything else."""
+        status = response.status_code
+        if 200 <= status < 300:
+            return
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if 300 <= status < 400:
+            raise faults.redirected(self.base_url, status, shown(headers.get("location", "")), self.name)
+        body = await begin_body(response, MAX_ERROR_BYTES)
+        error = self.dialect.error(status, headers, body)
+        error.status = status
+        if error.retry_after_s is None and error.retryable:
+            error.retry_after_s = faults.retry_after_s(headers)
+        raise error
+
+    async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
+        """What the decoder makes of a successful answer, until its `Reply`."""
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type == "application/json":
+            body = await read_body(response, self.base_url)
+            for chunk in (*decoder.feed("", body), *decoder.end()):
+                yield chunk
+            return
+        if content_type not in STREAM_TYPES:
+            body = await begin_body(response, MAX_ERROR_BYTES)
+            raise faults.wrong_type(self.base_url, content_type, body, self.name)
+        parser = EventParser(MAX_EVENT_BYTES)
+        size = events = 0
+        start = b""
+        packed = response.headers.get("content-encoding", "identity") != "identity"
+        raw = response.aiter_bytes() if packed else response.aiter_raw()
+        async with aclosing(raw):
+            async for data in raw:
+                size += len(data)
+                if size > MAX_REPLY_BYTES:
+                    raise MalformedReply(
+                        f"{self.base_url} streamed more than {MAX_REPLY_BYTES:,} bytes in one answer."
+                    )
+                if not events and len(start) < 200:
+                    start += data[:200]
+                for name, payload in parser.feed(data):
+                    events += 1
+                    chunks = decoder.feed(name, payload)
+                    for chunk in chunks:
+                        yield chunk
+                    if chunks and type(chunks[-1]) is Reply:
+                        await drain(raw)
+                        return
+        if start and not events and content_type != "text/event-stream":
+            raise faults.wrong_type(self.base_url, content_type, start, self.name)
+        for chunk in decoder.end():
+            yield chunk
+
+    def _typed(self, error: Exception, key: str | None) -> Exception:
+        """Any exception as what the caller may see: typed, naming the provider, without the key."""
+        if isinstance(error, (msgspec.DecodeError, RecursionError)):
+            error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")
+        elif not isinstance(error, JaatoError):
+            proxy = None if self._proxy is None else shown(self._proxy)
+            error = faults.transport_fault(error, self.base_url, self.name, proxy, str(self._timeouts))
+        if isinstance(error, ProviderError):
+            error.provider = error.provider or self.name
+            text = str(error)
+            if self._remedy and isinstance(error, AuthenticationError):
+                text = f"{text} {self._remedy}"
+            error.args = (text.replace(key, "[key]") if key else text,)
+        return error
+
+
+def checked(value: str, what: str) -> str:
+    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
+        raise ConfigError(
+            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
+        )
+    return value

@@ -1,0 +1,270 @@
+"""Reading a chat completion: streamed in chunks, or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
+from jaato.errors import ConnectionFault
+from jaato.protocol.messages import FinishReason, Message, Part, Refusal, Text, Thinking, Usage
+from jaato.providers.openai_faults import malformed, stream_error
+from jaato.providers.parts import dump, tool_call
+
+
+class Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class CallPiece(Struct):
+    index: int | None = None
+    id: str | int | None = None
+    function: Function | None = None
+
+
+class Delta(Struct):
+    content: str | list[Any] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[CallPiece] | None = None
+
+
+class Choice(Struct):
+    index: int = 0
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+
+
+class InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class UsageCounts(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: InputDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+
+class ChatChunk(Struct):
+    choices: list[Choice] | None = None
+    usage: UsageCounts | None = None
+    error: Any = None
+
+
+DECODE = msgspec.json.Decoder(ChatChunk).decode
+
+FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+    "error": "error",
+}
+
+
+class PartialCall:
+    """A call that is being written."""
+
+    __slots__ = ("arguments", "id", "index", "name")
+
+    def __init__(self, index: int | None, provider_id: str | None) -> None:
+        self.index = index
+        self.id = provider_id
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class ChatDecoder:
+    """Reads one answer. Usage replaces earlier usage, so a server that repeats it is not counted twice."""
+
+    def __init__(self, provider: str, model: str) -> None:
+        self._provider = provider
+        self._model = model
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._refused: list[str] = []
+        self._calls: list[PartialCall] = []
+        self._finish: str | None = None
+        self._usage: Usage | None = None
+        self._heard = False
+        self._strange = b""
+        self._done = False
+
+    def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
+        """The chunks of one event; `[DONE]` brings the `Reply`."""
+        if data == b"[DONE]":
+            return [self._reply()] if self._heard and not self._done else []
+        if self._done or not data or data.isspace():
+            return ()
+        try:
+            chunk = DECODE(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise malformed(self._provider, data, error) from None
+        if chunk.usage is not None:
+            self._count(chunk.usage)
+        if chunk.choices:
+            self._heard = True
+            choice = chunk.choices[0]
+            if choice.finish_reason:
+                self._finish = choice.finish_reason
+            delta = choice.delta or choice.message
+            found = self._delta(delta) if delta is not None and choice.index == 0 else ()
+            if chunk.error:
+                raise stream_error(self._provider, chunk.error)
+            return found
+        if chunk.error:
+            raise stream_error(self._provider, chunk.error)
+        if event == "error":
+            raise stream_error(self._provider, msgspec.json.decode(data))
+        if chunk.choices is None and chunk.usage is None:
+            self._strange = self._strange or data
+        return ()
+
+    def end(self) -> Sequence[Chunk]:
+        """The `Reply` when the model had finished; raises `ConnectionFault` when it had not."""
+        if self._done:
+            return ()
+        if self._finish is None:
+            if self._strange and not self._heard:
+                raise malformed(self._provider, self._strange, "no chat completion")
+            raise ConnectionFault(
+                f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
+                provider=self._provider,
+            )
+        return [self._reply()]
+
+    def _delta(self, delta: Delta) -> Sequence[Chunk]:
+        content = delta.content
+        if content and type(content) is str and not delta.tool_calls:  # by far the most frequent
+            self._said.append(content)
+            if not (delta.reasoning_content or delta.reasoning):
+                return (TextDelta(content),)
+            content_chunk: list[Chunk] = [TextDelta(content)]
+        else:
+            content_chunk = self._content(content) if content else []
+        chunks: list[Chunk] = []
+        thought = delta.reasoning_content or delta.reasoning
+        if thought:
+            self._thought.append(thought)
+            chunks.append(ThinkingDelta(thought))
+        chunks += content_chunk
+        if delta.refusal:
+            self._refused.append(delta.refusal)
+            chunks.append(TextDelta(delta.refusal))
+        for piece in delta.tool_calls or ():
+            chunks.append(self._call(piece))
+        return chunks
+
+    def _content(self, content: str | list[Any]) -> list[Chunk]:
+        """Text, or the typed parts in which some servers send text and thoughts."""
+        if isinstance(content, str):
+            self._said.append(content)
+            return [TextDelta(content)]
+        chunks: list[Chunk] = []
+        for part in content:
+            match part:
+                case {"type": "text", "text": str(text)}:
+                    self._said.append(text)
+                    chunks.append(TextDelta(text))
+                case {"type": "thinking", "thinking": [*thoughts]}:
+                    text = "".join([item.get("text", "") for item in thoughts if isinstance(item, dict)])
+                    self._thought.append(text)
+                    chunks.append(ThinkingDelta(text))
+                case _:
+                    pass  # kinds of content that nobody asked for
+        return chunks
+
+    def _call(self, piece: CallPiece) -> CallDelta:
+        """Add a piece to the call it belongs to; one whose call cannot be told belongs to the last."""
+        function = piece.function or Function()
+        name = function.name or ""
+        provider_id = None if piece.id in (None, "") else str(piece.id)
+        call = self._find(piece.index, provider_id, name)
+        if call is None:
+            call = PartialCall(piece.index, provider_id)
+            self._calls.append(call)
+        call.id = call.id or provider_id
+        if name and name != call.name:
+            call.name += name
+        arguments = function.arguments
+        text = (
+            arguments if isinstance(arguments, str) else "" if arguments is None else dump(arguments).decode()
+        )
+        if text:
+            call.arguments.append(text)
+        return CallDelta(self._calls.index(call), call.name, text)
+
+    def _find(self, index: int | None, provider_id: str | None, name: str) -> PartialCall | None:
+        """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
+
+        With servers that give every parallel call the same index, or none, a new id that comes with a name
+        begins one; with those without ids, a name that comes after arguments.
+        """
+        if index is not None:
+            same = [call for call in self._calls if call.index == index]
+        else:
+            same = [call for call in self._calls if provider_id is not None and call.id == provider_id]
+            if not same and (provider_id is None or not name):
+                same = self._calls[-1:]
+                if same and name and same[0].arguments:
+                    return None
+        if not same:
+            return None
+        call = same[-1]
+        if name and provider_id is not None and call.id is not None and provider_id != call.id:
+            return None
+        return call
+
+    def _count(self, counts: UsageCounts) -> None:
+        given, made = counts.prompt_tokens_details, counts.completion_tokens_details
+        self._usage = Usage(
+            input_tokens=counts.prompt_tokens or 0,
+            output_tokens=counts.completion_tokens or 0,
+            cached_input_tokens=(given and given.cached_tokens) or counts.prompt_cache_hit_tokens or 0,
+            cache_write_tokens=(given and given.cache_write_tokens) or 0,
+            reasoning_tokens=(made and made.reasoning_tokens) or 0,
+        )
+
+    def _reply(self) -> Reply:
+        self._done = True
+        parts: list[Part] = []
+        if self._thought:
+            parts.append(Thinking("".join(self._thought)))
+        if self._said:
+            parts.append(Text("".join(self._said)))
+        if self._refused:
+            parts.append(Refusal("".join(self._refused)))
+        ids: set[str] = set()
+        for call in self._calls:
+            own = call.id if call.id not in ids else None  # an id that comes twice names nothing
+            ids.update([own] if own else [])
+            parts.append(tool_call(call.name, "".join(call.arguments), own))
+        message = Message("assistant", parts, provider=self._provider, model=self._model)
+        return Reply(message, self._reason(), self._usage)
+
+    def _reason(self) -> FinishReason:
+        """Why it ended: servers differ in the word, so what was said decides between a stop and calls."""
+        reason = FINISH.get(self._finish or "", "unknown")
+        if self._refused:
+            return "refusal"
+        if self._calls and reason in ("stop", "unknown"):
+            return "tool_calls"
+        if not self._calls and reason == "tool_calls":
+            return "stop"
+        return reason

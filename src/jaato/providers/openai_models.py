@@ -1,0 +1,187 @@
+"""What is known of OpenAI's models, and how these servers list theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jaato.protocol.specs import ModelInfo
+
+
+class Known(NamedTuple):
+    """Limits in tokens and prices in US dollars per million tokens, as published; None where not known."""
+
+    pattern: str
+    context: int | None = None
+    output: int | None = None
+    price_input: float | None = None
+    price_cached: float | None = None
+    price_output: float | None = None
+    vision: bool = True
+    thinking: bool = True
+
+
+MODELS: tuple[Known, ...] = (
+    Known("gpt-6.2-astra*", 1_050_000, 128_000, 8.0, 0.4, 40.0),
+    Known("gpt-6-astra*", 1_050_000, 128_000, 10.0, 1.0, 50.0),
+    Known("gpt-6.2-sol*", 1_050_000, 128_000, 2.0, None, 10.0),
+    Known("gpt-6.1-sol*", 1_050_000, 128_000, 2.0, 0.1, 10.0),
+    Known("gpt-6-sol*", 1_050_000, 128_000, 2.0, None, 10.0),
+    Known("gpt-6-luna*", 1_050_000, 128_000, 0.1, None, 0.5),
+    Known("gpt-6*"),
+    Known("gpt-5.6-sol*", 1_050_000, 128_000, 4.0, 0.4, 20.0),
+    Known("gpt-5.6-luna*", 1_050_000, 128_000, 0.2, None, 1.2),
+    Known("gpt-5.6-terra*", 1_050_000, 128_000),
+    Known("gpt-5.6", 1_050_000, 128_000, 4.0, 0.4, 20.0),
+    Known("gpt-5.5-pro*", None, None, 30.0, None, 180.0),
+    Known("gpt-5.5*", 1_050_000, 128_000, 5.0, 0.5, 30.0),
+    Known("gpt-5.4-*"),
+    Known("gpt-5.4", 1_050_000, 128_000, 2.5, 0.25, 15.0),
+    Known("gpt-5*-chat*", 128_000, 16_384, thinking=False),
+    Known("gpt-5.2-pro*", 400_000, 128_000, 21.0, None, 168.0),
+    Known("gpt-5.2*", 400_000, 128_000, 1.75, 0.175, 14.0),
+    Known("gpt-5.1*", 400_000, 128_000, 1.25, 0.125, 10.0),
+    Known("gpt-5-mini*", 400_000, 128_000, 0.25, 0.025, 2.0),
+    Known("gpt-5-nano*", 400_000, 128_000, 0.05, 0.005, 0.4),
+    Known("gpt-5-pro*"),
+    Known("gpt-5", 400_000, 128_000, 1.25, 0.125, 10.0),
+    Known("gpt-5-2*", 400_000, 128_000, 1.25, 0.125, 10.0),
+    Known("gpt-5-codex*", 400_000, 128_000, 1.25, 0.125, 10.0),
+    Known("gpt-4.1-mini*", 1_047_576, 32_768, 0.4, 0.1, 1.6, thinking=False),
+    Known("gpt-4.1-nano*", 1_047_576, 32_768, 0.1, 0.025, 0.4, thinking=False),
+    Known("gpt-4.1*", 1_047_576, 32_768, 2.0, 0.5, 8.0, thinking=False),
+    Known("gpt-4o-mini*", 128_000, 16_384, 0.15, 0.075, 0.6, thinking=False),
+    Known("gpt-4o*", 128_000, 16_384, 2.5, 1.25, 10.0, thinking=False),
+    Known("o3-mini*", 200_000, 100_000, 1.1, 0.55, 4.4, vision=False),
+    Known("o3-pro*"),
+    Known("o3*", 200_000, 100_000, 2.0, 0.5, 8.0),
+    Known("o4-mini*", 200_000, 100_000, 1.1, 0.275, 4.4),
+)
+"""The first match counts. Standard prices; above 272,000 input tokens the million-token models cost more."""
+
+NO_CHAT = (
+    "*embedding*",
+    "*tts*",
+    "whisper*",
+    "dall-e*",
+    "*-image*",
+    "*realtime*",
+    "*transcribe*",
+    "*moderation*",
+    "sora*",
+)
+"""Models in a list that cannot hold a conversation."""
+
+
+def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
+    """What is known of a model by its name, a vendor in front ignored; prices only where they hold."""
+    name = model.rpartition("/")[2]
+    known = next((known for known in MODELS if fnmatchcase(name, known.pattern)), None)
+    if known is None:
+        return ModelInfo(model, provider)
+    return ModelInfo(
+        id=model,
+        provider=provider,
+        context_limit=known.context,
+        output_limit=known.output,
+        vision=known.vision,
+        thinking=known.thinking,
+        price_input=known.price_input if priced else None,
+        price_cached_input=known.price_cached if priced else None,
+        price_output=known.price_output if priced else None,
+    )
+
+
+def effort_word(model: str, effort: str) -> str:
+    """The word for an effort: only the first models of the fifth generation know `minimal`."""
+    if effort == "minimal" and not fnmatchcase(model.rpartition("/")[2] + "-", "gpt-5-*"):
+        return "low"
+    return effort
+
+
+class Row(msgspec.Struct):
+    """One model in the list of a compatible server; some say how much fits."""
+
+    id: str
+    context_length: Any = None
+    max_model_len: Any = None
+
+
+class Rows(msgspec.Struct):
+    data: list[Row]
+
+
+class Limits(msgspec.Struct):
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+class CatalogRow(msgspec.Struct):
+    """One model in the catalogue of GitHub Models."""
+
+    id: str
+    limits: Limits | None = None
+    supported_input_modalities: list[str] | None = None
+    supported_output_modalities: list[str] | None = None
+
+
+class Tag(msgspec.Struct):
+    name: str
+
+
+class Tags(msgspec.Struct):
+    models: list[Tag] | None = None
+
+
+Page = tuple[list[ModelInfo], str | None]
+
+
+def read_models(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
+    """A reader of `GET /models`."""
+
+    def read(body: bytes) -> Page:
+        found = []
+        for row in msgspec.json.decode(body, type=Rows).data:
+            if any(fnmatchcase(row.id, pattern) for pattern in NO_CHAT):
+                continue
+            info = about(row.id)
+            limit = row.context_length or row.max_model_len
+            if info.context_limit is None and isinstance(limit, int):
+                info = msgspec.structs.replace(info, context_limit=limit)
+            found.append(info)
+        return found, None
+
+    return read
+
+
+def read_catalog(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
+    """A reader of the catalogue of GitHub Models."""
+
+    def read(body: bytes) -> Page:
+        found = []
+        for row in msgspec.json.decode(body, type=list[CatalogRow]):
+            if row.supported_output_modalities is not None and "text" not in row.supported_output_modalities:
+                continue
+            limits = row.limits or Limits()
+            info = msgspec.structs.replace(
+                about(row.id),
+                context_limit=limits.max_input_tokens,
+                output_limit=limits.max_output_tokens,
+                vision="image" in (row.supported_input_modalities or ()),
+            )
+            found.append(info)
+        return found, None
+
+    return read
+
+
+def read_tags(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
+    """A reader of the models an Ollama has fetched."""
+
+    def read(body: bytes) -> Page:
+        return [about(tag.name) for tag in msgspec.json.decode(body, type=Tags).models or []], None
+
+    return read

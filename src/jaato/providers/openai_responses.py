@@ -1,0 +1,213 @@
+"""The OpenAI responses interface, used without the server keeping anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from jaato.abc.provider import ModelRequest
+from jaato.errors import InvalidRequest, ProviderError
+from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
+from jaato.protocol.specs import ToolSpec
+from jaato.providers.openai_faults import status_error
+from jaato.providers.openai_models import effort_word
+from jaato.providers.openai_responses_reply import ResponsesDecoder
+from jaato.providers.parts import (
+    arguments_text,
+    data_url,
+    dump,
+    is_strict,
+    join,
+    media_text,
+    read_media,
+    remembered,
+    result_text,
+)
+
+PLAIN_MODELS = ("gpt-3*", "gpt-4*", "chatgpt-*", "gpt-*-chat*")
+"""Models that do not reason; they refuse to be asked for encrypted reasoning."""
+
+
+class OpenAIResponses:
+    """The responses dialect; `provider` is the name that messages and errors carry.
+
+    Nothing is stored at the server: reasoning comes encrypted, is kept beside the message and sent back with
+    it. `summary` asks for summaries of it (`auto`, `concise`, `detailed`), which some accounts may not have.
+    """
+
+    name = "openai_responses"
+
+    def __init__(
+        self,
+        provider: str = "openai",
+        *,
+        path: str = "/responses",
+        summary: str | None = None,
+        cache_key: bool = True,
+    ) -> None:
+        self.provider = provider
+        self._path = path
+        self._summary = summary
+        self._cache_key = cache_key
+
+    def path(self, request: ModelRequest) -> str:
+        """The path below the base URL; the same for every request."""
+        return self._path
+
+    def headers(self, key: str | None) -> Mapping[str, str]:
+        """The bearer token, if there is a key."""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def decoder(self, request: ModelRequest) -> ResponsesDecoder:
+        """A reader for the answer to this request."""
+        return ResponsesDecoder(self.provider, request.model)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """The typed error of an answer that is no success."""
+        return status_error(self.provider, status, headers, body)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """The request body: settings, tools, items, so that what was sent before stays in front."""
+        variant = (self.name, self.provider)
+        ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
+        tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
+        items = remembered(
+            request.encoded, variant, request.messages, lambda message: self._items(message, request, ids)
+        )
+        pieces = [dump(self._settings(request))[:-1]]
+        if tools:
+            pieces += [b',"tools":[', join(tools), b"]"]
+        pieces += [b',"input":[', join(items), b"]}"]
+        return b"".join(pieces)
+
+    def _settings(self, request: ModelRequest) -> dict[str, Any]:
+        settings = request.settings
+        if settings.stop:
+            raise InvalidRequest(
+                "The responses interface has no stop sequences; use the chat interface, or leave them out.",
+                provider=self.provider,
+            )
+        body: dict[str, Any] = {"model": request.model, "stream": True, "store": False}
+        if request.system:
+            body["instructions"] = request.system
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        if settings.max_output_tokens is not None:
+            body["max_output_tokens"] = settings.max_output_tokens
+        if reasons(request.model):
+            body["include"] = ["reasoning.encrypted_content"]
+            reasoning = {}
+            if settings.effort is not None:
+                reasoning["effort"] = effort_word(request.model, settings.effort)
+            if self._summary is not None:
+                reasoning["summary"] = self._summary
+            if reasoning:
+                body["reasoning"] = reasoning
+        if settings.response_schema is not None:
+            schema = settings.response_schema
+            form = {"type": "json_schema", "name": "reply", "schema": schema, "strict": is_strict(schema)}
+            body["text"] = {"format": form}
+        if self._cache_key and request.conversation_id:
+            body["prompt_cache_key"] = request.conversation_id
+        return body
+
+    def _items(self, message: Message, request: ModelRequest, ids: dict[str, str]) -> bytes:
+        """One message as the items it consists of, joined by commas; empty when it has nothing to say."""
+        match message.role:
+            case "assistant":
+                return self._assistant(message, ids)
+            case "tool":
+                return results(message, request, ids)
+            case "user":
+                content = user_content(message, request)
+                return dump({"role": "user", "content": content}) if content else b""
+
+    def _assistant(self, message: Message, ids: dict[str, str]) -> bytes:
+        own = message.provider == self.provider
+        items: list[bytes] = []
+        held: list[bytes] = []  # thoughts wait for what they led to: alone they would be refused
+        for part in message.parts:
+            match part:
+                case Thinking(opaque=opaque):
+                    if own and opaque is not None and opaque.dialect == self.name:
+                        held.append(bytes(opaque.data))
+                    continue
+                case Text(text=text, opaque=opaque):
+                    item: dict[str, Any] = {"role": "assistant", "content": text}
+                    if own and opaque is not None and opaque.dialect == self.name:
+                        item |= msgspec.json.decode(opaque.data)
+                case Refusal(text=text):
+                    item = {"role": "assistant", "content": text}
+                case ToolCall():
+                    wire_id = (own and part.provider_id) or part.call_id
+                    ids[part.call_id] = wire_id
+                    text = arguments_text(part)
+                    item = {"type": "function_call", "call_id": wire_id, "name": part.name, "arguments": text}
+                case ToolResult() | Media():
+                    continue  # an assistant message holds none
+            items += [*held, dump(item)]
+            held.clear()
+        return b",".join(items)
+
+
+def reasons(model: str) -> bool:
+    """Whether a model thinks before it answers; unknown ones do, as all new ones."""
+    name = model.rpartition("/")[2]
+    return not any(fnmatchcase(name, pattern) for pattern in PLAIN_MODELS)
+
+
+def encode_tool(tool: ToolSpec) -> bytes:
+    """A tool as this dialect declares it."""
+    return dump(
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
+    )
+
+
+def user_content(message: Message, request: ModelRequest) -> str | list[dict[str, Any]]:
+    """The content of a user message: plain text where it is nothing else, otherwise its parts."""
+    if all(isinstance(part, Text) for part in message.parts):
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                content.append({"type": "input_text", "text": text})
+            case Media():
+                content.append(media_part(part, request))
+            case _:
+                pass  # the other parts belong to other roles
+    return content
+
+
+def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
+    """Media as a content part: an image, a document, or the text that stands in for it."""
+    data = read_media(media, request.read_blob)
+    if data is not None and media.mime_type.startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": data_url(media.mime_type, data)}
+    if data is not None and media.mime_type == "application/pdf":
+        url = data_url(media.mime_type, data)
+        return {"type": "input_file", "filename": media.name or "document.pdf", "file_data": url}
+    return {"type": "input_text", "text": media_text(media, data)}
+
+
+def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> bytes:
+    """Tool results, each an item; media stay inside theirs."""
+    items: list[bytes] = []
+    for part in message.parts:
+        if not isinstance(part, ToolResult):
+            continue
+        media = [media_part(item, request) for item in part.content if isinstance(item, Media)]
+        text = result_text(part)
+        output: Any = [{"type": "input_text", "text": text}, *media] if media else text
+        wire_id = ids.get(part.call_id, part.call_id)
+        items.append(dump({"type": "function_call_output", "call_id": wire_id, "output": output}))
+    return b",".join(items)

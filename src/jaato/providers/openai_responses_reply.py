@@ -1,0 +1,271 @@
+"""Reading the events of the responses interface, or a whole response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
+from jaato.errors import ConnectionFault
+from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
+from jaato.providers.openai_faults import malformed, stream_error
+from jaato.providers.parts import tool_call
+
+DIALECT = "openai_responses"
+
+
+class Content(Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(Struct):
+    type: str = ""
+    id: str | None = None
+    phase: str | None = None
+    content: list[Content] | None = None
+    summary: list[Content] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+
+class InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class UsageCounts(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class Why(Struct):
+    reason: str | None = None
+
+
+class Response(Struct):
+    status: str | None = None
+    output: list[Raw] | None = None
+    usage: UsageCounts | None = None
+    error: Any = None
+    incomplete_details: Why | None = None
+
+
+class Happening(Struct):
+    """Any event; each kind uses some of the fields."""
+
+    type: str = ""
+    delta: Any = None
+    output_index: int = 0
+    summary_index: int = 0
+    item: Raw = Raw()
+    response: Response | None = None
+    error: Any = None
+
+
+DECODE = msgspec.json.Decoder(Happening).decode
+ITEM = msgspec.json.Decoder(Item).decode
+WHOLE = msgspec.json.Decoder(Response).decode
+PLAIN = msgspec.json.Decoder().decode
+
+
+class PartialItem:
+    """An output item that is being written; `done` is the server's own account of it, which then counts."""
+
+    __slots__ = ("arguments", "call", "done", "item", "said", "thought")
+
+    def __init__(self) -> None:
+        self.item = Item()
+        self.done: Raw | None = None
+        self.said: list[str] = []
+        self.thought: list[str] = []
+        self.arguments: list[str] = []
+        self.call = 0
+
+
+class ResponsesDecoder:
+    """Reads one answer, item by item."""
+
+    def __init__(self, provider: str, model: str) -> None:
+        self._provider = provider
+        self._model = model
+        self._items: dict[int, PartialItem] = {}
+        self._calls = 0
+        self._heard = False
+        self._strange = b""
+        self._done = False
+
+    def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
+        """The chunks of one event; the end of the response brings the `Reply`."""
+        if self._done or not data or data.isspace() or data == b"[DONE]":
+            return ()
+        try:
+            found = DECODE(data)
+            return self._take(found.type or event, found, data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise malformed(self._provider, data, error) from None
+
+    def end(self) -> Sequence[Chunk]:
+        """Nothing more if the response has ended; otherwise raises `ConnectionFault`."""
+        if self._done:
+            return ()
+        if self._strange and not self._heard:
+            raise malformed(self._provider, self._strange, "no response")
+        raise ConnectionFault(
+            f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
+            provider=self._provider,
+        )
+
+    def _take(self, kind: str, found: Happening, data: bytes) -> Sequence[Chunk]:
+        match kind:
+            case "response.output_text.delta" if isinstance(found.delta, str):
+                self._at(found).said.append(found.delta)
+                return (TextDelta(found.delta),)
+            case "response.function_call_arguments.delta" if isinstance(found.delta, str):
+                partial = self._at(found)
+                partial.arguments.append(found.delta)
+                return (CallDelta(partial.call, partial.item.name or "", found.delta),)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if isinstance(
+                found.delta, str
+            ):
+                self._at(found).thought.append(found.delta)
+                return (ThinkingDelta(found.delta),)
+            case "response.reasoning_summary_part.added" if found.summary_index > 0:
+                self._at(found).thought.append("\n\n")
+                return (ThinkingDelta("\n\n"),)
+            case "response.refusal.delta" if isinstance(found.delta, str):
+                self._heard = True
+                return (TextDelta(found.delta),)
+            case "response.output_item.added" | "response.output_item.done" if found.item:
+                return self._item(found, found.item, done=kind.endswith("done"))
+            case "response.completed" | "response.incomplete" | "response.failed" if (
+                found.response is not None
+            ):
+                return self._finish(found.response)
+            case "error":
+                raise stream_error(self._provider, found.error or PLAIN(data))
+            case _ if found.error:
+                raise stream_error(self._provider, found.error)
+            case "":
+                return self._whole(data)
+            case _ if kind.startswith("response."):
+                self._heard = True
+        return ()
+
+    def _whole(self, data: bytes) -> Sequence[Chunk]:
+        """A response that came as one JSON document."""
+        whole = WHOLE(data)
+        if whole.output is None and whole.status is None:
+            self._strange = self._strange or data
+            return ()
+        if whole.status in ("completed", "incomplete", "failed"):
+            return self._finish(whole)
+        raise malformed(self._provider, data, f"a response that is {whole.status}")
+
+    def _at(self, found: Happening) -> PartialItem:
+        self._heard = True
+        partial = self._items.get(found.output_index)
+        if partial is None:
+            partial = self._items[found.output_index] = PartialItem()
+        return partial
+
+    def _item(self, found: Happening, raw: Raw, done: bool) -> Sequence[Chunk]:
+        partial = self._at(found)
+        first = not partial.item.type
+        partial.item = ITEM(raw)
+        if done:
+            partial.done = raw.copy()
+        if partial.item.type != "function_call":
+            return ()
+        if first:
+            partial.call = self._calls
+            self._calls += 1
+            return (CallDelta(partial.call, partial.item.name or "", ""),)
+        return ()
+
+    def _finish(self, response: Response) -> Sequence[Chunk]:
+        if response.error or response.status == "failed":
+            raise stream_error(
+                self._provider, response.error or "the response failed and no reason was given"
+            )
+        if not any(partial.done for partial in self._items.values()) and response.output:
+            self._items = {}
+            for index, raw in enumerate(response.output):
+                partial = self._items[index] = PartialItem()
+                partial.item, partial.done = ITEM(raw), raw.copy()
+        parts: list[Part] = []
+        for _, partial in sorted(self._items.items()):
+            parts += item_parts(partial)
+        self._done = True
+        message = Message("assistant", parts, provider=self._provider, model=self._model)
+        return (Reply(message, finish_reason(response, parts), usage(response.usage)),)
+
+
+def item_parts(partial: PartialItem) -> list[Part]:
+    """The parts of a message that one output item becomes."""
+    item = partial.item
+    match item.type:
+        case "message" | "":
+            opaque = Opaque(DIALECT, Raw(msgspec.json.encode({"phase": item.phase}))) if item.phase else None
+            if partial.done is None or item.content is None:
+                text = "".join(partial.said)
+                return [Text(text, opaque)] if text else []
+            text = "".join([content.text or "" for content in item.content if content.type == "output_text"])
+            refused = "".join(
+                [content.refusal or "" for content in item.content if content.type == "refusal"]
+            )
+            said: list[Part] = [Text(text, opaque)] if text else []
+            return [*said, Refusal(refused)] if refused else said
+        case "reasoning":
+            own = [content.text or "" for content in (item.summary or item.content or ())]
+            text = "\n\n".join(own) or "".join(partial.thought)
+            kept = partial.done if partial.done is not None and item.encrypted_content else None
+            return [Thinking(text, None if kept is None else Opaque(DIALECT, kept))] if text or kept else []
+        case "function_call":
+            arguments = "".join(partial.arguments) if item.arguments is None else item.arguments
+            if partial.done is None:
+                arguments = "".join(partial.arguments)
+            return [tool_call(item.name or "", arguments, item.call_id)]
+    return []  # the server's own tools, which nobody asked for
+
+
+def finish_reason(response: Response, parts: Sequence[Part]) -> FinishReason:
+    """Why the response ended."""
+    if any(isinstance(part, Refusal) for part in parts):
+        return "refusal"
+    if response.status == "incomplete":
+        reason = response.incomplete_details.reason if response.incomplete_details else None
+        return (
+            "length"
+            if reason == "max_output_tokens"
+            else "refusal"
+            if reason == "content_filter"
+            else "unknown"
+        )
+    return "tool_calls" if any(not isinstance(part, (Text, Thinking)) for part in parts) else "stop"
+
+
+def usage(counts: UsageCounts | None) -> Usage | None:
+    """The tokens of a response."""
+    if counts is None:
+        return None
+    given, made = counts.input_tokens_details, counts.output_tokens_details
+    return Usage(
+        input_tokens=counts.input_tokens or 0,
+        output_tokens=counts.output_tokens or 0,
+        cached_input_tokens=(given and given.cached_tokens) or 0,
+        cache_write_tokens=(given and given.cache_write_tokens) or 0,
+        reasoning_tokens=(made and made.reasoning_tokens) or 0,
+    )

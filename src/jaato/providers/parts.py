@@ -1,0 +1,146 @@
+"""What dialects share in saying and reading a conversation: remembered bytes, media, arguments, results."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from jaato.errors import InvalidRequest, StoreError
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
+
+T = TypeVar("T")
+ENCODE = msgspec.json.Encoder(enc_hook=repr).encode
+DECODE = msgspec.json.Decoder().decode
+
+
+def remembered(
+    encoded: dict[Any, Any], variant: Hashable, items: Sequence[T], encode: Callable[[T], bytes]
+) -> list[bytes]:
+    """The bytes of each item, made once: `encoded` keeps them by identity, per variant, and the item alive.
+
+    What no longer belongs to the conversation is forgotten in time.
+    """
+    kept: dict[int, tuple[T, bytes]] = encoded.setdefault(variant, {})
+    get = kept.get
+    found: list[bytes] = []
+    for item in items:
+        entry = get(id(item))
+        if entry is None:
+            entry = kept[id(item)] = (item, encode(item))
+        found.append(entry[1])
+    if len(kept) > 2 * len(items) + 256:
+        present = {id(item) for item in items}
+        for stale in [key for key in kept if key not in present]:
+            del kept[stale]
+    return found
+
+
+def dump(value: Any) -> bytes:
+    """JSON of a wire value, lone surrogates as U+FFFD; raises `InvalidRequest` when nested too deeply."""
+    try:
+        return ENCODE(value)
+    except UnicodeEncodeError:
+        return ENCODE(repaired(value))
+    except RecursionError:
+        raise InvalidRequest("The conversation holds a value nested too deeply to be sent.") from None
+
+
+def repaired(value: Any) -> Any:
+    """The same value with every lone surrogate replaced by U+FFFD."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {repaired(key): repaired(item) for key, item in value.items()}
+        case list() | tuple():
+            return [repaired(item) for item in value]
+    return value
+
+
+def join(pieces: Iterable[bytes]) -> bytes:
+    """Encoded items as the inside of a JSON array; empty ones are left out."""
+    return b",".join([piece for piece in pieces if piece])
+
+
+def read_media(media: Media, read_blob: Callable[[str], bytes]) -> bytes | None:
+    """The bytes of a media part, or None when they are gone: a lost picture must not end a conversation."""
+    try:
+        return read_blob(media.blob)
+    except (KeyError, OSError, StoreError):
+        return None
+
+
+def data_url(mime_type: str, data: bytes) -> str:
+    """Bytes as a `data:` URL."""
+    return f"data:{mime_type};base64,{b64encode(data).decode('ascii')}"
+
+
+def media_text(media: Media, data: bytes | None) -> str:
+    """What stands in for media the dialect cannot carry: its text if it is text, else a note naming it."""
+    name = media.name or media.blob[:12]
+    if data is None:
+        return f"[{name} ({media.mime_type}): its content is no longer available]"
+    if media.mime_type.startswith("text/") or media.mime_type in ("application/json", "application/xml"):
+        return f"[{name}]\n{data.decode('utf-8', 'replace')}"
+    return f"[{name} ({media.mime_type}, {len(data)} bytes): this model interface cannot show it]"
+
+
+def result_text(result: ToolResult) -> str:
+    """The text of a tool result; never empty, since some servers refuse empty messages."""
+    text = "".join([part.text for part in result.content if isinstance(part, Text)])
+    if text:
+        return text
+    if result.error is not None:
+        return f"error: {result.error.message}"
+    if result.structured is not None:
+        return dump(result.structured).decode()
+    if result.content:
+        return "(see the attached content)"
+    return "(no output)" if result.ok else "error: the tool failed and said nothing"
+
+
+def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call, and the text itself where that is no object; no text or `null` means none."""
+    if not text or text.isspace():
+        return {}, None
+    try:
+        value = DECODE(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}, text
+    if value is None:
+        return {}, None
+    return (value, None) if isinstance(value, dict) else ({}, text)
+
+
+def tool_call(name: str, arguments: str, provider_id: str | None, opaque: Opaque | None = None) -> ToolCall:
+    """A call as the model wrote it, under an id of ours."""
+    values, malformed = read_arguments(arguments)
+    return ToolCall(new_id("c"), name, values, provider_id or None, malformed, opaque)
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments of a call as the text they were."""
+    return dump(call.arguments).decode() if call.malformed is None else call.malformed
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether a schema is of the closed kind strict decoding demands: every property required, no others."""
+    match schema:
+        case {"type": "object"}:
+            properties = schema.get("properties", {})
+            if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(
+                properties
+            ):
+                return False
+            return all(is_strict(item) for key, item in schema.items() if key != "properties") and all(
+                is_strict(item) for item in properties.values()
+            )
+        case dict():
+            return all(is_strict(item) for item in schema.values())
+        case list():
+            return all(is_strict(item) for item in schema)
+    return True

@@ -1,0 +1,140 @@
+"""How a host is reached: through which proxy, and whose certificates are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from jaato.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+
+def split_url(text: str, setting: str) -> SplitResult:
+    """A base URL in its pieces; raises `ConfigError` naming the setting when it is no http or https URL."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{setting} is no URL ({error}); write it like https://host/v1.") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{setting} is {shown(text)!r}; write it like https://host/v1.")
+    return parts
+
+
+def shown(url: str) -> str:
+    """A URL as it may be shown: without user, password, query and fragment, which may be secrets."""
+    scheme, mark, rest = url.partition("://")
+    rest = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host.rpartition("@")[2] + slash + path
+
+
+def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
+
+    None without one; this machine itself is never reached through a proxy. Raises `ConfigError` for a proxy
+    that is no HTTP proxy.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    variable = f"{parts.scheme.upper()}_PROXY"
+    name, proxy = next(
+        ((name, environ[name]) for name in spellings(variable, "ALL_PROXY") if environ.get(name)), ("", "")
+    )
+    if not proxy or is_loopback(host) or is_exempt(host, parts.port, environ):
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        raise ConfigError(f"{name} is {shown(proxy)!r}; only http:// and https:// proxies are spoken to.")
+    split_url(proxy, name)
+    return proxy
+
+
+def spellings(*names: str) -> list[str]:
+    """Each variable in lower and upper case, lower first, as other programs read them."""
+    return [spelt for name in names for spelt in (name.lower(), name)]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    import ipaddress
+
+    try:
+        return host == "localhost" or host.endswith(".localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_exempt(host: str, port: int | None, environ: Mapping[str, str]) -> bool:
+    """Whether `NO_PROXY` names this host: `*`, a name and what is under it, an address, a network."""
+    entries = next((environ[name] for name in spellings("NO_PROXY") if environ.get(name)), "")
+    for entry in entries.lower().replace(",", " ").split():
+        if entry == "*":
+            return True
+        name, colon, number = entry.rpartition(":")
+        if colon and number.isdigit() and ":" not in name.strip("[]"):
+            if port != int(number):
+                continue
+            entry = name  # noqa: PLW2901 - the entry without its port
+        if covers(entry.strip("[]"), host):
+            return True
+    return False
+
+
+def covers(entry: str, host: str) -> bool:
+    """Whether one entry of `NO_PROXY`, without port, covers a host."""
+    import ipaddress
+
+    name = entry.removeprefix("*").removeprefix(".")
+    if name and (host == name or host.endswith(f".{name}")):
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """A TLS context that believes `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else what this machine believes.
+
+    Raises `ConfigError` when the variable names something that holds no certificates.
+    """
+    import ssl
+
+    for variable, argument in (("SSL_CERT_FILE", "cafile"), ("SSL_CERT_DIR", "capath")):
+        place = environ.get(variable)
+        if not place:
+            continue
+        if not Path(place).exists():
+            raise ConfigError(f"{variable} is {place!r}, which does not exist; name a PEM file or directory.")
+        try:
+            return ssl.create_default_context(**{argument: place})  # type: ignore[arg-type]
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(f"{variable} is {place!r}, which holds no certificates: {error}.") from None
+    import httpx2
+
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def open_transport(url: str, proxy: str | None, environ: Mapping[str, str]) -> httpx2.AsyncHTTPTransport:
+    """A pool of connections for one base URL; certificates are read only where TLS is spoken.
+
+    It follows no redirect, keeps no cookie and reads no environment of its own.
+    """
+    import httpx2
+
+    proxy_tls = proxy is not None and proxy.startswith("https:")
+    context = certificates(environ) if proxy_tls or url.startswith("https:") else None
+    return httpx2.AsyncHTTPTransport(
+        verify=False if context is None else context,
+        trust_env=False,
+        proxy=None if proxy is None else httpx2.Proxy(proxy, ssl_context=context if proxy_tls else None),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
+    )

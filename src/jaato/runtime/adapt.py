@@ -1,0 +1,152 @@
+"""A plugin of either form as one record; the only place that looks for optional methods."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from jaato.abc.background import BackgroundCapable
+from jaato.abc.plugin import Plugin, PromptEnrichmentResult, UserCommand
+from jaato.errors import PluginError
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.call import Call
+from jaato.tools.catalog import wire_name
+from jaato.tools.schema import Validator
+from jaato.tools.tool import Tool, tools_of
+
+DEFAULT_PRIORITY = 50
+
+
+@dataclass(slots=True, eq=False)
+class Toolset:
+    """What an exposed plugin brings."""
+
+    name: str
+    plugin: Any
+    tools: list[Tool] = field(default_factory=list)
+    instructions: str = ""
+    commands: dict[str, tuple[UserCommand, Callable[[Any], Any] | None]] = field(default_factory=dict)
+    enrich: Callable[[str], PromptEnrichmentResult] | None = None
+    priority: int = DEFAULT_PRIORITY
+    background: BackgroundCapable | None = None
+    wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
+    shutdown: Callable[[], Any] = lambda: None
+
+
+SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")
+
+
+def optional(plugin: object, name: str) -> Callable[..., Any] | None:
+    """The method of this name, if the plugin has one."""
+    method = getattr(plugin, name, None)
+    return method if callable(method) else None
+
+
+def plugin_name(plugin: object) -> str:
+    """The plugin's name; raises `PluginError` when it has none."""
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str) or not name:
+        raise PluginError(f"{type(plugin).__name__} has no `name`; give it a non-empty string.")
+    return name
+
+
+def requirements(plugin: object) -> list[str]:
+    """The globs one of which the model's name must match; empty for any model."""
+    asked = optional(plugin, "get_model_requirements")
+    return list(asked() or []) if asked else []
+
+
+def adapt(plugin: object) -> Toolset:
+    """The record of an initialised plugin. Raises `PluginError` for a declaration that cannot be used."""
+    name = plugin_name(plugin)
+    toolset = Toolset(name, plugin)
+    if isinstance(plugin, Plugin):
+        toolset.tools = tools_of(plugin, name)
+        toolset.instructions = plugin.instructions
+        toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
+        toolset.shutdown = plugin.shutdown
+    else:
+        adapt_documented(plugin, toolset)
+    subscribes = optional(plugin, "subscribes_to_prompt_enrichment")
+    if subscribes and subscribes():
+        toolset.enrich = optional(plugin, "enrich_prompt")
+        priority = optional(plugin, "get_enrichment_priority")
+        toolset.priority = int(priority()) if priority else DEFAULT_PRIORITY
+    if isinstance(plugin, BackgroundCapable):
+        toolset.background = plugin
+    toolset.wiring = {setter: found for setter in SETTERS if (found := optional(plugin, setter))}
+    return toolset
+
+
+def adapt_documented(plugin: Any, toolset: Toolset) -> None:
+    """Read a plugin of the documented shape."""
+    executors = dict(plugin.get_executors() or {})
+    approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
+    for schema in plugin.get_tool_schemas() or []:
+        toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved, owner=plugin))
+    toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
+    for command in call_optional(plugin, "get_user_commands") or []:
+        toolset.commands[command[0]] = (UserCommand(*command), executors.get(command[0]))
+    toolset.shutdown = optional(plugin, "shutdown") or (lambda: None)
+
+
+def call_optional(plugin: object, name: str) -> Any:
+    """What the method gives, or None when the plugin has no such method."""
+    method = optional(plugin, name)
+    return method() if method else None
+
+
+def tool_of(
+    schema: Any,
+    executors: Mapping[str, Callable[..., Any]],
+    plugin: str,
+    *,
+    schema_approved: set[str],
+    owner: Any,
+) -> Tool:
+    """A tool from a documented declaration and its executor."""
+    name = getattr(schema, "name", None)
+    if not isinstance(name, str) or not name:
+        raise PluginError(f"The plugin {plugin} declares a tool without a name: {schema!r}.")
+    parameters = getattr(schema, "parameters", None) or {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict):
+        raise PluginError(
+            f"The plugin {plugin}: parameters of {name} are {type(parameters).__name__}, not a dict."
+        )
+    try:
+        msgspec.json.encode(parameters)
+        Validator(parameters)
+    except (PluginError, TypeError, ValueError, RecursionError) as error:
+        raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
+    executor = executors.get(name)
+    if executor is None:
+        raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
+    wired = wire_name(name)
+    spec = ToolSpec(
+        name=wired,
+        description=str(getattr(schema, "description", "") or ""),
+        parameters=parameters if "type" in parameters else {"type": "object", **parameters},
+        category=getattr(schema, "category", None) or "uncategorized",
+        discoverability=getattr(schema, "discoverability", None) or "discoverable",
+        access="execute",
+    )
+    return Tool(
+        spec=spec,
+        run=run_documented(executor),
+        is_async=inspect.iscoroutinefunction(executor),
+        plugin=plugin,
+        checked=spec.parameters,
+        original_name=name if wired != name else None,
+        auto_approved=name in schema_approved,
+        owner=owner,
+    )
+
+
+def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:
+    """An executor of one argument as one that is told about its call."""
+    return lambda arguments, _call: executor(arguments)

@@ -1,0 +1,277 @@
+"""`Agent`: the ten-line way in."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import anyio
+import msgspec
+
+from jaato.agent.bus import Subscription
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.session import Session
+from jaato.agent.turn import Limits
+from jaato.errors import (
+    CancelledException,
+    ConfigError,
+    JaatoError,
+    LimitReached,
+    MalformedReply,
+    from_code,
+)
+from jaato.protocol.events import Event, TurnCompleted
+from jaato.protocol.messages import Media, Usage
+from jaato.protocol.specs import ModelSettings
+from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
+from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.portal import PORTAL
+from jaato.tools.schema import foreign_value, schema_of
+from jaato.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from jaato.abc.provider import Provider
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[T]):
+    """What a run gave: the final text, `data` in the type asked for, and what it cost."""
+
+    text: str
+    data: T
+    turn: TurnCompleted
+    session_id: str
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the turn."""
+        return self.turn.usage
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The price of the turn in US dollars, None when the model's prices are unknown."""
+        return self.turn.cost_usd
+
+
+@dataclass(eq=False)
+class Agent:
+    """An agent with tools in a workspace.
+
+    `async with Agent(model="…") as agent: result = await agent.run("…")`, or without a loop `Agent(…).run_sync("…")`.
+    `provider` is a name or an object; without it the configured one, else one whose key is set, is used. `tools` are
+    functions or objects of `@tool`, which run without asking; built-in tools read freely and ask for the rest: put
+    names into `allow`, give `on_permission`, or say `yes=True`. With `session` (an id, prefix or name) a stored one goes on.
+    """
+
+    model: str | None = None
+    provider: str | Provider | None = None
+    tools: Sequence[Callable[..., Any] | Tool] = ()
+    workspace: str | Path | None = None
+    session: str | None = None
+    name: str | None = None
+    system_prompt: str | None = None
+    plugins: Iterable[str] | None = None
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    yes: bool = False
+    read_only: bool = False
+    on_permission: PermissionHandler | None = None
+    on_clarification: ClarificationHandler | None = None
+    temperature: float | None = None
+    effort: Any = None
+    max_output_tokens: int | None = None
+    stop_sequences: Sequence[str] | None = None
+    max_turns: int | None = 200
+    retry: RetryPolicy = RetryPolicy()
+    base_url: str | None = None
+    api_key: str | None = None
+    state_dir: Path | None = None
+    environ: dict[str, str] | None = None
+    _session: Session | None = field(default=None, init=False, repr=False)
+    _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
+    _leave: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
+
+    async def __aenter__(self) -> Agent:
+        settings = ModelSettings(
+            temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
+            effort=self.effort,
+            stop=list(self.stop_sequences) if self.stop_sequences else None,
+        )
+        blueprint = Blueprint(
+            model=self.model,
+            provider=self.provider,
+            tools=tuple(self.tools),
+            workspace=Path(self.workspace) if self.workspace is not None else None,
+            session=self.session,
+            name=self.name,
+            prompt=self.system_prompt,
+            plugins=tuple(self.plugins) if self.plugins is not None else None,
+            allow=tuple(self.allow),
+            deny=tuple(self.deny),
+            yes=self.yes,
+            read_only=self.read_only,
+            settings=settings,
+            limits=Limits(model_calls=self.max_turns),
+            retry=self.retry,
+            base_url=self.base_url,
+            api_key=self.api_key,
+            state_dir=self.state_dir,
+            environ=self.environ,
+        )
+        self._session, self._close = await assemble(blueprint)
+        if self.on_permission is not None or self.on_clarification is not None:
+            self._leave = attend(self._session, self.on_permission, self.on_clarification)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+        close, self._close, self._session = self._close, None, None
+        if close is not None:
+            await close()
+
+    @property
+    def live(self) -> Session:
+        """The session at work; raises when the agent was not entered."""
+        if self._session is None:
+            raise JaatoError("Enter the agent first: `async with Agent(…) as agent:`, or use run_sync.")
+        return self._session
+
+    @property
+    def session_id(self) -> str:
+        """The id under which the conversation is stored."""
+        return self.live.state.session_id
+
+    @overload
+    async def run(self, prompt: str, *, images: Sequence[Path | str] = ()) -> Result[None]: ...
+    @overload
+    async def run(
+        self, prompt: str, *, output_type: type[T], images: Sequence[Path | str] = ()
+    ) -> Result[T]: ...
+    async def run(
+        self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
+    ) -> Result[Any]:
+        """Take one prompt to its end. With `output_type` the answer is JSON of that type, in `data`.
+
+        Raises what ended the turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
+        """
+        if output_type is None:
+            text, turn = await self._turn(prompt, images)
+            return Result(text, None, turn, self.session_id)
+        return await self._run_typed(prompt, output_type, images)
+
+    async def _run_typed(self, prompt: str, kind: type[T], images: Sequence[Path | str]) -> Result[T]:
+        session, before = self.live, self.live.settings
+        session.settings = msgspec.structs.replace(before, response_schema=schema_of(kind))
+        try:
+            text, turn = await self._turn(prompt, images)
+            for _ in range(2):
+                try:
+                    return Result(text, parse(text, kind), turn, self.session_id)
+                except ValueError as error:
+                    text, turn = await self._turn(
+                        f"That was not the JSON asked for: {error}. Give only the JSON.", ()
+                    )
+            try:
+                return Result(text, parse(text, kind), turn, self.session_id)
+            except ValueError as error:
+                raise MalformedReply(f"The model's answer does not fit {kind!r}: {error}") from None
+        finally:
+            session.settings = before
+
+    async def _turn(self, prompt: str, images: Sequence[Path | str]) -> tuple[str, TurnCompleted]:
+        session = self.live
+        turn = await session.post(prompt, self._media(images))
+        if turn is None:
+            raise JaatoError(
+                "The agent is at work; the message waits for its next pause. Use post() to steer it."
+            )
+        match turn.reason:
+            case "error" | "limit" if turn.error is not None:
+                raise from_code(turn.error.code, turn.error.message)
+            case "limit":
+                raise LimitReached("The turn reached its limit.")
+            case "cancelled" | "interrupted":
+                raise CancelledException("The turn was stopped.")
+        return last_text(session), turn
+
+    def _media(self, images: Sequence[Path | str]) -> list[Media]:
+        return [attach(self.live, Path(image)) for image in images]
+
+    async def stream(self, prompt: str, *, images: Sequence[Path | str] = ()) -> AsyncIterator[Event]:
+        """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
+        session = self.live
+        with session.journal.bus.subscribe() as events:
+            async with anyio.create_task_group() as group:
+                group.start_soon(post_and_close, session, prompt, self._media(images), events)
+                try:
+                    async for event in events:
+                        yield event
+                finally:
+                    session.stop()
+
+    async def post(self, text: str) -> None:
+        """Say something while the agent works; it is heard at the next pause."""
+        await self.live.post(text)
+
+    def stop(self) -> None:
+        """Stop the turn that runs."""
+        if self._session is not None:
+            self._session.stop()
+
+    def run_sync(
+        self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
+    ) -> Result[Any]:
+        """`run` for programs without an event loop: enters the agent, runs, and leaves it again."""
+
+        async def whole() -> Result[Any]:
+            if self._session is not None:
+                return await self.run(prompt, output_type=output_type, images=images)
+            async with self:
+                result: Result[Any] = await self.run(prompt, output_type=output_type, images=images)
+                self.session = result.session_id
+                return result
+
+        return PORTAL.call(whole())
+
+
+async def post_and_close(session: Session, prompt: str, media: list[Media], events: Subscription) -> None:
+    """Run a turn for a stream: what goes wrong in it reaches the reader as events, then the stream ends."""
+    try:
+        await session.post(prompt, media)
+    finally:
+        events.close()
+
+
+def parse(text: str, kind: Any) -> Any:
+    """The answer in the type asked for; raises ValueError (msgspec's errors are such) when it does not fit."""
+    stripped = text.strip()
+    if stripped.startswith("```"):
+        stripped = stripped.split("\n", 1)[-1].rsplit("```", 1)[0]
+    return msgspec.json.decode(stripped, type=kind, dec_hook=foreign_value)
+
+
+def last_text(session: Session) -> str:
+    """The text of the model's last message."""
+    for message in reversed(session.state.messages):
+        if message.role == "assistant":
+            return message.text
+    return ""
+
+
+def attach(session: Session, path: Path) -> Media:
+    """A file as a part of a message; raises `ConfigError` when it cannot be read or is no media type known."""
+    mime_type = mimetypes.guess_type(path.name)[0]
+    if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
+        raise ConfigError(f"{path} is no image, audio or PDF file by its name.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    digest = session.journal.store.put_blob(session.state.session_id, data)
+    return Media(mime_type, digest, len(data), path.name)

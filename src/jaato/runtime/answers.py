@@ -1,0 +1,83 @@
+"""Functions of the embedding program that answer a session's questions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+
+from jaato.abc.asker import Answer
+from jaato.agent.session import Session
+from jaato.log import logger
+from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
+
+LOG = logger("answers")
+
+PermissionHandler = Callable[[PermissionRequested], "str | Answer | Awaitable[str | Answer]"]
+"""Gets the question and gives one of its options (`y`, `n`, `a`, …) or a whole `Answer`."""
+ClarificationHandler = Callable[[ClarificationQuestion], "list[str | None] | Awaitable[list[str | None]]"]
+
+
+def attend(
+    session: Session,
+    on_permission: PermissionHandler | None = None,
+    on_clarification: ClarificationHandler | None = None,
+) -> Callable[[], None]:
+    """Answer the session's questions with these functions from now on; returns the function that stops it.
+
+    A question without a function, or whose function fails, is answered no (permission) or left open (clarification).
+    """
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(event: PermissionRequested | ClarificationQuestion) -> None:
+        match event:
+            case PermissionRequested():
+                session.desk.answer(event.question_id, await permission(event, on_permission))
+            case ClarificationQuestion():
+                session.desk.answer(event.question_id, await clarification(event, on_clarification))
+
+    def listen(event: Event) -> None:
+        match event:
+            case PermissionRequested() | ClarificationQuestion():
+                task = asyncio.ensure_future(answer(event))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+
+    leave = session.desk.attend()
+    silence = session.journal.bus.listen(listen)
+
+    def stop() -> None:
+        silence()
+        leave()
+        for task in tasks:
+            task.cancel()
+
+    return stop
+
+
+async def permission(event: PermissionRequested, handler: PermissionHandler | None) -> Answer:
+    """What the function says to a permission question."""
+    if handler is None:
+        return Answer(answer="n", comment="the program has no on_permission function", by="program")
+    try:
+        said = handler(event)
+        given = await said if inspect.isawaitable(said) else said
+    except Exception as error:
+        LOG.exception("on_permission failed")
+        return Answer(answer="n", comment=f"on_permission failed: {error}", by="program")
+    return given if isinstance(given, Answer) else Answer(answer=str(given), by="program")
+
+
+async def clarification(
+    event: ClarificationQuestion, handler: ClarificationHandler | None
+) -> list[str | None]:
+    """What the function says to the model's questions."""
+    nothing: list[str | None] = [None] * len(event.questions)
+    if handler is None:
+        return nothing
+    try:
+        said = handler(event)
+        return list(await said if inspect.isawaitable(said) else said)
+    except Exception:
+        LOG.exception("on_clarification failed")
+        return nothing

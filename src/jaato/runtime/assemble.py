@@ -1,0 +1,218 @@
+"""From a description to a session ready to work: settings, store, plugins, policy, provider."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaato.abc.asker import Asker
+from jaato.abc.provider import Provider
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.session import Session
+from jaato.agent.state import State
+from jaato.agent.turn import Limits
+from jaato.errors import StoreError
+from jaato.protocol.specs import ModelSettings
+from jaato.runtime.adapt import Toolset
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.runtime import Plan, Runtime
+from jaato.settings import Settings, load
+from jaato.tools.ledger import TokenLedger
+from jaato.tools.permissions import Policy
+from jaato.tools.tool import Tool, options_of, tool_from
+
+POLICY_FILE = Path(".jaato") / "permissions.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a session should be; what is None comes from the settings."""
+
+    model: str | None = None
+    provider: str | Provider | None = None
+    tools: tuple[Callable[..., Any] | Tool, ...] = ()
+    workspace: Path | None = None
+    session: str | None = None
+    name: str | None = None
+    prompt: str | None = None
+    plugins: tuple[str, ...] | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    yes: bool = False
+    read_only: bool = False
+    settings: ModelSettings = ModelSettings()
+    limits: Limits | None = None
+    retry: RetryPolicy = RetryPolicy()
+    base_url: str | None = None
+    api_key: str | None = None
+    state_dir: Path | None = None
+    environ: dict[str, str] | None = None
+    progress: Callable[[str, int, int | None], None] | None = None
+    registry: PluginRegistry | None = None
+    """Plugins that are somebody else's to shut down; None: made for this session."""
+    policy: Policy | None = None
+    asker: Asker | None = None
+    ledger: TokenLedger | None = None
+
+
+async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitable[None]]]:
+    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s."""
+    workspace = (blueprint.workspace or Path.cwd()).resolve()
+    settings = settings_for(blueprint, workspace)
+    store = open_store(settings, blueprint.state_dir)
+    runtime: Runtime | None = None
+    provider: Provider | None = None
+    try:
+        journal = stored(store, blueprint.session) if blueprint.session else None
+        if journal is not None:
+            workspace = Path(journal.state.workspace)
+        provider, model = await pick_provider(blueprint, settings, journal)
+        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint)
+        runtime = Runtime(
+            store,
+            registry,
+            ledger=blueprint.ledger,
+            user_instructions=settings.config_dir / "AGENTS.md",
+            shared_registry=blueprint.registry is not None,
+        )
+        plan = plan_of(blueprint, settings, provider, model, workspace)
+        session = runtime.open(journal, plan) if journal else runtime.create(plan)
+        await session.__aenter__()
+    except BaseException:
+        if provider is not None and provider is not blueprint.provider:
+            await provider.aclose()
+        (runtime or store).close()
+        raise
+    owned = provider is not blueprint.provider
+
+    async def close() -> None:
+        try:
+            await session.__aexit__(None, None, None)
+            if owned:
+                await provider.aclose()
+        finally:
+            runtime.close()
+
+    return session, close
+
+
+def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
+    """The settings under which a session of this workspace works."""
+    named = blueprint.provider if isinstance(blueprint.provider, str) else None
+    flags = {"provider": named, "model": blueprint.model, "base_url": blueprint.base_url}
+    return load(flags, environ=blueprint.environ, workspace=workspace)
+
+
+def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
+    """The user's store of sessions."""
+    from jaato.storage.sqlite import SqliteStore
+
+    directory = state_dir or settings.state_dir
+    return SqliteStore(directory / "jaato.db", durability=settings["durability"])
+
+
+def stored(store: Store, text: str) -> Journal:
+    """The log of the session with this id, prefix or name, folded. Raises `SessionNotFound`."""
+    session_id = store.find(text)
+    journal = Journal(store, State())
+    journal.load(session_id)
+    if not journal.state.session_id:
+        raise StoreError(
+            f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
+        )
+    return journal
+
+
+async def pick_provider(
+    blueprint: Blueprint, settings: Settings, journal: Journal | None
+) -> tuple[Provider, str]:
+    """The provider and model: those given, else those of the stored session, else the first that can be used."""
+    if blueprint.provider is not None and not isinstance(blueprint.provider, str):
+        return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
+    from jaato.runtime.choose import choose, make_provider
+
+    name, model = settings["provider"], settings["model"]
+    if name is None and journal is not None and settings.source("model") == "default":
+        name, model = journal.state.provider, journal.state.model
+    if name is None:
+        name = await choose(settings)
+    return make_provider(name, settings, model=model, api_key=blueprint.api_key, progress=blueprint.progress)
+
+
+def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
+    """The plugins of a session and the functions it was given."""
+    services = {"environ": settings.environ, "settings": settings}
+    registry = PluginRegistry(
+        model, workspace=workspace, services=services, plugin_dirs=[settings.config_dir / "plugins"]
+    )
+    registry.discover()
+    if blueprint.plugins is None:
+        registry.expose_all()
+    else:
+        for name in blueprint.plugins:
+            registry.expose_tool(name)
+    if blueprint.tools:
+        registry.add_toolset(Toolset("program", None, tools=[given_tool(entry) for entry in blueprint.tools]))
+    for entry in registry.catalog:
+        if entry.background_after_s is not None:
+            entry.background_after_s = settings["background_after_s"]
+    return registry
+
+
+def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
+    """A tool the embedding program hands over: declared from the start, and run without asking."""
+    import msgspec
+
+    made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
+    options = None if isinstance(entry, Tool) else options_of(entry)
+    category = made.spec.category if options is not None and options.category else "program"
+    made.spec = msgspec.structs.replace(made.spec, discoverability="core", category=category)
+    made.auto_approved = True
+    return made
+
+
+def plan_of(
+    blueprint: Blueprint, settings: Settings, provider: Provider, model: str, workspace: Path
+) -> Plan:
+    """How the session is to be made."""
+    prompt = blueprint.prompt if blueprint.prompt is not None else settings["system_prompt"]
+    given = blueprint.settings
+    sampling = ModelSettings(
+        temperature=given.temperature if given.temperature is not None else settings["temperature"],
+        max_output_tokens=given.max_output_tokens or settings["max_output_tokens"],
+        effort=given.effort or settings["effort"],
+        stop=given.stop,
+        response_schema=given.response_schema,
+    )
+    return Plan(
+        provider=provider,
+        model=model,
+        workspace=workspace,
+        policy=policy_for(blueprint, settings, workspace),
+        name=blueprint.name,
+        prompt=prompt,
+        settings=sampling,
+        asker=blueprint.asker,
+        limits=blueprint.limits or Limits(model_calls=settings["max_turns"]),
+        retry=blueprint.retry,
+        parallel=8 if settings["parallel_tools"] else 1,
+        deferred=settings["deferred_tools"],
+        protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+    )
+
+
+def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Policy:
+    """The permission rules of a session: the workspace's file, the user's settings, what this call adds."""
+    policy = blueprint.policy or Policy.load(
+        workspace / POLICY_FILE, workspace=workspace, state_dir=blueprint.state_dir or settings.state_dir
+    )
+    allow: Iterable[str] = (*settings["allow"], *blueprint.allow)
+    deny: Iterable[str] = (*settings["deny"], *blueprint.deny)
+    default: Any = "allow" if blueprint.yes else None
+    if blueprint.read_only or settings["read_only"]:
+        allow, default = (), "deny"
+    return policy.with_flags(allow=allow, deny=deny, default=default)

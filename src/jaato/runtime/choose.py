@@ -1,0 +1,95 @@
+"""Which provider answers when nobody said, and how one is made from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jaato.abc.provider import Provider
+from jaato.errors import ConfigError
+from jaato.settings import Settings
+
+KEY_ORDER = (
+    ("anthropic", ("ANTHROPIC_API_KEY",)),
+    ("openai", ("OPENAI_API_KEY", "OPENAI_BASE_URL")),
+    ("google_genai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+)
+"""Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-sonnet-5",
+    "openai": "gpt-5.5",
+    "google_genai": "gemini-3-flash",
+    "github_models": "openai/gpt-5-mini",
+    "local": "qwen2.5-coder-1.5b-instruct",
+}
+NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
+Progress = Callable[[str, int, int | None], None]
+
+
+async def choose(settings: Settings) -> str:
+    """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
+    from jaato.runtime.keys import stored_key
+
+    for name, variables in KEY_ORDER:
+        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name):
+            return name
+    if await ollama_runs(settings):
+        return "ollama"
+    return "local"
+
+
+async def ollama_runs(settings: Settings) -> bool:
+    """Whether an Ollama answers where `OLLAMA_HOST` says, or at its usual place."""
+    import anyio
+
+    from jaato.errors import ProviderError
+
+    provider = make_provider("ollama", settings, model="?")[0]
+    try:
+        with anyio.move_on_after(0.5):
+            return bool(await provider.models())
+    except ProviderError:
+        return False
+    finally:
+        await provider.aclose()
+    return False
+
+
+def make_provider(
+    name: str,
+    settings: Settings,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Provider, str]:
+    """The provider of this name and the model it answers with. Raises `ConfigError` naming what is missing."""
+    from jaato.runtime.keys import stored_key
+
+    match name:
+        case "scripted":
+            from jaato.providers.scripted import ScriptedProvider
+
+            if model is None:
+                raise ConfigError("The provider scripted plays a file: pass it with --model PATH.")
+            return ScriptedProvider.from_file(Path(model)), model
+        case "local":
+            return local_provider(settings, model, progress)
+        case _ if name in NAMES:
+            from jaato.providers.profiles import make
+
+            key = api_key or stored_key(settings, name)
+            made = make(name, environ=settings.environ, base_url=settings["base_url"], api_key=key)
+            chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or DEFAULT_MODELS.get(name)
+            if chosen is None:
+                raise ConfigError(
+                    f"Say which model {name} should use: --model NAME (jaato models lists them)."
+                )
+            return made, chosen
+    raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
+
+
+def local_provider(settings: Settings, model: str | None, progress: Progress | None) -> tuple[Provider, str]:
+    """The embedded model."""
+    raise ConfigError("The embedded model is not part of this build.")

@@ -1,0 +1,321 @@
+"""The documented faces: `JaatoClient`, `JaatoRuntime`, `JaatoSession`, for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from jaato.abc.asker import Answer, Question
+from jaato.abc.provider import Provider
+from jaato.agent.session import Session
+from jaato.errors import ConfigError, JaatoError, from_code
+from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
+from jaato.protocol.messages import Message
+from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.hooks import context_usage, feed
+from jaato.runtime.portal import PORTAL
+from jaato.runtime.registry import PluginRegistry
+from jaato.tools.ledger import TokenLedger
+
+OutputCallback = Callable[[str, str, str], None]
+RetryCallback = Callable[[str, int, int, float], None]
+CANCELLED = "[Generation cancelled]"
+
+
+class SyncAsker:
+    """A permission channel that blocks (a console), asked from a worker thread so that the loop goes on."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    async def ask(self, question: Question) -> Answer | None:
+        """The channel's answer."""
+        answer: Answer | None = await anyio.to_thread.run_sync(
+            self._channel.ask, question, abandon_on_cancel=True
+        )
+        return answer
+
+
+class JaatoSession:
+    """One agent's conversation; shares provider, plugins, permissions and ledger with its runtime."""
+
+    def __init__(self, session: Session, close: Callable[[], Awaitable[None]]) -> None:
+        self._session = session
+        self._close = close
+        self._retry_callback: RetryCallback | None = None
+        self._stop_hooks: Callable[[], None] = lambda: None
+        self.closed = False
+
+    @property
+    def live(self) -> Session:
+        """The session on the loop; touch it there only."""
+        return self._session
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether a message is being worked on."""
+        return self._session.busy
+
+    def send_message(self, text: str, on_output: OutputCallback | None = None) -> str:
+        """Send a message and wait for the response's text. A message sent while another is worked on is queued for
+        the next pause and answered there: this call then returns an empty text at once.
+
+        Raises what ended the turn: a `ProviderError`, `LimitReached`. A stopped turn gives the text so far and
+        `[Generation cancelled]`.
+        """
+        return PORTAL.call(self._send(text, on_output))
+
+    async def _send(self, text: str, on_output: OutputCallback | None) -> str:
+        session = self._session
+        said: list[str] = []
+
+        def listen(event: Event) -> None:
+            match event:
+                case AgentOutput(source="model"):
+                    said.append(event.text)
+                    if on_output is not None:
+                        on_output("model", event.text, event.mode)
+                case ToolOutput() if on_output is not None:
+                    on_output("tool", event.text, "append" if event.offset else "write")
+                case Retry():
+                    said.clear()
+                    if self._retry_callback is not None:
+                        problem = event.error.message
+                        self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
+
+        silence = session.journal.bus.listen(listen)
+        try:
+            turn = await session.post(text)
+        finally:
+            silence()
+        return "" if turn is None else outcome_text(session, turn)
+
+    def get_history(self) -> list[Message]:
+        """The conversation so far."""
+        return list(self._session.state.messages)
+
+    def get_context_usage(self) -> dict[str, Any]:
+        """How full the context is: model, context_limit, total_tokens, prompt_tokens, output_tokens, turns,
+        percent_used, tokens_remaining."""
+        return context_usage(self._session)
+
+    def request_stop(self) -> bool:
+        """Stop the turn that runs; whether one did. Safe from any thread."""
+        running = self._session.busy
+        PORTAL.loop().call_soon_threadsafe(self._session.stop)
+        return running
+
+    def set_ui_hooks(self, hooks: Any, agent_id: str = "main") -> None:
+        """Tell these hooks what happens; None ends it."""
+        self._stop_hooks()
+        self._stop_hooks = feed(hooks, self._session, agent_id) if hooks is not None else lambda: None
+
+    def set_retry_callback(self, callback: RetryCallback | None) -> None:
+        """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
+        self._retry_callback = callback
+
+    def set_streaming_enabled(self, enabled: bool) -> None:
+        """Whether output is shown as it comes, or once it is whole."""
+        self._session.reply.streaming = enabled
+
+    def close(self) -> None:
+        """End the session; its log stays."""
+        if not self.closed:
+            self.closed = True
+            self._stop_hooks()
+            PORTAL.call(self._closing())
+
+    async def _closing(self) -> None:
+        await self._close()
+
+
+def outcome_text(session: Session, turn: TurnCompleted) -> str:
+    """The text of a finished turn; raises what ended it badly."""
+    last = next((m for m in reversed(session.state.messages) if m.role == "assistant"), None)
+    text = last.text if last is not None else ""
+    match turn.reason:
+        case "cancelled" | "interrupted":
+            return f"{text}{CANCELLED}" if not text else f"{text} {CANCELLED}"
+        case "error" | "limit" if turn.error is not None:
+            raise from_code(turn.error.code, turn.error.message)
+    return text
+
+
+class JaatoRuntime:
+    """What agents share: provider configuration, plugins, permissions, ledger."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+
+    @property
+    def registry(self) -> PluginRegistry | None:
+        """The plugins agents of this runtime use; None: all built-in ones."""
+        return self._blueprint.registry
+
+    @property
+    def ledger(self) -> TokenLedger | None:
+        """Where token use of all its agents is counted."""
+        return self._blueprint.ledger
+
+    def create_session(
+        self,
+        model: str | None = None,
+        tools: list[str] | None = None,
+        system_instructions: str | None = None,
+    ) -> JaatoSession:
+        """A new session, cheap to make; `tools` names the plugins it may use."""
+        import dataclasses
+
+        changed = dataclasses.replace(
+            self._blueprint,
+            model=model or self._blueprint.model,
+            plugins=tuple(tools) if tools is not None else self._blueprint.plugins,
+            prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
+        )
+        session, close = PORTAL.call(assemble(changed))
+        return JaatoSession(session, close)
+
+
+class JaatoClient:
+    """The documented facade over runtime and main session: connect, configure tools, send messages."""
+
+    def __init__(self, provider_name: str | None = None, *, state_dir: Path | None = None) -> None:
+        self._provider: str | Provider | None = provider_name
+        self._state_dir = state_dir
+        self._blueprint: Blueprint | None = None
+        self._session: JaatoSession | None = None
+        self._hooks: Any = None
+        self._streaming = True
+
+    def connect(
+        self,
+        project: str | None = None,
+        location: str | None = None,
+        model: str | None = None,
+        *,
+        project_id: str | None = None,
+        provider: str | Provider | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        workspace: str | Path | None = None,
+    ) -> None:
+        """Say which model answers. With a project and location it is Gemini on Vertex AI, else `provider` names it."""
+        chosen = provider or self._provider
+        environ = None
+        if project or project_id:
+            from jaato.settings import environment
+
+            chosen = chosen or "google_genai"
+            vertex = {
+                "GOOGLE_CLOUD_PROJECT": project or project_id or "",
+                "GOOGLE_CLOUD_LOCATION": location or "",
+            }
+            environ = {
+                **environment(),
+                **{k: v for k, v in vertex.items() if v},
+                "GOOGLE_GENAI_USE_VERTEXAI": "true",
+            }
+        self._blueprint = Blueprint(
+            model=model,
+            provider=chosen,
+            workspace=Path(workspace) if workspace is not None else None,
+            base_url=base_url,
+            api_key=api_key,
+            state_dir=self._state_dir,
+            environ=environ,
+        )
+
+    def configure_tools(
+        self,
+        registry: PluginRegistry | None = None,
+        permission_plugin: Any = None,
+        ledger: TokenLedger | None = None,
+    ) -> None:
+        """Say which tools the agent has, who is asked, and where tokens are counted."""
+        import dataclasses
+
+        asker = getattr(permission_plugin, "channel", None)
+        self._blueprint = dataclasses.replace(
+            self._connected(),
+            registry=registry,
+            policy=getattr(permission_plugin, "policy", None),
+            asker=SyncAsker(asker) if asker is not None else None,
+            ledger=ledger,
+        )
+        self._end()
+
+    def _connected(self) -> Blueprint:
+        if self._blueprint is None:
+            raise ConfigError("Call connect(…) first: it says which model answers.")
+        return self._blueprint
+
+    def get_runtime(self) -> JaatoRuntime:
+        """What further sessions of this client share."""
+        return JaatoRuntime(self._connected())
+
+    def get_session(self) -> JaatoSession:
+        """The main agent's session, begun when first needed."""
+        if self._session is None:
+            self._session = self.get_runtime().create_session()
+            self._session.set_streaming_enabled(self._streaming)
+            if self._hooks is not None:
+                self._session.set_ui_hooks(self._hooks, "main")
+        return self._session
+
+    def send_message(self, text: str, on_output: OutputCallback | None = None) -> str:
+        """Send a message and wait for the response's text; see `JaatoSession.send_message`."""
+        return self.get_session().send_message(text, on_output)
+
+    def get_history(self) -> list[Message]:
+        """The conversation so far."""
+        return self.get_session().get_history()
+
+    def reset_session(self) -> None:
+        """Begin a new conversation with the same tools; the old one stays stored."""
+        self._end()
+
+    def get_context_usage(self) -> dict[str, Any]:
+        """How full the model's context is."""
+        return self.get_session().get_context_usage()
+
+    def stop(self) -> bool:
+        """Stop what is being worked on; whether anything was."""
+        return self._session.request_stop() if self._session is not None else False
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether a message is being worked on."""
+        return self._session is not None and self._session.is_processing
+
+    def set_streaming_enabled(self, enabled: bool) -> None:
+        """Whether output is shown as it comes."""
+        self._streaming = enabled
+        if self._session is not None:
+            self._session.set_streaming_enabled(enabled)
+
+    def set_ui_hooks(self, hooks: Any) -> None:
+        """Tell these hooks what the main agent does."""
+        self._hooks = hooks
+        if self._session is not None:
+            self._session.set_ui_hooks(hooks, "main")
+
+    def close(self) -> None:
+        """End the session and let go of everything; the log stays."""
+        self._end()
+
+    def _end(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> JaatoClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+__all__ = ["JaatoClient", "JaatoError", "JaatoRuntime", "JaatoSession"]

@@ -1,0 +1,124 @@
+"""The documented UI hooks, fed from the one stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jaato.agent.session import Session
+from jaato.protocol.events import (
+    AgentCompleted,
+    AgentCreated,
+    AgentOutput,
+    AgentStatusChanged,
+    ContextUpdated,
+    Event,
+    MessageModel,
+    ToolCallEnd,
+    ToolCallStart,
+    TurnCompleted,
+)
+
+
+class AgentUIHooks(Protocol):
+    """What a rich terminal wants to hear; `agent_id` says of whom."""
+
+    def on_agent_created(
+        self, agent_id: str, agent_name: str, agent_type: str, profile_name: str | None,
+        parent_agent_id: str | None, created_at: str,
+    ) -> None: ...  # fmt: skip
+
+    def on_agent_status_changed(self, agent_id: str, status: str, error: str | None = None) -> None: ...
+
+    def on_agent_output(self, agent_id: str, source: str, text: str, mode: str) -> None: ...
+
+    def on_tool_call_start(self, agent_id: str, tool_name: str, tool_args: dict[str, Any]) -> None: ...
+
+    def on_tool_call_end(
+        self, agent_id: str, tool_name: str, success: bool, duration_seconds: float
+    ) -> None: ...
+
+    def on_agent_turn_completed(self, agent_id: str, turn_data: dict[str, Any]) -> None: ...
+
+    def on_agent_context_updated(self, agent_id: str, usage: dict[str, Any]) -> None: ...
+
+    def on_agent_history_updated(self, agent_id: str, history: list[Any]) -> None: ...
+
+    def on_agent_completed(self, agent_id: str, success: bool) -> None: ...
+
+
+STATUSES = {"idle": "done", "blocked": "active"}
+
+
+def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[[], None]:
+    """Call the hooks for every event of a session; returns the function that ends it.
+
+    Hooks an object does not have are left out: a terminal may care for some only.
+    """
+
+    def call(name: str, *arguments: Any, **keywords: Any) -> None:
+        hook = getattr(hooks, name, None)
+        if hook is not None:
+            hook(agent_id or session.state.agent_id, *arguments, **keywords)
+
+    def listen(event: Event) -> None:
+        match event:
+            case AgentOutput():
+                call("on_agent_output", event.source, event.text, event.mode)
+            case AgentStatusChanged():
+                call("on_agent_status_changed", STATUSES.get(event.status, event.status))
+            case ToolCallStart():
+                call("on_tool_call_start", tool_name=event.tool, tool_args=event.arguments)
+            case ToolCallEnd():
+                ended = {"success": event.result.ok, "duration_seconds": event.duration_s}
+                call("on_tool_call_end", tool_name=event.tool, **ended)
+            case ContextUpdated():
+                call("on_agent_context_updated", context_usage(session))
+            case MessageModel():
+                call("on_agent_history_updated", list(session.state.messages))
+            case TurnCompleted():
+                call("on_agent_turn_completed", turn_data(event))
+            case AgentCompleted():
+                call("on_agent_completed", event.success)
+            case AgentCreated():
+                announce(event)
+            case _:
+                pass
+
+    def announce(event: AgentCreated) -> None:
+        kind = "main" if event.parent_agent_id is None else "subagent"
+        call("on_agent_created", event.name, kind, event.profile, event.parent_agent_id, event.timestamp)
+
+    call("on_agent_created", "main", "main", None, None, session.state.created_at)
+    return session.journal.bus.listen(listen)
+
+
+def turn_data(event: TurnCompleted) -> dict[str, Any]:
+    """The accounting of a turn in the documented words."""
+    return {
+        "turn_id": event.turn_id,
+        "reason": event.reason,
+        "prompt_tokens": event.usage.input_tokens,
+        "output_tokens": event.usage.output_tokens,
+        "total_tokens": event.usage.input_tokens + event.usage.output_tokens,
+        "duration_seconds": event.duration_s,
+        "function_calls": event.tool_calls,
+        "cost_usd": event.cost_usd,
+    }
+
+
+def context_usage(session: Session) -> dict[str, Any]:
+    """How full the context is, in the documented keys."""
+    state, context = session.state, session.context()
+    last = state.last_usage
+    limit = context.context_limit
+    return {
+        "model": state.model,
+        "context_limit": limit,
+        "total_tokens": context.total_tokens,
+        "prompt_tokens": last.input_tokens if last else context.total_tokens,
+        "output_tokens": last.output_tokens if last else 0,
+        "turns": state.turns,
+        "percent_used": context.percent_used if context.percent_used is not None else 0.0,
+        "tokens_remaining": None if limit is None else max(0, limit - context.total_tokens),
+    }

@@ -1,0 +1,125 @@
+"""Provider keys that were saved: in the system keyring, else in a file only the user can read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from jaato.errors import ConfigError
+from jaato.settings import Settings
+
+SERVICE = "jaato"
+MAX_BYTES = 100_000
+
+
+def keys_file(settings: Settings) -> Path:
+    """Where keys are noted."""
+    return settings.config_dir / "keys.json"
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """The notes about keys; raises `ConfigError` for a file that others can read or that is damaged."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            raise ConfigError(f"{path} can be read by others; run: chmod 600 {path}")
+        data = path.read_bytes()[:MAX_BYTES]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        keys = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{path} is damaged; remove it and run `jaato login` again.") from None
+    return keys if isinstance(keys, dict) else {}
+
+
+def stored_key(settings: Settings, provider: str) -> str | None:
+    """The saved key of a provider, or None."""
+    entry = read_keys(keys_file(settings)).get(provider)
+    match entry:
+        case {"key": str(key)}:
+            return key
+        case {"keyring": True}:
+            return from_keyring(provider)
+    return None
+
+
+def from_keyring(provider: str) -> str | None:
+    """The key in the system keyring."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        raise ConfigError(
+            "The key is in the system keyring; install it: pip install 'jaato[keyring]'"
+        ) from None
+    try:
+        return keyring.get_password(SERVICE, provider)
+    except KeyringError as error:
+        raise ConfigError(
+            f"The system keyring does not answer: {error}. Unlock it or run `jaato login` again."
+        ) from None
+
+
+def save_key(settings: Settings, provider: str, key: str) -> str:
+    """Save a key; says where it went."""
+    where = "the system keyring" if into_keyring(provider, key) else str(keys_file(settings))
+    path = keys_file(settings)
+    keys = read_keys(path)
+    keys[provider] = {"keyring": True} if where == "the system keyring" else {"key": key}
+    write_private(path, json.dumps(keys, indent=1).encode())
+    return where
+
+
+def forget_key(settings: Settings, provider: str) -> bool:
+    """Forget a saved key; whether there was one."""
+    path = keys_file(settings)
+    keys = read_keys(path)
+    entry = keys.pop(provider, None)
+    if entry is None:
+        return False
+    if entry.get("keyring"):
+        import keyring
+        from keyring.errors import KeyringError
+
+        try:
+            keyring.delete_password(SERVICE, provider)
+        except KeyringError:
+            pass  # it was gone already
+    write_private(path, json.dumps(keys, indent=1).encode())
+    return True
+
+
+def into_keyring(provider: str, key: str) -> bool:
+    """Put a key into the system keyring, where there is one that works."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        return False
+    try:
+        keyring.set_password(SERVICE, provider, key)
+        return keyring.get_password(SERVICE, provider) == key
+    except (KeyringError, RuntimeError):
+        return False
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file atomically; only the user can read it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,67 @@
+"""One event loop in a daemon thread, started when the first blocking caller needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from jaato.errors import JaatoError
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Runs coroutines for threads that have no loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, started if it is not running."""
+        with self._lock:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, name="jaato-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def _run(self) -> None:
+        assert self._loop is not None
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine on the loop; the future can be waited on and cancelled from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop())
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and wait for its result. Raises when called on the loop itself, which would never end."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise JaatoError(
+                "A blocking call was made on jaato's own event loop; await the coroutine instead."
+            )
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread, if they run."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+PORTAL = Portal()
+"""The portal of this process."""

@@ -1,0 +1,172 @@
+"""The composition root: what all sessions of a process share, and how a session is put together."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+import jaato
+from jaato.abc.asker import Asker
+from jaato.abc.provider import Provider
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.prompt import system_prompt
+from jaato.agent.questions import Desk
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.session import Session
+from jaato.agent.state import State
+from jaato.agent.turn import Limits
+from jaato.errors import ConfigError
+from jaato.protocol.events import (
+    AgentCreated,
+    PermissionGranted,
+    PermissionRevoked,
+    SessionCreated,
+    SessionUpdated,
+)
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import Grant, ModelSettings
+from jaato.runtime.registry import PluginRegistry
+from jaato.tools.ledger import TokenLedger
+from jaato.tools.permissions import Gate, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a session is to be made; what is None is taken from the stored session or the defaults."""
+
+    provider: Provider
+    model: str
+    workspace: Path
+    policy: Policy
+    name: str | None = None
+    agent_name: str = "main"
+    prompt: str | None = None
+    settings: ModelSettings = ModelSettings()
+    limits: Limits = Limits()
+    retry: RetryPolicy = RetryPolicy()
+    asker: Asker | None = None
+    parallel: int = 8
+    deferred: bool = True
+    core: tuple[str, ...] | None = None
+    services: dict[str, Any] = field(default_factory=dict)
+    protected: tuple[Path, ...] = ()
+
+
+class Runtime:
+    """Store, plugins and ledger, shared by sessions. Close it to let go of the plugins and the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: PluginRegistry,
+        *,
+        ledger: TokenLedger | None = None,
+        user_instructions: Path | None = None,
+        shared_registry: bool = False,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.ledger = ledger or TokenLedger()
+        self._user_instructions = user_instructions
+        self._shared_registry = shared_registry
+
+    def create(self, plan: Plan) -> Session:
+        """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
+        workspace = plan.workspace.resolve()
+        if not workspace.is_dir():
+            raise ConfigError(
+                f"The workspace {plan.workspace} is not a directory; create it or pass another one."
+            )
+        state = State(session_id=new_id("s"), agent_id=new_id("a"))
+        journal = Journal(self.store, state)
+        prompt = plan.prompt if plan.prompt is not None else self.prompt(workspace)
+        first = (
+            SessionCreated(
+                **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
+            ),
+            AgentCreated(
+                **journal.head(),
+                name=plan.agent_name,
+                provider=plan.provider.name,
+                model=plan.model,
+                system_prompt=prompt,
+                core_tools=[tool.name for tool in self.registry.catalog.core],
+            ),
+        )
+        journal.begin(*first)
+        return self._assemble(plan, journal)
+
+    def open(self, journal: Journal, plan: Plan) -> Session:
+        """A stored session, as it was; another provider or model in the plan is recorded as a switch."""
+        state = journal.state
+        if (plan.provider.name, plan.model) != (state.provider, state.model) and not self.store.read_only:
+            journal.record(SessionUpdated(**journal.head(), provider=plan.provider.name, model=plan.model))
+        return self._assemble(plan, journal)
+
+    def prompt(self, workspace: Path) -> str:
+        """The system prompt for a new agent in this workspace."""
+        return system_prompt(
+            workspace,
+            instructions=[toolset.instructions for toolset in self.registry.toolsets()],
+            today=datetime.datetime.now(datetime.UTC).date().isoformat(),
+            user_file=self._user_instructions,
+        )
+
+    def _assemble(self, plan: Plan, journal: Journal) -> Session:
+        desk = Desk(journal)
+
+        def granted(grant: Grant) -> None:
+            journal.record(PermissionGranted(**journal.head(), grant=grant))
+
+        def revoked(grant: Grant) -> None:
+            journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
+
+        gate = Gate(
+            plan.policy,
+            asker=plan.asker or desk,
+            workspace=Path(journal.state.workspace),
+            turnstile=turnstile(),
+            on_grant=granted,
+            on_revoke=revoked,
+            protected=plan.protected,
+        )
+        return Session(
+            journal=journal,
+            desk=desk,
+            provider=plan.provider,
+            catalog=self.registry.catalog,
+            gate=gate,
+            settings=plan.settings,
+            limits=plan.limits,
+            retry=plan.retry,
+            ledger=self.ledger,
+            parallel=plan.parallel,
+            deferred=plan.deferred,
+            core=plan.core,
+            enrich=lambda text: self.registry.enrich_prompt(text).prompt,
+            services=dict(plan.services),
+        )
+
+    def close(self) -> None:
+        """Shut the plugins down and close the store."""
+        if not self._shared_registry:
+            self.registry.shutdown()
+        self.store.close()
+
+
+def turnstile() -> Callable[[], anyio.Lock]:
+    """Lets one permission prompt through at a time."""
+    lock: list[anyio.Lock] = []
+
+    def enter() -> anyio.Lock:
+        if not lock:
+            lock.append(anyio.Lock())
+        return lock[0]
+
+    return enter

@@ -1,0 +1,142 @@
+"""Content-addressed files: `blobs/ab/abcd…`, named by the SHA-256 of what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from jaato.errors import StoreError
+from jaato.storage.faults import file_fault
+from jaato.storage.files import private_directory, sync_directory
+
+CHUNK_BYTES = 1 << 20
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Staged(NamedTuple):
+    """A blob that is written and not named yet."""
+
+    temporary: Path
+    digest: str
+    size_bytes: int
+
+
+def chunks_of(source: Path) -> Iterator[bytes]:
+    """What a regular file holds, piece by piece; raises `StoreError`, and follows no link."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise file_fault(error, source) from error
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"{source} is not a regular file, so it cannot be kept as a blob.")
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+class Blobs:
+    """The directory of blobs; each is written under a private name and renamed when it is whole."""
+
+    def __init__(self, directory: Path, *, sync: bool) -> None:
+        self._directory = directory
+        self._sync = sync
+
+    def path(self, digest: str) -> Path:
+        """Where a blob is kept; raises `StoreError` for what is no digest."""
+        if not DIGEST.fullmatch(digest):
+            raise StoreError(f"{digest[:80]!r} is not the name of a blob: 64 hexadecimal digits are.")
+        return self._directory / digest[:2] / digest
+
+    def has(self, digest: str, size_bytes: int) -> bool:
+        """Whether a blob is there in its full length."""
+        try:
+            found = self.path(digest).lstat()
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == size_bytes
+
+    @contextmanager
+    def staged(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
+        """Write chunks to a private file, gone after the block unless it was kept. Raises `StoreError`."""
+        private_directory(self._directory)
+        try:
+            descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
+        except OSError as error:
+            raise file_fault(error, self._directory) from error
+        try:
+            yield self._fill(descriptor, Path(name), chunks)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _fill(self, descriptor: int, temporary: Path, chunks: Iterable[bytes]) -> Staged:
+        hasher, size_bytes = hashlib.sha256(), 0
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                for chunk in chunks:
+                    hasher.update(chunk)
+                    size_bytes += len(chunk)
+                    view = memoryview(chunk)
+                    while view:
+                        view = view[file.write(view) :]
+                if self._sync:
+                    os.fsync(descriptor)
+        except OSError as error:
+            raise file_fault(error, temporary) from error
+        return Staged(temporary, hasher.hexdigest(), size_bytes)
+
+    def keep(self, blob: Staged) -> None:
+        """Give a staged file the name of its content, unless that is there already, whole."""
+        if self.has(blob.digest, blob.size_bytes):
+            return
+        target = self.path(blob.digest)
+        private_directory(target.parent)
+        try:
+            blob.temporary.replace(target)
+            if self._sync:
+                sync_directory(target.parent)
+        except OSError as error:
+            raise file_fault(error, target) from error
+
+    def read(self, digest: str, size_bytes: int, offset: int = 0, limit: int | None = None) -> bytes:
+        """Bytes of a blob from `offset`; a read of the whole checks its hash. Raises `StoreError`."""
+        path = self.path(digest)
+        offset = max(0, offset)
+        wanted = max(0, size_bytes - offset) if limit is None else max(0, min(limit, size_bytes - offset))
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                file.seek(offset)
+                data = file.read(wanted)
+        except FileNotFoundError:
+            raise StoreError(f"{path} is gone, so this part of the session cannot be shown.") from None
+        except OSError as error:
+            raise file_fault(error, path) from error
+        whole = offset == 0 and wanted == size_bytes
+        if len(data) != wanted or (whole and hashlib.sha256(data).hexdigest() != digest):
+            raise StoreError(
+                f"{path} is damaged: it no longer holds what its name says. Restore it from a backup."
+            )
+        return data
+
+    def remove(self, digest: str) -> None:
+        """Remove a blob; one that is gone is fine."""
+        try:
+            self.path(digest).unlink(missing_ok=True)
+        except OSError as error:
+            raise file_fault(error, self.path(digest)) from error
+
+    def abandoned(self, older_than: float) -> Iterator[Path]:
+        """Half-written files a killed process left, last changed before this time (seconds since 1970)."""
+        for path in self._directory.glob(".new-*"):
+            try:
+                if path.lstat().st_mtime < older_than:
+                    yield path
+            except FileNotFoundError:
+                continue

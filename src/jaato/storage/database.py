@@ -1,0 +1,179 @@
+"""Opening the database: ours or refused, for writing or, where that is impossible, for reading."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import quote
+
+from jaato.errors import StoreError, StoreReadOnly
+from jaato.storage.faults import damaged, database_fault, file_fault, foreign
+from jaato.storage.files import create_private, own_file, private_directory, writable
+from jaato.storage.listing import ROW
+from jaato.storage.schema import APPLICATION_ID, STEPS, migrate, version_of
+
+BUSY_TIMEOUT_S = 5.0
+HEADER_BYTES = 100
+MAGIC = b"SQLite format 3\x00"
+
+Durability = Literal["normal", "full"]
+
+
+class Database(NamedTuple):
+    """An open database; `refusal` says why it cannot be written, or is empty."""
+
+    connection: sqlite3.Connection
+    refusal: str
+
+
+def open_database(
+    path: Path, *, durability: Durability = "normal", read_only: bool = False, steps: Sequence[str] = STEPS
+) -> Database:
+    """Open the database at `path`, made if missing; nothing is changed in one that is not ours.
+
+    One that cannot be written, or that a newer jaato made, is opened for reading. Raises `StoreError`.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        own_file(path.with_name(path.name + suffix))
+    try:
+        refusal = "it was opened for reading only" if read_only else check(path)
+        if refusal:
+            check_header(path)
+            return Database(open_to_read(path, steps), refusal)
+        connection = connect(path, "mode=rw")
+    except OSError as error:
+        raise file_fault(error, path) from error
+    except sqlite3.Error as error:
+        raise database_fault(error, path) from error
+    try:
+        if version_of(connection) > len(steps):
+            newer = f"a newer jaato made it (version {version_of(connection)}, this one knows {len(steps)})"
+            connection.close()
+            return Database(
+                open_to_read(path, steps), f"{newer}; install that jaato to go on with its sessions"
+            )
+        prepare(connection, path, durability, steps)
+    except sqlite3.Error as error:
+        connection.close()
+        raise database_fault(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
+    return Database(connection, "")
+
+
+def check(path: Path) -> str:
+    """Make the file if it is missing, see that it is ours; returns why it cannot be written, if so."""
+    if not path.exists():
+        private_directory(path.parent)
+        create_private(path)
+    elif not writable(path):
+        return "it or its directory cannot be written by you; check their permissions"
+    else:
+        check_header(path)
+        create_private(path)
+    return ""
+
+
+def check_header(path: Path) -> None:
+    """Refuse a file whose first bytes are not those of one of our databases; an empty one is nobody's."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist, so there are no sessions to read yet.") from None
+    if not header:
+        return
+    if header[:16] != MAGIC or len(header) < HEADER_BYTES:
+        raise foreign(path, "it is not an SQLite database, or its header is damaged")
+    (application,) = struct.unpack(">I", header[68:72])
+    if application != APPLICATION_ID:
+        raise foreign(path, "it is an SQLite database of another program")
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that leaves transactions to us and may be used from any thread, one at a time."""
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=64,
+    )
+
+
+def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
+    """A connection that cannot write; where the disk refuses writes, one that takes no locks either.
+
+    A file that can be written is opened so: readers who cannot take locks would leave files behind or miss a
+    writer. One that cannot, and has no write-ahead log beside it, is complete and `immutable`.
+    """
+    log = path.with_name(path.name + "-wal")
+    if writable(path):
+        mode = "mode=rw"
+    elif log.exists() and log.stat().st_size:
+        mode = "mode=ro"
+    else:
+        mode = "mode=ro&immutable=1"
+    connection = connect(path, mode)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        version = version_of(connection)
+        if version < 1:
+            raise StoreReadOnly(f"{path} is empty, so there are no sessions to read yet.")
+        if version < len(steps):
+            raise StoreReadOnly(
+                f"{path} was made by an older jaato. Open it for writing, to bring it up to date."
+            )
+        check_tables(connection, path, version > len(steps))
+    except sqlite3.Error as error:
+        connection.close()
+        raise database_fault(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def check_tables(connection: sqlite3.Connection, path: Path, newer: bool) -> None:
+    """See that the tables are those this code reads; raises `StoreError`."""
+    try:
+        connection.execute(f"{ROW} LIMIT 1").fetchone()
+        connection.execute("SELECT position, timestamp, data FROM event LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        if newer:
+            version = version_of(connection)
+            why = f"a newer jaato made it (version {version}); install that jaato to read it"
+            raise StoreReadOnly(f"{path}: {why}.") from error
+        raise damaged(path, str(error)) from error
+
+
+def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, steps: Sequence[str]) -> None:
+    """Set an open database up for writing, with the newest tables."""
+    if version_of(connection) < len(steps):
+        migrate(connection, path, steps)
+    check_tables(connection, path, newer=False)
+    write_ahead(connection)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA secure_delete = ON")
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; another process that does the same at this moment makes it wait."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

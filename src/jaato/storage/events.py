@@ -1,0 +1,165 @@
+"""The table of events: they go in as rows, and come out as events or as what is wrong with them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from jaato.abc.store import Damaged
+from jaato.errors import SessionNotFound, StoreError
+from jaato.protocol.codec import decode_event, encode
+from jaato.protocol.events import AgentCreated, Event, SessionUpdated
+from jaato.storage.faults import is_damage
+from jaato.storage.guard import Guard
+from jaato.storage.listing import tenth
+from jaato.storage.schema import SEQ_BITS
+
+CHUNK_EVENTS = 256
+CHUNK_BYTES = 1 << 20
+
+INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
+"""An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
+
+SEQ_LIMIT = 1 << SEQ_BITS
+READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
+UPDATE = (
+    "UPDATE session SET name = coalesce(?, name), description = coalesce(?, description), "
+    "provider = coalesce(?, provider), model = coalesce(?, model) WHERE number = ?"
+)
+TOUCH = "UPDATE session SET touched_at = max(touched_at, ?) WHERE number = ?"
+MISSING = "it is missing from the log"
+
+Row = tuple[int, str, bytes]
+"""An event to be stored: seq, timestamp, JSON."""
+
+
+@dataclass(slots=True)
+class Log:
+    """What this process knows of a session it writes to."""
+
+    number: int
+    touched_at: str
+
+
+def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
+    """Events as rows (seq, timestamp, bytes); raises `StoreError` for those that cannot be stored."""
+    rows = []
+    session_id = events[0].session_id
+    for seq, event in enumerate(events, first_seq):
+        if event.seq != seq or event.session_id != session_id or not event.durable or not 0 < seq < SEQ_LIMIT:
+            raise StoreError(
+                f"Event {event.seq} ({type(event).__name__}) of session {event.session_id} cannot be stored: "
+                f"event {seq} of session {session_id} is next, and only durable events are kept."
+            )
+        try:
+            rows.append((seq, event.timestamp, encode(event)))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            kind = type(event).__name__
+            raise StoreError(f"Event {seq} ({kind}) cannot be written as JSON: {error}.") from error
+    return rows
+
+
+def decoded(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
+    """One event, or what is wrong with it."""
+    if isinstance(data, str):
+        return Damaged(session_id, seq, data)
+    try:
+        event = decode_event(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Damaged(session_id, seq, f"it cannot be read: {error}")
+    if event.seq != seq or event.session_id != session_id:
+        return Damaged(session_id, seq, f"it says it is event {event.seq} of session {event.session_id}")
+    return event
+
+
+def position(log: Log, row: Row) -> tuple[int, str, bytes]:
+    """A row as it is stored."""
+    return (log.number << SEQ_BITS) + row[0], row[1], row[2]
+
+
+def changes_row(event: Event, log: Log) -> bool:
+    """Whether an event is seen in the list of sessions, so that its session's row has to be written too."""
+    return isinstance(event, SessionUpdated | AgentCreated) or tenth(event.timestamp) > tenth(log.touched_at)
+
+
+def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
+    """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
+    values = [position(log, row) for row in rows]
+    if values and connection.executemany(INSERT, values).rowcount != len(values):
+        return False
+    for event in events:
+        match event:
+            case SessionUpdated():
+                shown = (event.name, event.description, event.provider, event.model)
+            case AgentCreated(parent_agent_id=None):
+                shown = (None, None, event.provider, event.model)
+            case _:
+                continue
+        connection.execute(UPDATE, (*shown, log.number))
+    latest = max([event.timestamp for event in events])
+    if tenth(latest) > tenth(log.touched_at):
+        connection.execute(TOUCH, (latest, log.number))
+        log.touched_at = latest
+    return True
+
+
+def read_events(
+    guard: Guard, session_id: str, start: int, after: int, last: int
+) -> Iterator[Event | Damaged]:
+    """The events numbered over `after` up to `last` of the session whose positions begin at `start`."""
+    while after < last:
+        for seq, data in chunk(guard, start, after, last):
+            for missing in range(after + 1, seq):
+                yield Damaged(session_id, missing, MISSING)
+            yield decoded(session_id, seq, data)
+            after = seq
+
+
+def chunk(guard: Guard, start: int, after: int, last: int) -> list[tuple[int, bytes | str]]:
+    """Some of the next events, at least one; where the file is broken, each by itself or why it is lost."""
+    try:
+        with guard as connection:
+            rows = rows_after(connection, start, after, last)
+    except StoreError as error:
+        if not is_damage(error):
+            raise
+        return [one(guard, start, seq) for seq in range(after + 1, min(after + CHUNK_EVENTS, last) + 1)]
+    if not rows:
+        raise SessionNotFound("The session was deleted while it was read.")
+    return rows
+
+
+def rows_after(
+    connection: sqlite3.Connection, start: int, after: int, last: int
+) -> list[tuple[int, bytes | str]]:
+    """The next rows, bounded in number and bytes, as (seq, JSON or what is wrong)."""
+    rows: list[tuple[int, bytes | str]] = []
+    size = 0
+    cursor = connection.execute(READ, (start + after, start + last))
+    try:
+        for at, data in cursor:
+            rows.append((at - start, intact(data)))
+            size += len(rows[-1][1])
+            if len(rows) == CHUNK_EVENTS or size > CHUNK_BYTES:
+                break
+    finally:
+        cursor.close()
+    return rows
+
+
+def one(guard: Guard, start: int, seq: int) -> tuple[int, bytes | str]:
+    """One row by itself, as (seq, JSON or what is wrong)."""
+    try:
+        with guard as connection:
+            row = connection.execute(READ, (start + seq - 1, start + seq)).fetchone()
+    except StoreError as error:
+        return seq, str(error)
+    return seq, intact(row[1]) if row else MISSING
+
+
+def intact(data: object) -> bytes | str:
+    """What is stored, or that it is no bytes: SQLite lets any value stand in any column."""
+    return data if isinstance(data, bytes) else f"it is not bytes but {type(data).__name__}"

@@ -1,0 +1,76 @@
+"""What a failing disk or database means, in words that name the file and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+
+from jaato.errors import StoreError, StoreReadOnly
+
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
+KEPT = "Nothing was lost: what was stored before can still be read."
+
+
+def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
+    """The `StoreError` for what SQLite raised while using the database at `path`."""
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return StoreReadOnly(f"{path}: the disk is full ({error}). Free some space and try again. {KEPT}")
+        case sqlite3.SQLITE_IOERR:
+            return StoreReadOnly(
+                f"{path}: the disk refuses to be read or written ({error}). "
+                f"Check free space, quota and file size limits, and try again. {KEPT}"
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return StoreReadOnly(
+                f"{path} cannot be written ({error}). "
+                f"Check the permissions of the file and of its directory. {KEPT}"
+            )
+        case sqlite3.SQLITE_CANTOPEN:
+            return StoreReadOnly(
+                f"{path} cannot be opened ({error}). "
+                "Check that its directory exists and may be written by you."
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreError(
+                f"{path} is locked by another process ({error}). Wait for it or stop it, and try again."
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return damaged(path, str(error))
+    return StoreError(f"{path}: {error}.")
+
+
+def is_damage(error: StoreError) -> bool:
+    """Whether an error comes from a part of the database that is broken, so that other parts may be whole."""
+    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
+
+
+def file_fault(error: OSError, path: Path) -> StoreError:
+    """The `StoreError` for what the operating system refused at `path`."""
+    why = error.strerror or str(error)
+    if error.errno in NO_SPACE:
+        return StoreReadOnly(f"{path}: {why}. Free some space and try again. {KEPT}")
+    if error.errno in NO_RIGHT:
+        return StoreReadOnly(f"{path} cannot be used: {why}. Check its permissions and owner. {KEPT}")
+    if error.errno == errno.ELOOP:
+        return StoreError(f"{path} is a symbolic link, and the store follows none. Put the real file there.")
+    return StoreError(f"{path} cannot be used: {why}.")
+
+
+def damaged(path: Path, why: str) -> StoreError:
+    """The error for a database that is broken; it is never changed."""
+    return StoreError(
+        f"{path} is damaged ({why}). It was left as it is: move it away to start anew, "
+        f"and recover what it holds with `sqlite3 {path} .recover`."
+    )
+
+
+def foreign(path: Path, why: str) -> StoreError:
+    """The error for a file that is somebody else's; it is never changed."""
+    return StoreError(
+        f"{path} is not a session store of jaato ({why}). "
+        "It was left as it is: move it away, or name another path."
+    )

@@ -1,0 +1,113 @@
+"""Lists of sessions and the search for one: newest first, and only the rows of one page are looked at.
+
+A session's row is not written at every append: `touched_at` is right to a tenth of a second, and the exact
+time is that of its last event. Sessions of one tenth are therefore ordered among themselves when listed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import groupby
+from typing import Any
+
+from jaato.abc.store import SessionRow
+from jaato.errors import SessionNotFound
+from jaato.protocol.codec import is_unicode
+from jaato.storage.schema import SEQ_BITS
+
+TENTH = len("2026-01-31T10:11:12.1")
+"""The characters of a timestamp up to its tenths of a second."""
+
+SHOWN_CANDIDATES = 5
+ROW = "SELECT number, id, workspace, name, description, provider, model, created_at, touched_at FROM session"
+LAST = (
+    "SELECT position, timestamp FROM event WHERE position > ? AND position < ? ORDER BY position DESC LIMIT 1"
+)
+
+
+def tenth(timestamp: str) -> str:
+    """A timestamp cut to what a session's row is kept right to."""
+    return timestamp[:TENTH]
+
+
+def list_sessions(
+    connection: sqlite3.Connection, workspace: str | None, limit: int, before: str | None
+) -> list[SessionRow]:
+    """One page, newest first; `before` is the `cursor` of the last row of the page before."""
+    if not is_unicode(workspace or "") or not is_unicode(before or ""):
+        return []
+    conditions, values = [], []
+    if workspace is not None:
+        conditions.append("workspace = ?")
+        values.append(workspace)
+    if before is not None:
+        conditions.append("touched_at <= ?")
+        values.append(before.partition(" ")[0])
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    found: list[SessionRow] = []
+    rows = connection.execute(f"{ROW}{where} ORDER BY touched_at DESC", values)
+    try:
+        for _, group in groupby(rows, key=lambda row: tenth(row[8])):
+            page = sorted([session_row(connection, row) for row in group], key=cursor_of, reverse=True)
+            found += [row for row in page if before is None or row.cursor < before]
+            if len(found) >= limit:
+                break
+    finally:
+        rows.close()
+    return found[: max(0, limit)]
+
+
+def cursor_of(row: SessionRow) -> str:
+    """What sessions are ordered by."""
+    return row.cursor
+
+
+def session_row(connection: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
+    """The row of a list, with what only the last event knows."""
+    number, session_id, workspace, name, description, provider, model, created_at, touched_at = row
+    last = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
+    return SessionRow(
+        id=session_id,
+        workspace=workspace,
+        name=name,
+        description=description,
+        provider=provider,
+        model=model,
+        created_at=created_at,
+        updated_at=max(touched_at, last[1]) if last else touched_at,
+        last_seq=last[0] - (number << SEQ_BITS) if last else 0,
+    )
+
+
+def find_session(connection: sqlite3.Connection, text: str, workspace: str | None) -> str:
+    """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
+
+    Raises `SessionNotFound`, with the candidates when there are several.
+    """
+    if not text or not is_unicode(text) or not is_unicode(workspace or ""):
+        raise SessionNotFound(f"No session is called {text!r}. `jaato sessions list` shows them all.")
+    exact = connection.execute("SELECT id FROM session WHERE id = ?", (text,)).fetchone()
+    if exact:
+        return str(exact[0])
+    here, inside = ("", ()) if workspace is None else (" AND workspace = ?", (workspace,))
+    named = connection.execute(
+        f"{ROW} WHERE name = ?{here} ORDER BY touched_at DESC", (text, *inside)
+    ).fetchall()
+    if not named:
+        spelled = text[:1].lower() + text[1:].upper()
+        named = connection.execute(
+            f"{ROW} WHERE (id >= ? AND id < ? OR id >= ? AND id < ?){here} ORDER BY touched_at DESC",
+            (text, text + "\U0010ffff", spelled, spelled + "\U0010ffff", *inside),
+        ).fetchall()
+    match named:
+        case []:
+            place = f" in {workspace}" if workspace is not None else ""
+            raise SessionNotFound(
+                f"No session has the id or name {text!r}, or an id that begins so{place}. "
+                "`jaato sessions list` shows them all."
+            )
+        case [row]:
+            return str(row[1])
+    shown = "\n".join([f"  {row[1]}  {row[3] or '(no name)'}  {row[2]}" for row in named[:SHOWN_CANDIDATES]])
+    more = f"\n  and {len(named) - SHOWN_CANDIDATES} more" if len(named) > SHOWN_CANDIDATES else ""
+    raise SessionNotFound(f"{text!r} fits {len(named)} sessions; say more of the id of one:\n{shown}{more}")

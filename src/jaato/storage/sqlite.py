@@ -1,0 +1,291 @@
+"""The session store in one SQLite file: each session an append-only log, big things in blobs beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from jaato.abc.store import Damaged, SessionRow
+from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.events import Event, SessionCreated
+from jaato.storage.blobs import Blobs, chunks_of
+from jaato.storage.database import Durability, connect, open_database
+from jaato.storage.events import INSERT, Log, Row, changes_row, encoded, position, read_events, write_events
+from jaato.storage.guard import Guard
+from jaato.storage.listing import LAST, find_session, list_sessions
+from jaato.storage.schema import SEQ_BITS
+
+CHECKPOINT_BYTES = 4 << 20
+"""How much is written before the log is folded into the database, off the thread that writes."""
+OVERGROWN_BYTES = 32 << 20
+COMMIT_BYTES = 4096
+FOLD = "PRAGMA wal_checkpoint(PASSIVE)"
+ABANDONED_S = 86_400.0
+
+CREATE = (
+    "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+FIRST = "INSERT INTO event VALUES (?, ?, ?)"
+REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
+UNUSED = (
+    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
+    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
+)
+SWEPT = (
+    "SELECT digest FROM unused_blob WHERE NOT EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest)"
+)
+
+
+class SqliteStore:
+    """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
+
+    With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
+    Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
+    says so.
+    """
+
+    def __init__(self, path: Path, *, durability: Durability = "normal", read_only: bool = False) -> None:
+        self.path = path.absolute()
+        connection, self._refusal = open_database(self.path, durability=durability, read_only=read_only)
+        self.read_only = bool(self._refusal)
+        self._guard = Guard(connection, self.path)
+        self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
+        self._logs: dict[str, Log] = {}
+        self._unfolded_bytes = 0
+        self._checkpoint: threading.Thread | None = None
+
+    def create(self, first: Sequence[Event]) -> None:
+        """Begin a session with its first events, numbered from 1; the very first is `session.created`.
+
+        Raises `SessionBusy` when the id is taken.
+        """
+        self._must_write()
+        created = first[0] if first else None
+        if not isinstance(created, SessionCreated):
+            raise StoreError("A session begins with the event session.created.")
+        rows = encoded(first, 1)
+        values = (created.session_id, created.workspace, created.name, "", "", *[created.timestamp] * 2)
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                number = connection.execute(CREATE, values).lastrowid or 0
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {created.session_id} exists already. Open it, or begin one with a new id."
+                ) from error
+            log = Log(number, created.timestamp)
+            connection.execute(FIRST, position(log, rows[0]))
+            write_events(connection, log, rows[1:], first)
+            connection.execute("COMMIT")
+            self._logs[created.session_id] = log
+            self._fold(connection, rows)
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
+
+        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session
+        is gone, `StoreError` for events that cannot be stored.
+        """
+        self._must_write()
+        if not events:
+            return
+        rows = encoded(events, events[0].seq)
+        session_id = events[0].session_id
+        with self._guard as connection:
+            log = self._logs.pop(session_id, None) or Log(self._number(connection, session_id), "")
+            alone = len(rows) == 1 and not changes_row(events[0], log)
+            try:
+                if alone:
+                    done = connection.execute(INSERT, position(log, rows[0])).rowcount == 1
+                else:
+                    connection.execute("BEGIN IMMEDIATE")
+                    done = write_events(connection, log, rows, events)
+                    connection.execute("COMMIT" if done else "ROLLBACK")
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {session_id}: another process has written event {rows[0][0]} already. "
+                    "Stop it there, or leave it here; then continue from what is stored, or fork the session."
+                ) from error
+            if not done:
+                last = self._last_seq(connection, session_id)
+                raise StoreError(
+                    f"Session {session_id} ends with event {last}, so event {rows[0][0]} cannot be the next."
+                )
+            self._logs[session_id] = log
+            self._fold(connection, rows)
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
+        """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
+
+        Memory does not grow with the log. Raises `SessionNotFound` at once.
+        """
+        with self._guard as connection:
+            number = self._number(connection, session_id)
+            last = self._last_seq(connection, session_id)
+        return read_events(self._guard, session_id, number << SEQ_BITS, max(0, after_seq), last)
+
+    def last_seq(self, session_id: str) -> int:
+        """The number of the last stored event; raises `SessionNotFound`."""
+        with self._guard as connection:
+            return self._last_seq(connection, session_id)
+
+    def find(self, text: str, workspace: str | None = None) -> str:
+        """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
+
+        Raises `SessionNotFound`, with the candidates when there are several.
+        """
+        with self._guard as connection:
+            return find_session(connection, text, workspace)
+
+    def sessions(
+        self, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> list[SessionRow]:
+        """One page of sessions, newest first; `before` is the `cursor` of the last row of the page before."""
+        with self._guard as connection:
+            return list_sessions(connection, workspace, limit, before)
+
+    def delete(self, session_id: str) -> None:
+        """Remove a session and the blobs that no other session refers to; raises `SessionNotFound`."""
+        self._must_write()
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            number = self._number(connection, session_id)
+            connection.execute(UNUSED, (number, number))
+            connection.execute("DELETE FROM blob WHERE session = ?", (number,))
+            connection.execute(
+                "DELETE FROM event WHERE position > ? AND position < ?",
+                (number << SEQ_BITS, (number + 1) << SEQ_BITS),
+            )
+            connection.execute("DELETE FROM session WHERE number = ?", (number,))
+            connection.execute("COMMIT")
+            self._logs.pop(session_id, None)
+            self._sweep(connection)
+            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def put_blob(self, session_id: str, data: bytes) -> str:
+        """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
+        return self._keep(session_id, [data])
+
+    def put_blob_file(self, session_id: str, path: Path) -> str:
+        """Keep a copy of a regular file, of any size in bounded memory; returns its SHA-256 in hex."""
+        return self._keep(session_id, chunks_of(path))
+
+    def get_blob(self, session_id: str, digest: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """At most `limit` bytes of a blob from `offset`; reading all of it checks its hash.
+
+        Raises `StoreError` for a blob that is not of this session, that is gone or damaged.
+        """
+        return self._blobs.read(digest, self.blob_size(session_id, digest), offset, limit)
+
+    def blob_size(self, session_id: str, digest: str) -> int:
+        """The size of a blob of this session in bytes."""
+        self._blobs.path(digest)
+        with self._guard as connection:
+            number = self._number(connection, session_id)
+            row = connection.execute(
+                "SELECT size_bytes FROM blob WHERE session = ? AND digest = ?", (number, digest)
+            ).fetchone()
+        if row is None:
+            raise StoreError(f"Session {session_id} has no blob {digest}.")
+        return int(row[0])
+
+    def close(self) -> None:
+        """Finish what is being written and let go of the file; a second time does nothing."""
+        if self._checkpoint is not None:
+            self._checkpoint.join()
+        with self._guard as connection:
+            connection.close()
+
+    # --- the lines below know the tables ---
+
+    def _must_write(self) -> None:
+        if self._refusal:
+            raise StoreReadOnly(f"{self.path} cannot be written: {self._refusal}.")
+
+    def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
+        row = None
+        if is_unicode(session_id):
+            row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
+        if row is None:
+            raise SessionNotFound(
+                f"There is no session {session_id!r}. `jaato sessions list` shows them all."
+            )
+        return int(row[0])
+
+    def _last_seq(self, connection: sqlite3.Connection, session_id: str) -> int:
+        number = self._number(connection, session_id)
+        row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
+        return row[0] - (number << SEQ_BITS) if row else 0
+
+    def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
+        """Write a blob, then name it and note whose it is while nobody can sweep it away."""
+        self._must_write()
+        self.last_seq(session_id)
+        with self._blobs.staged(chunks) as blob, self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            number = self._number(connection, session_id)
+            self._blobs.keep(blob)
+            connection.execute(REFER, (number, blob.digest, blob.size_bytes))
+            connection.execute("COMMIT")
+        return blob.digest
+
+    def _sweep(self, connection: sqlite3.Connection) -> None:
+        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
+        connection.execute("BEGIN IMMEDIATE")
+        for (digest,) in connection.execute(SWEPT).fetchall():
+            self._blobs.remove(digest)
+        connection.execute("DELETE FROM unused_blob")
+        connection.execute("COMMIT")
+        for path in self._blobs.abandoned(time.time() - ABANDONED_S):
+            path.unlink(missing_ok=True)
+
+    def _fold(self, connection: sqlite3.Connection, rows: list[Row]) -> None:
+        """Have the write-ahead log folded into the database once it is long, on a thread of its own.
+
+        That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
+        """
+        self._unfolded_bytes += sum([len(row[2]) for row in rows]) + COMMIT_BYTES
+        if self._unfolded_bytes < CHECKPOINT_BYTES or (self._checkpoint and self._checkpoint.is_alive()):
+            return
+        self._unfolded_bytes = 0
+        if log_bytes(self.path) > OVERGROWN_BYTES:
+            quietly(connection, FOLD)
+            return
+        thread = threading.Thread(target=fold, args=(self.path,), name="jaato-checkpoint")
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            quietly(connection, FOLD)
+        else:
+            self._checkpoint = thread
+
+
+def fold(path: Path) -> None:
+    """Copy the write-ahead log into the database on a connection of its own, hindering nobody."""
+    try:
+        connection = connect(path, "mode=rw")
+    except sqlite3.Error:
+        return
+    quietly(connection, FOLD)
+    connection.close()
+
+
+def quietly(connection: sqlite3.Connection, checkpoint: str) -> None:
+    """Fold the log; what cannot be done now is done the next time, and nothing is lost meanwhile."""
+    try:
+        connection.execute(checkpoint).fetchall()
+    except sqlite3.Error:
+        pass
+
+
+def log_bytes(path: Path) -> int:
+    """The size of the write-ahead log."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,81 @@
+"""Small private files that several processes change: read bounded, written whole, one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaato.errors import ConfigError
+
+
+def read_small(path: Path, limit: int) -> bytes | None:
+    """The bytes of a regular file, None when there is none; at most `limit` bytes. Raises `ConfigError`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {reason(error)}. Repair its permissions or remove it."
+        ) from None
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise ConfigError(f"{path} is not a regular file. Remove it and put a file in its place.")
+        if state.st_size > limit:
+            raise ConfigError(f"{path} has {state.st_size:,} bytes, more than the {limit:,} allowed. Shorten it.")
+        content = b""
+        while len(content) <= limit and (piece := os.read(descriptor, 1_048_576)):
+            content += piece
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {reason(error)}.") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > limit:
+        raise ConfigError(f"{path} has more than the {limit:,} bytes allowed. Shorten it.")
+    return content
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file whole, readable by its owner only, safe against a crash. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the right to change this file, among processes and threads; the lock is a file beside it. Raises OSError."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why the system refused, in its words."""
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,237 @@
+"""Background tasks: calls that go on after their result was promised."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaato.abc.background import TaskHandle, TaskResult, TaskStatus
+from jaato.protocol.events import now
+from jaato.protocol.ids import new_id
+from jaato.tools.call import Outcome
+
+KEPT_CHARS = 1_000_000
+"""Characters of output a task keeps; older ones are dropped and counted."""
+KEPT_TASKS = 1000
+"""Finished tasks that are remembered."""
+
+
+class OutputLog:
+    """The text a task has printed, the newest `KEPT_CHARS` of it; offsets count from the task's start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parts: list[str] = []
+        self._chars = 0
+        self._dropped = 0
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        with self._lock:
+            self._parts.append(text)
+            self._chars += len(text)
+            while self._chars > KEPT_CHARS:
+                oldest = self._parts.pop(0)
+                surplus = min(len(oldest), self._chars - KEPT_CHARS)
+                if surplus < len(oldest):
+                    self._parts.insert(0, oldest[surplus:])
+                self._chars -= surplus
+                self._dropped += surplus
+
+    def read(self, offset: int = 0) -> tuple[str, int]:
+        """The text from `offset` on (or from the oldest kept), and the offset to go on from."""
+        with self._lock:
+            text = "".join(self._parts)
+            self._parts = [text]
+            return text[max(0, offset - self._dropped) :], self._dropped + self._chars
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One background task; `cancel` asks it to stop, `done` is set when it has ended."""
+
+    tool: str
+    plugin: str
+    cancel: Callable[[], object]
+    id: str = field(default_factory=lambda: new_id("b"))
+    call_id: str = ""
+    started_at: str = field(default_factory=now)
+    ended_at: str | None = None
+    status: TaskStatus = TaskStatus.RUNNING
+    outcome: Outcome | None = None
+    output: OutputLog = field(default_factory=OutputLog)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def finish(self, outcome: Outcome, status: TaskStatus | None = None) -> None:
+        """Record how it ended; the first ending counts."""
+        if self.done.is_set():
+            return
+        self.outcome = outcome
+        self.status = status or (TaskStatus.COMPLETED if outcome.ok else TaskStatus.FAILED)
+        self.ended_at = now()
+        self.done.set()
+
+
+class Tasks:
+    """The tasks of one session or executor, the oldest finished ones forgotten."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._lock = threading.Lock()
+
+    def add(self, task: Task) -> Task:
+        """Remember a task."""
+        with self._lock:
+            self._tasks[task.id] = task
+            if len(self._tasks) > KEPT_TASKS:
+                for id_ in [id_ for id_, known in self._tasks.items() if known.done.is_set()][:100]:
+                    del self._tasks[id_]
+        return task
+
+    def get(self, task_id: str) -> Task | None:
+        """The task of this id."""
+        return self._tasks.get(task_id)
+
+    def all(self) -> list[Task]:
+        """Every task, oldest first."""
+        with self._lock:
+            return list(self._tasks.values())
+
+    def running(self) -> list[Task]:
+        """Those that have not ended."""
+        return [task for task in self.all() if not task.done.is_set()]
+
+
+def watch(task: Task, future: Future[Any], settle: Callable[[Future[Any]], Outcome]) -> None:
+    """Finish the task when its future does."""
+
+    def ended(finished: Future[Any]) -> None:
+        status = TaskStatus.CANCELLED if finished.cancelled() else None
+        task.finish(Outcome(False) if finished.cancelled() else settle(finished), status)
+
+    future.add_done_callback(ended)
+
+
+def promise(task_id: str, plugin: str, tool: str, threshold_s: float) -> dict[str, Any]:
+    """The result of a call that was moved to the background, in the documented keys."""
+    return {
+        "auto_backgrounded": True,
+        "task_id": task_id,
+        "plugin_name": plugin,
+        "tool_name": tool,
+        "threshold_seconds": threshold_s,
+        "message": (
+            f"Task exceeded {threshold_s:g}s threshold, continuing in background. "
+            f"Use task_id '{task_id}' to check status and output."
+        ),
+    }
+
+
+class BackgroundCapableMixin:
+    """Makes a plugin `BackgroundCapable`: threads, status, results and cancellation are kept here.
+
+    Set `auto_background_s` to {tool name: seconds}, or override `get_auto_background_threshold`. A cancelled task's
+    thread cannot be killed; its result is dropped.
+    """
+
+    auto_background_s: dict[str, float] = {}
+
+    @property
+    def background_tasks(self) -> Tasks:
+        """The tasks of this plugin."""
+        tasks: Tasks | None = self.__dict__.get("_background_tasks")
+        if tasks is None:
+            tasks = self.__dict__.setdefault("_background_tasks", Tasks())
+        return tasks
+
+    def supports_background(self, tool_name: str) -> bool:
+        """Whether the plugin has this tool."""
+        return tool_name in self._background_executors()
+
+    def get_auto_background_threshold(self, tool_name: str) -> float | None:
+        """Seconds after which a call of this tool goes on in the background."""
+        return self.auto_background_s.get(tool_name)
+
+    def start_background(self, tool_name: str, args: dict[str, Any]) -> TaskHandle:
+        """Run a tool in a thread of its own and return at once."""
+        executor = self._background_executors()[tool_name]
+        return self.register_running_task(start_thread(lambda: executor(args)), tool_name, args)
+
+    def register_running_task(self, future: Future[Any], tool_name: str, args: dict[str, Any]) -> TaskHandle:
+        """Adopt a call that is already running."""
+        name = str(getattr(self, "name", type(self).__name__))
+        task = Task(tool_name, name, future.cancel)
+        task.id = f"{name}_{task.id}"
+        self.background_tasks.add(task)
+        watch(task, future, settled)
+        return TaskHandle(task.id, name, tool_name, task.started_at)
+
+    def get_status(self, task_id: str) -> TaskStatus:
+        """Where the task stands; raises KeyError for an unknown one."""
+        return self._task(task_id).status
+
+    def get_result(self, task_id: str) -> TaskResult:
+        """What became of the task; raises KeyError for an unknown one."""
+        task = self._task(task_id)
+        problem = task.outcome.problem if task.outcome else None
+        value = task.outcome.value if task.outcome and task.outcome.ok else None
+        return TaskResult(task.id, task.status, value, problem.message if problem else None)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop a task; whether it was still running."""
+        task = self._task(task_id)
+        if task.done.is_set():
+            return False
+        task.cancel()
+        task.finish(Outcome(False), TaskStatus.CANCELLED)
+        return True
+
+    def _task(self, task_id: str) -> Task:
+        task = self.background_tasks.get(task_id)
+        if task is None:
+            raise KeyError(f"No background task {task_id!r}")
+        return task
+
+    def _background_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        executors: dict[str, Callable[[dict[str, Any]], Any]] = self.get_executors()  # type: ignore[attr-defined]  # the class it is mixed into has it
+        return executors
+
+
+def settled(future: Future[Any]) -> Outcome:
+    """The outcome of a finished future of a plain executor."""
+    from jaato.tools.pipeline import failed, succeeded
+
+    error = future.exception()
+    return failed(error) if error is not None else succeeded(future.result(), None)
+
+
+def start_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Run work in a daemon thread: one that never returns must not keep the program from ending."""
+    future: Future[Any] = Future()
+
+    def body() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 whatever a tool raises belongs to its caller
+            future.set_exception(error)
+
+    threading.Thread(target=body, name="jaato-tool", daemon=True).start()
+    return future
+
+
+def outcome_within(future: Future[Any], seconds: float) -> tuple[bool, Any]:
+    """(True, value) when the future ends in time, (False, None) when not; raises what it raised."""
+    try:
+        return True, future.result(seconds)
+    except FutureTimeout:
+        if future.done():
+            raise  # the tool itself raised a TimeoutError
+        return False, None
+    except CancelledError:
+        return False, None

@@ -1,0 +1,146 @@
+"""Every tool that is known, from wherever it comes; which of them a model sees is the session's to say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from jaato.errors import PluginError
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.search import Index
+from jaato.tools.tool import WIRE_NAME, Rename, Tool
+
+CATEGORY_TEXTS = {
+    "system": "commands, environment, discovery",
+    "filesystem": "read, write, move and find files",
+    "search": "search in code, text and the web",
+    "web": "fetch pages and call HTTP services",
+    "coordination": "plans, subagents, background tasks, waypoints",
+    "communication": "ask the user",
+    "memory": "templates and notes that last",
+    "knowledge": "reference documents",
+    "code": "language servers, notebooks, calculation",
+    "MCP": "tools of connected MCP servers",
+    "registry": "tools of remote registries",
+    "prompt": "stored prompts",
+    "uncategorized": "tools without a category",
+}
+
+
+class Found(NamedTuple):
+    """A tool by one of its names, and how the arguments of that spelling are renamed."""
+
+    tool: Tool
+    rename: Rename
+
+
+def wire_name(name: str) -> str:
+    """A name every provider takes: itself if it can be, else mangled with eight hex digits of its SHA-256."""
+    if WIRE_NAME.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)
+    return f"{plain[:55]}_{digest}"
+
+
+class Catalog:
+    """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._other_names: dict[str, Found] = {}
+        self._core: list[Tool] = []
+        self._counts: dict[str, int] = {}
+        self._index = Index()
+        self._indexed = True
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: str) -> bool:
+        return self.find(name) is not None
+
+    @property
+    def core(self) -> list[Tool]:
+        """The tools declared from the start, in the order they were added."""
+        return self._core
+
+    @property
+    def categories(self) -> dict[str, int]:
+        """How many tools each category has."""
+        return self._counts
+
+    def add(self, tools: Iterable[Tool]) -> None:
+        """Make tools known, all or none. Raises `PluginError` when a name is taken, naming both owners."""
+        new: dict[str, Tool] = {}
+        for tool in tools:
+            taken = self._tools.get(tool.name) or new.get(tool.name)
+            if taken is not None:
+                raise PluginError(
+                    f"Two plugins offer the tool {tool.name!r}: {taken.plugin or 'the program'} and "
+                    f"{tool.plugin or 'the program'}. Disable one of them."
+                )
+            new[tool.name] = tool
+        for tool in new.values():
+            self._add(tool)
+        self._indexed = False
+
+    def _add(self, tool: Tool) -> None:
+        self._tools[tool.name] = tool
+        category = tool.spec.category
+        self._counts[category] = self._counts.get(category, 0) + 1
+        if tool.spec.discoverability == "core":
+            self._core.append(tool)
+        for alias, rename in tool.aliases.items():
+            self._other_names.setdefault(alias, Found(tool, rename))
+        if tool.original_name is not None:
+            self._other_names.setdefault(tool.original_name, Found(tool, {}))
+
+    def remove(self, tools: Iterable[Tool]) -> None:
+        """Forget tools."""
+        for tool in tools:
+            if self._tools.get(tool.name) is not tool:
+                continue
+            del self._tools[tool.name]
+            self._counts[tool.spec.category] -= 1
+            if not self._counts[tool.spec.category]:
+                del self._counts[tool.spec.category]
+            if tool in self._core:
+                self._core.remove(tool)
+            for alias in [key for key, found in self._other_names.items() if found.tool is tool]:
+                del self._other_names[alias]
+        self._indexed = False
+
+    def find(self, name: str) -> Found | None:
+        """The tool of this name, alias or original name."""
+        tool = self._tools.get(name)
+        return Found(tool, {}) if tool is not None else self._other_names.get(name)
+
+    def in_category(self, category: str) -> list[Tool]:
+        """The tools of one category, in the order they were added."""
+        return [tool for tool in self._tools.values() if tool.spec.category == category]
+
+    def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
+        """The best tools for what somebody wants to do, with their scores; an original name finds its tool."""
+        if not self._indexed:
+            self._index.update([tool.spec for tool in self._tools.values()])
+            self._indexed = True
+        ranked = [(self._tools[name].spec, score) for name, score in self._index.search(query, limit)]
+        exact = self.find(query.strip())
+        if exact is not None and all(spec.name != exact.tool.name for spec, _ in ranked[:1]):
+            ranked = [(exact.tool.spec, (ranked[0][1] if ranked else 1.0) + 1.0)] + [
+                row for row in ranked if row[0].name != exact.tool.name
+            ]
+        return ranked[:limit]
+
+    def similar(self, name: str, limit: int = 3) -> list[str]:
+        """Names like one that is not known."""
+        import difflib
+
+        known = [*self._tools, *self._other_names]
+        close = difflib.get_close_matches(name, known[:5000], limit, 0.6)
+        return list(dict.fromkeys(close + [spec.name for spec, _ in self.search(name, limit)]))[:limit]

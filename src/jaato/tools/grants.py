@@ -1,0 +1,66 @@
+"""Decisions that outlive their question, as objects that can be listed and revoked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jaato.errors import ConfigError
+from jaato.protocol.specs import Grant
+from jaato.tools.atomic import locked, read_small, write_private
+
+MAX_BYTES = 4_194_304
+Entry = tuple[str, str]
+"""A line of a policy file: the list (`tools` or `patterns`) and the text."""
+
+
+def entries_of(grant: Grant) -> tuple[Entry, ...]:
+    """The lines of the policy file by which a lasting grant holds."""
+    if grant.shape is None:
+        return (("tools", grant.tool),)
+    return tuple(("patterns", f"{grant.tool}({line})") for line in grant.shape.split("\n"))
+
+
+class GrantBook:
+    """The user's `grants.json`: every `always` and `never`, with who gave it, when and to what question."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.path = state_dir / "grants.json"
+
+    def of(self, workspace: str) -> tuple[Grant, ...]:
+        """The lasting grants of a workspace, oldest first. Raises `ConfigError` for a damaged file."""
+        return tuple(grant for grant in self._read() if grant.workspace == workspace)
+
+    def add(self, grant: Grant) -> None:
+        """Keep a grant. Raises OSError, `ConfigError`."""
+        with locked(self.path):
+            self._write([*(one for one in self._read() if one.id != grant.id), grant])
+
+    def remove(self, grant_id: str) -> Grant | None:
+        """Forget a grant; tells which it was. Raises OSError, `ConfigError`."""
+        with locked(self.path):
+            grants = self._read()
+            found = next((one for one in grants if one.id == grant_id), None)
+            if found is not None:
+                self._write([one for one in grants if one.id != grant_id])
+            return found
+
+    def _read(self) -> tuple[Grant, ...]:
+        content = read_small(self.path, MAX_BYTES)
+        if content is None:
+            return ()
+        try:
+            document: Any = json.loads(content)
+            return tuple(msgspec.convert(document["grants"], list[Grant]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ConfigError(
+                f'{self.path} is damaged: it should be {{"version": 1, "grants": [...]}}. '
+                "Remove it; what was always allowed is then asked once more."
+            ) from None
+
+    def _write(self, grants: list[Grant]) -> None:
+        document = {"version": 1, "grants": msgspec.to_builtins(grants)}
+        write_private(self.path, json.dumps(document, indent=2).encode() + b"\n")

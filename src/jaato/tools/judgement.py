@@ -1,0 +1,240 @@
+"""One call held against the rules: blacklist, control paths, whitelist, grants, defaults, in this order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaato.protocol.specs import Grant
+from jaato.tools.touches import control_argument
+from jaato.tools.policy import Policy
+from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
+from jaato.tools.shell_control import control_doubt
+from jaato.tools.shell_policy import Analysis, ShellPattern, ShellVerdict, analyse, judge, shell_pattern
+from jaato.tools.verdict import Verdict
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
+CONTROL = "it may change {found!r}, which decides what runs later, so only this one call can be allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a call is judged by: the policy, the session's grants, the workspace, and directories that are control."""
+
+    policy: Policy
+    grants: tuple[Grant, ...]
+    workspace: Path
+    protected: tuple[Path, ...] = ()
+
+
+def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+    """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
+    rules = given.policy.rules_for(tool)
+    if rules.denied is not None:
+        return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
+    argument = SHELL_TOOLS.get(tool.name)
+    if argument is not None:
+        return judge_shell(command_of(call.arguments, argument), call, tool, rules, given)
+    place = str(given.workspace)
+    denied = None if rules.by_name_only else rules.denies(call.arguments, main_argument(tool), place)
+    if denied is None and given.grants:
+        denied = refused_by(given.grants, tool)
+    if denied is not None:
+        return Verdict("deny", "blacklist", f"{tool.name} {denied}")
+    if given.policy.locked is not None and not tool.auto_approved:
+        return Verdict("deny", "policy_invalid", given.policy.locked)
+    access = tool.spec.access
+    if access in ("write", "execute") and not tool.auto_approved and call.arguments:
+        found = control_argument(call.arguments, place, access == "execute", given.protected)
+        if found is not None:
+            return Verdict(
+                "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
+            )
+    fixed = rules.by_name_only and access in ("read", "network")
+    return by_rules(call, tool, rules, given, fixed) or by_default(tool, given.policy, fixed)
+
+
+def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
+    """The whitelist and the grants."""
+    if rules.allowed is not None:
+        return Verdict(
+            "allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})", fixed=fixed
+        )
+    if not rules.by_name_only:
+        allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
+        if allowed is not None:
+            return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
+    for grant in given.grants:
+        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
+            if grant.scope in ("turn", "idle", "session"):
+                return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}")
+    return None
+
+
+def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
+    """What no rule says anything about."""
+    if tool.auto_approved:
+        return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
+    if tool.spec.access == "read":
+        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
+    match policy.default:
+        case "deny":
+            return Verdict(
+                "deny",
+                "default",
+                f"{tool.name} is not in the whitelist, and the default is deny",
+                fixed=fixed,
+            )
+        case "allow":
+            return Verdict("allow", "default", "the default is allow", fixed=fixed)
+    hint = f" ({policy.path} is not trusted, so what it allows does not count)" if policy.untrusted else ""
+    return Verdict("ask", "default", f"no rule covers {tool.name}{hint}", shape_of_tool(tool))
+
+
+def judge_shell(
+    command: str | None, call: Call, tool: Tool, rules: ToolRules, given: Circumstances
+) -> Verdict:
+    """A shell command, judged part by part."""
+    if command is None:
+        return Verdict("ask", "unknown", "its command cannot be told from its arguments", lasting=False)
+    analysis = analyse(command)
+    denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
+    if denied is not None:
+        return Verdict("deny", "blacklist", f"{shown(command)} {denied}")
+    if given.policy.locked is not None:
+        return Verdict("deny", "policy_invalid", given.policy.locked)
+    patterns = [
+        *rules.shell,
+        *(one for grant in given.grants if here(grant, given) for one in patterns_of(grant, tool)),
+    ]
+    found = judge(analysis, given.workspace, patterns)
+    control = control_doubt(analysis, given.workspace, given.protected) if not found.reads else None
+    if control is not None:
+        return Verdict(
+            "ask", "control_path", CONTROL.format(found=control), None, lasting=False, parts=found.parts
+        )
+    if analysis.unknown:
+        return Verdict("ask", "unknown", found.reason, None, lasting=False, parts=found.parts)
+    return settle_shell(analysis, tool, rules, given, found)
+
+
+def settle_shell(
+    analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances, found: ShellVerdict
+) -> Verdict:
+    """What is left when nothing forbids a command: whitelist, grants, plain reads, the default."""
+    policy = given.policy
+    wide = rules.allowed if certain(analysis, rules) else None
+    if wide is not None:
+        return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)
+    for grant in given.grants:
+        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
+            if grant.scope in ("turn", "idle", "session") and certain(analysis, rules):
+                return Verdict(
+                    "allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}", parts=found.parts
+                )
+    if found.covered and not found.reads:
+        method, reason = covering(found, rules, given, tool)
+        return Verdict("allow", method, reason, parts=found.parts)
+    if found.reads:
+        return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
+    if policy.default == "deny":
+        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
+    if policy.default == "allow" and certain(analysis, rules):
+        return Verdict("allow", "default", "the default is allow", parts=found.parts)
+    reason = found.reason or "the command cannot be told from what it computes"
+    lines = found.entries
+    return Verdict("ask", "default", reason, "\n".join(lines) if lines else None, bool(lines), found.parts)
+
+
+def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: Tool) -> tuple[str, str]:
+    """By which rule or grant a covered command is allowed: the shortest-lived one that was needed."""
+    texts = {pattern.text for pattern in rules.shell}
+    scope = "whitelist"
+    for part in found.parts:
+        if not part.reason.startswith("covered by ") or part.reason in {
+            f"covered by {text!r}" for text in texts
+        }:
+            continue
+        for grant in given.grants:
+            if any(part.reason == f"covered by {one.text!r}" for one in patterns_of(grant, tool)):
+                scope = grant.scope
+    return scope, "; ".join(f"{part.text[:60]}: {part.reason}" for part in found.parts[:3])
+
+
+def certain(analysis: Analysis, rules: ToolRules) -> bool:
+    """Whether a rule for the whole tool may cover it: understood, and nothing hides from the blacklist."""
+    if analysis.unknown:
+        return False
+    if not (rules.deny_inner or rules.deny_arguments):
+        return True
+    return not analysis.functions and all(
+        word.value is not None for part in analysis.parts for word in part.words[:1]
+    )
+
+
+def command_of(arguments: dict[str, Any], name: str) -> str | None:
+    """The whole command of a shell tool's arguments: with `args`, the program must be a plain name."""
+    command = arguments.get(name)
+    if not isinstance(command, str):
+        return None
+    extra = arguments.get("args")
+    if not extra:
+        return command
+    if not isinstance(extra, list) or not all(isinstance(one, str) for one in extra):
+        return None
+    return f"{command} {shlex.join(extra)}" if PLAIN_PROGRAM.fullmatch(command) else None
+
+
+def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
+    """The patterns of a session's grant for shell commands."""
+    if grant.effect != "allow" or grant.tool != tool.name or not grant.shape:
+        return []
+    if grant.scope not in ("turn", "idle", "session"):
+        return []
+    return [pattern for line in grant.shape.split("\n") if (pattern := shell_pattern(line))]
+
+
+def here(grant: Grant, given: Circumstances) -> bool:
+    """Whether a grant is for this workspace."""
+    return grant.workspace is None or grant.workspace == str(given.workspace)
+
+
+def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:
+    """A grant of this session that denies the tool."""
+    denying = any(one.effect == "deny" and one.tool == tool.name and one.shape is None for one in grants)
+    return "was refused for good" if denying else None
+
+
+def refused_command(grants: Iterable[Grant], tool: Tool, analysis: Analysis) -> str | None:
+    """A grant of this session that denies the command."""
+    shapes = [one.shape for one in grants if one.effect == "deny" and one.tool == tool.name]
+    if None in shapes:
+        return "was refused for good"
+    lines = tuple(line for shape in shapes if shape for line in shape.split("\n"))
+    rules = ToolRules(None, None, lines, (), (), (), ())
+    return rules.denies_command(analysis)
+
+
+def main_argument(tool: Tool) -> str | None:
+    """The argument a pattern without names is about: the first that is required, else the first."""
+    parameters = tool.spec.parameters
+    required = parameters.get("required") or list(parameters.get("properties", ()))
+    return required[0] if required else None
+
+
+def shape_of_tool(tool: Tool) -> str:
+    """What a lasting answer about a tool that is no shell covers."""
+    return f"{tool.name}(*)"
+
+
+def shown(command: str) -> str:
+    """A command short enough for a message."""
+    return command if len(command) <= 80 else f"{command[:77]}..."

@@ -1,0 +1,286 @@
+"""The directories a session may use, and every way to reach what lies beneath them."""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Literal, NamedTuple
+
+from jaato.errors import ToolError
+from jaato.tools.beneath import (
+    MAX_PATH_BYTES,
+    O_PATH,
+    FileMissing,
+    PathRefused,
+    Place,
+    Root,
+    Walk,
+    explained,
+    open_beneath,
+    outside,
+)
+from jaato.tools.control import in_bare_repository, is_linked_control, names_control
+
+Kind = Literal["file", "directory", "link", "other"]
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Entry(NamedTuple):
+    """One name in a directory; `info` (of the entry itself, links not followed) only when asked for."""
+
+    name: str
+    kind: Kind
+    info: os.stat_result | None = None
+
+
+def kind_of(mode: int) -> Kind:
+    """What a mode says a thing is."""
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "directory"
+    return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def special(path: str, mode: int) -> PathRefused:
+    """The refusal of what is neither file nor directory."""
+    for test, name in (
+        (modes.S_ISFIFO, "a named pipe"),
+        (modes.S_ISSOCK, "a socket"),
+        (modes.S_ISCHR, "a character device"),
+        (modes.S_ISBLK, "a block device"),
+        (modes.S_ISLNK, "a symbolic link"),
+    ):
+        if test(mode):
+            return PathRefused(f"{path!r} is {name}, which the file tools do not open. Name a regular file.")
+    return PathRefused(f"{path!r} is not a regular file. Name a regular file.")
+
+
+class Roots:
+    """The workspace and the directories granted beside it; no path reads or changes anything outside.
+
+    Paths are relative to the workspace, or absolute and beneath a root. Links that stay beneath a root are
+    followed, others refused, also when they are made while a call runs. Every method raises `ToolError`s that
+    name the path and say what to do.
+    """
+
+    def __init__(self, workspace: Path, granted: Iterable[Path] = ()) -> None:
+        self._roots = tuple(Root.at(path) for path in (workspace, *granted))
+
+    @property
+    def workspace(self) -> Path:
+        """The real path of the workspace."""
+        return self._roots[0].path
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The real paths of all roots, the workspace first."""
+        return tuple(root.path for root in self._roots)
+
+    def locate(self, path: str, *, follow: bool = True) -> Place:
+        """Where the path really leads, as an open directory and a name; which may be absent. Close it."""
+        return Walk(self._roots, path).resolve(self._absolute(path), follow=follow)
+
+    def open_file(self, path: str, *, write: bool = False, create: bool = False) -> BinaryIO:
+        """The regular file, opened for bytes; `write` opens it for both, untruncated, `create` makes it.
+
+        Refuses pipes, devices and sockets without opening them, and writing to a file that has several links.
+        """
+        if not write and not create:
+            return os.fdopen(self._open_existing(path, os.O_RDONLY), "rb")
+        with self.locate(path, follow=not create) as place:
+            if create:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                try:
+                    return os.fdopen(os.open(place.name, flags, 0o666, dir_fd=place.dir_fd), "w+b")
+                except OSError as error:
+                    raise explained(error, path) from None
+            fd = self.open_place(place, path, os.O_RDWR)
+        if os.fstat(fd).st_nlink > 1:
+            os.close(fd)
+            raise PathRefused(
+                f"{path!r} has several hard links, so it is not written in place. Replace it instead."
+            )
+        return os.fdopen(fd, "r+b")
+
+    def open_place(self, place: Place, path: str, access: int = os.O_RDONLY) -> int:
+        """A descriptor of the regular file at a place; `path` is how messages name it."""
+        if place.info is None:
+            raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+        self._regular(place.info, path)
+        flags = access | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(place.name, flags, dir_fd=place.dir_fd)
+        except OSError as error:
+            raise explained(error, path) from None
+        try:
+            self._regular(os.fstat(fd), path)
+        except ToolError:
+            os.close(fd)
+            raise
+        return fd
+
+    def open_dir(self, path: str) -> int:
+        """A descriptor of the directory that can be read with `os.scandir`; the caller closes it."""
+        with self.locate(path) as place:
+            if place.info is None:
+                raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+            if not modes.S_ISDIR(place.info.st_mode):
+                raise PathRefused(f"{path!r} is a file, not a directory. Name a directory.")
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                return os.open(place.name, flags, dir_fd=place.dir_fd)
+            except OSError as error:
+                raise explained(error, path) from None
+
+    def stat(self, path: str, *, follow: bool = True) -> os.stat_result:
+        """What the file system knows of it; `follow` says whether of a link's target or of the link."""
+        with self.locate(path, follow=follow) as place:
+            if place.info is None:
+                raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+            return place.info
+
+    def relative(self, path: str) -> tuple[Path, PurePosixPath]:
+        """The root the path belongs to and the rest of it, by its names where they suffice.
+
+        A path with `..` is resolved on disk as far as it exists. Raises `PathRefused` for one outside.
+        """
+        parts = self._absolute(path)
+        if ".." in parts:
+            with self.locate(path, follow=False) as place:
+                return place.root.path, PurePosixPath(*place.parts)
+        for root in self._roots:
+            rest = root.strip(parts)
+            if rest is not None:
+                return root.path, PurePosixPath(*rest)
+        raise outside(path, self._roots)
+
+    def scan(self, path: str, *, with_info: bool = False) -> Iterator[Entry]:
+        """The entries of one directory in no order, links not followed; `with_info` adds an `lstat`."""
+        fd = self.open_dir(path)
+        try:
+            with os.scandir(fd) as listing:
+                for entry in listing:
+                    try:
+                        info = entry.stat(follow_symlinks=False) if with_info else None
+                        yield Entry(entry.name, entry_kind(entry), info)
+                    except FileNotFoundError:
+                        continue  # gone meanwhile
+        except OSError as error:
+            raise explained(error, path) from None
+        finally:
+            os.close(fd)
+
+    def is_control(self, path: str) -> bool:
+        """Whether writing there could change what runs or is allowed: by name, by a link, or by a hard link.
+
+        Present or absent makes no difference; a path that is refused anyway is judged by its names.
+        """
+        if self._named_control(path):
+            return True
+        for follow in (False, True):
+            try:
+                with self.locate(path, follow=follow) as place:
+                    if self.holds_control(place):
+                        return True
+            except ToolError:
+                continue
+        return False
+
+    def holds_control(self, place: Place) -> bool:
+        """Whether a resolved place is a control path, by its true names or as another name of one."""
+        if self._true_control(place):
+            return True
+        return place.info is not None and is_linked_control(place.info, self.paths)
+
+    def hides_control(self, path: str, place: Place) -> bool:
+        """Whether a path leads to a control path by a link, without naming one itself."""
+        return self._true_control(place) and not self._named_control(path)
+
+    def _true_control(self, place: Place) -> bool:
+        """Whether the true names of a place make it a control path."""
+        parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
+        return names_control(parts) or in_bare_repository(place.root.path, place.parts)
+
+    def _named_control(self, path: str) -> bool:
+        """Whether a path names a control path, before any link is looked at."""
+        try:
+            parts = self._absolute(path)
+        except PathRefused:
+            return False
+        for root in self._roots:
+            rest = root.strip(parts)
+            if rest and names_control(rest if root is self._roots[0] else [root.path.name, *rest]):
+                return True
+        return False
+
+    def _open_existing(self, path: str, access: int) -> int:
+        """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""
+        parts = self._absolute(path)
+        for root in self._roots:
+            rest = root.strip(parts)
+            if not rest:
+                continue
+            root_fd = root.open()
+            try:
+                handle = open_beneath(root_fd, "/".join(rest), O_PATH)
+            except OSError as error:
+                raise explained(error, path) from None
+            finally:
+                os.close(root_fd)
+            if handle is None:
+                break
+            try:
+                self._regular(os.fstat(handle), path)
+                return os.open(f"/proc/self/fd/{handle}", access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                break  # no /proc here
+            except OSError as error:
+                raise explained(error, path) from None
+            finally:
+                os.close(handle)
+        with self.locate(path) as place:
+            return self.open_place(place, path, access)
+
+    def _regular(self, info: os.stat_result, path: str) -> None:
+        """Raise unless it is a regular file."""
+        if modes.S_ISDIR(info.st_mode):
+            raise PathRefused(f"{path!r} is a directory, not a file; list_directory shows what is in it.")
+        if not modes.S_ISREG(info.st_mode):
+            raise special(path, info.st_mode)
+        if path.endswith("/"):
+            raise PathRefused(f"{path!r} ends with a slash and is a file. Leave the slash out.")
+
+    def _absolute(self, path: str) -> list[str]:
+        """The path as absolute parts, `..` kept; raises `PathRefused` for what cannot be a path."""
+        if not path.strip():
+            raise PathRefused("The path is empty. Name a file or directory, relative to the workspace.")
+        if "\0" in path:
+            raise PathRefused(
+                f"{path!r} has a NUL character in it, which no path can have. Correct the path."
+            )
+        try:
+            size = len(os.fsencode(path))
+        except UnicodeEncodeError:
+            raise PathRefused(
+                f"{path!r} has characters that cannot be written as UTF-8. Correct the path."
+            ) from None
+        if size > MAX_PATH_BYTES:
+            raise PathRefused(
+                f"The path {path[:60]!r}… is {size} bytes long; at most {MAX_PATH_BYTES} are possible."
+            )
+        if path == "~" or path.startswith("~/"):
+            path = str(Path.home()) + path[1:]
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        return ["/", *parts] if path.startswith("/") else [*self._roots[0].path.parts, *parts]
+
+
+def entry_kind(entry: os.DirEntry[str]) -> Kind:
+    """What a directory entry is, links not followed."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    return "directory" if entry.is_dir(follow_symlinks=False) else "other"

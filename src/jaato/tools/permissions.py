@@ -1,0 +1,357 @@
+"""The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
+
+It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from jaato.abc.asker import Answer, Asker, Question
+from jaato.errors import ConfigError
+from jaato.protocol.events import Permission, now
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import Grant, Scope
+from jaato.tools.judgement import Circumstances, judge_call
+from jaato.tools.policy import Policy
+from jaato.tools.policy_rules import SHELL_TOOLS
+from jaato.tools.verdict import PartVerdict, Verdict
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+__all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
+
+SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "comment": "c"}
+SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
+MAX_QUESTIONS = 3
+MAX_SETTLED = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the model."""
+
+    allowed: bool
+    permission: Permission
+    arguments: dict[str, Any] | None = None
+    comment: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A call that waits for an answer; `settled` when an `all` has allowed it."""
+
+    call: Call
+    digest: str
+    settled: bool = False
+
+
+class Open:
+    """A turnstile that lets everyone through, for a caller who asks one question at a time anyway."""
+
+    async def __aenter__(self) -> None:
+        """Enter without waiting."""
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Leave."""
+
+
+def silent(_grant: Grant) -> None:
+    """Nobody listens."""
+
+
+def digest_of(call: Call) -> str:
+    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
+    whole = [call.name, call.arguments, str(call.workspace)]
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def settled(verdict: Verdict) -> Decision:
+    """A verdict that needs no answer, as a decision."""
+    return (
+        allow(verdict.reason, verdict.method)
+        if verdict.effect == "allow"
+        else deny(verdict.reason, verdict.method)
+    )
+
+
+def allow(reason: str, method: str, arguments: dict[str, Any] | None = None) -> Decision:
+    """Yes."""
+    return Decision(True, Permission("allowed", reason, method), arguments)
+
+
+def deny(reason: str, method: str, comment: str | None = None) -> Decision:
+    """No."""
+    return Decision(False, Permission("denied", reason, method), comment=comment)
+
+
+class Gate:
+    """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
+
+    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
+    `protected` are directories nobody may write under a lasting grant (jaato's own state).
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        asker: Asker | None = None,
+        workspace: Path | None = None,
+        turnstile: Callable[[], AbstractAsyncContextManager[None]] = Open,
+        on_grant: Callable[[Grant], None] = silent,
+        on_revoke: Callable[[Grant], None] = silent,
+        grants: Iterable[Grant] = (),
+        protected: Iterable[Path] = (),
+    ) -> None:
+        self.policy = policy
+        self._asker = asker
+        self._workspace = workspace
+        self._turnstile = turnstile
+        self._on_grant = on_grant
+        self._on_revoke = on_revoke
+        self._grants: tuple[Grant, ...] = tuple(one for one in grants if one.scope != "always")
+        self._protected = tuple(one.resolve() for one in protected)
+        self._waiting: list[Waiting] = []
+        self._edited: dict[str, str] = {}
+        self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
+
+    async def check(self, call: Call, tool: Tool) -> Decision:
+        """Decide about a call; suspends only where the turnstile or the asker does."""
+        known = self._settled.get(tool)
+        if known is not None and known[0] == tool.auto_approved and known[1] == self.policy.version:
+            return known[2]
+        verdict = self._judge(call, tool)
+        if verdict.effect == "ask":
+            spent = self._spend(call) if self._edited or self._grants else None
+            return spent or await self._ask(call, tool)
+        decision = settled(verdict)
+        if verdict.fixed and not self._grants:
+            if len(self._settled) > MAX_SETTLED:
+                self._settled.clear()
+            self._settled[tool] = (tool.auto_approved, self.policy.version, decision)
+        return decision
+
+    def explain(self, call: Call, tool: Tool) -> Verdict:
+        """What would happen to a call, and why, without asking anyone."""
+        self.policy.reload()
+        return self._judge(call, tool)
+
+    def end_turn(self) -> None:
+        """The model has finished its response: what was granted for the turn ends."""
+        self._end(("turn", "once", "call"))
+
+    def go_idle(self) -> None:
+        """The session rests: what was granted until then ends."""
+        self._end(("turn", "idle", "once", "call"))
+
+    def grants(self) -> list[Grant]:
+        """Every grant in force: lasting ones first, then those of this session."""
+        return [*self.policy.grants(), *self._grants]
+
+    def revoke(self, grant_id: str) -> None:
+        """End a grant. Raises `ConfigError` when there is none of this id, OSError when its file cannot be written."""
+        found = next((one for one in self.grants() if one.id == grant_id), None)
+        if found is None:
+            raise ConfigError(f"There is no grant {grant_id!r}; `jaato permissions` lists them.")
+        self._grants = tuple(one for one in self._grants if one.id != grant_id)
+        self._settled = {}
+        if found.scope == "always":
+            self.policy.forget(grant_id)
+        self._on_revoke(found)
+
+    def _judge(self, call: Call, tool: Tool) -> Verdict:
+        workspace = self._workspace or call.workspace
+        return judge_call(call, tool, Circumstances(self.policy, self._grants, workspace, self._protected))
+
+    def _end(self, scopes: tuple[str, ...]) -> None:
+        ended = [one for one in self._grants if one.scope in scopes]
+        self._grants = tuple(one for one in self._grants if one.scope not in scopes)
+        self._settled = {}
+        self._edited = {}
+        for grant in ended:
+            self._on_revoke(grant)
+        self.policy.reload()
+
+    def _spend(self, call: Call) -> Decision | None:
+        """Use up an approval that is bound to exactly this call."""
+        digest = digest_of(call)
+        if self._edited.get(call.id) == digest:
+            del self._edited[call.id]
+            return allow("the user edited the arguments and allowed exactly these", "user_approved")
+        for grant in self._grants:
+            if grant.scope in ("once", "call") and grant.effect == "allow" and grant.shape == digest:
+                self._grants = tuple(one for one in self._grants if one is not grant)
+                self._on_revoke(grant)
+                return allow("allowed once, for exactly this call", "once")
+        return None
+
+    async def _ask(self, call: Call, tool: Tool) -> Decision:
+        """Wait for the turn to ask, judge again, and put the question if it still stands."""
+        if self._asker is None:
+            return self._nobody(call, tool, self._judge(call, tool))
+        waiting = Waiting(call, digest_of(call))
+        self._waiting.append(waiting)
+        try:
+            async with self._turnstile():
+                self.policy.reload()
+                verdict = self._judge(call, tool)
+                if verdict.effect != "ask":
+                    return settled(verdict)
+                if waiting.settled and verdict.method != "control_path":
+                    return allow("allowed with everything that was waiting", "user_approved")
+                return await self._put(waiting, tool, verdict)
+        finally:
+            self._waiting.remove(waiting)
+
+    async def _put(self, waiting: Waiting, tool: Tool, verdict: Verdict) -> Decision:
+        """Ask until there is an answer that means something, at most three times."""
+        assert self._asker is not None
+        reason = verdict.reason
+        timeout_s = self.policy.channel.timeout_s
+        for _question in range(MAX_QUESTIONS):
+            deadline = None
+            if timeout_s is not None:
+                deadline = (datetime.now(UTC) + timedelta(seconds=timeout_s)).isoformat(
+                    timespec="milliseconds"
+                )
+            question = Question(
+                id=new_id("q"),
+                call_id=waiting.call.id,
+                tool=waiting.call.name,
+                arguments=waiting.call.arguments,
+                digest=waiting.digest,
+                reason=reason,
+                shape=verdict.shape if verdict.lasting else None,
+                deadline=deadline,
+            )
+            try:
+                given = self._asker.ask(question)
+                answer = (
+                    given
+                    if given is None or isinstance(given, Answer)
+                    else await cast("Awaitable[Any]", given)
+                )
+            except TimeoutError:
+                return deny("nobody answered in time", "timeout")
+            if answer is None:
+                return self._nobody(waiting.call, tool, verdict)
+            decision = self._heed(waiting, tool, verdict, answer)
+            if decision is not None:
+                return decision
+            reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
+        return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
+
+    def _heed(self, waiting: Waiting, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
+        """Do what an answer says; None when it says nothing known."""
+        word = answer.answer.strip().lower()
+        match SPELLINGS.get(word, word):
+            case "y":
+                return allow("the user allowed this call", "user_approved")
+            case "once":
+                return allow("the user allowed exactly this call, once", "user_approved")
+            case "n":
+                return deny("the user denied this call", "user_denied")
+            case "c" if answer.comment:
+                return deny(
+                    f"the user denied this call and says: {answer.comment}", "user_denied", answer.comment
+                )
+            case "e" if answer.arguments is not None:
+                return self._edit(waiting, answer.arguments)
+            case "all":
+                for one in self._waiting:
+                    one.settled = True
+                return allow("the user allowed everything that was waiting", "user_approved")
+            case "a" | "t" | "i" as lasting:
+                return self._last(waiting, tool, verdict, SCOPES[lasting], answer.by)
+            case "never":
+                return self._refuse(waiting, tool, verdict, answer.by)
+        return None
+
+    def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
+        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
+        self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
+        return allow("the user edited the arguments", "user_approved", arguments)
+
+    def _last(self, waiting: Waiting, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
+        """Yes, and from now on; only this once where no lasting answer is possible."""
+        if not verdict.lasting:
+            return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
+        grant = self._grant(waiting, tool, verdict.shape, "allow", scope, by)
+        if scope != "always":
+            self._hold(grant)
+            return allow(f"the user allowed {shape_text(grant)} for this {scope}", scope)
+        try:
+            self.policy.remember(grant)
+        except (OSError, ConfigError) as error:
+            return allow(
+                f"the user allowed this call; the answer could not be kept: {error}", "user_approved"
+            )
+        self._settled = {}
+        self._on_grant(grant)
+        return allow(f"the user always allows {shape_text(grant)}", "user_approved")
+
+    def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
+        """No, and never again; for this session at least, when it cannot be written down."""
+        shape = verdict.shape
+        command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
+        if shape is None and isinstance(command, str):
+            shape = literal(command)
+        grant = self._grant(waiting, tool, shape, "deny", "always", by)
+        try:
+            self.policy.remember(grant)
+        except (OSError, ConfigError) as error:
+            self._hold(self._grant(waiting, tool, shape, "deny", "session", by))
+            return deny(f"the user never allows this; that could not be kept: {error}", "user_denied")
+        self._settled = {}
+        self._on_grant(grant)
+        return deny(f"the user never allows {shape_text(grant)}", "user_denied")
+
+    def _hold(self, grant: Grant) -> None:
+        self._grants = (*self._grants, grant)
+        self._settled = {}
+        self._on_grant(grant)
+
+    def _grant(
+        self, waiting: Waiting, tool: Tool, shape: str | None, effect: Any, scope: Scope, by: str
+    ) -> Grant:
+        return Grant(
+            id=new_id("g"),
+            effect=effect,
+            tool=tool.name,
+            scope=scope,
+            shape=shape if tool.name in SHELL_TOOLS else None,
+            workspace=str((self._workspace or waiting.call.workspace).resolve()),
+            created_by=by,
+            evidence=waiting.digest,
+            created_at=now(),
+        )
+
+    def _nobody(self, call: Call, tool: Tool, verdict: Verdict) -> Decision:
+        """Denied because no one can be asked, with the ways to allow it."""
+        where = self.policy.path or "a permission file"
+        pattern = f"{tool.name}({verdict.shape})" if verdict.shape and tool.name in SHELL_TOOLS else tool.name
+        remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
+        if not verdict.lasting:
+            remedy = "Only someone who is asked can allow it, for this one call."
+        return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")
+
+
+def literal(command: str) -> str:
+    """A command as a pattern that means exactly it."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
+
+
+def shape_text(grant: Grant) -> str:
+    """What a grant covers, for a message."""
+    return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool

@@ -1,0 +1,156 @@
+"""The one way a call runs, whoever makes it.
+
+known → active → arguments valid → permitted (edited arguments return to *valid*) → start durable → background → run →
+enrich → result durable. Knows no event loop and no thread: what suspends or blocks is injected, so that a session runs
+it on its loop and the synchronous executor steps it by hand.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Any, Protocol
+
+from jaato.errors import InvalidArguments, JaatoError, PermissionDenied, ToolError, UnknownTool
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.events import Permission
+from jaato.tools.call import Call, Outcome, problem_of
+from jaato.tools.catalog import Found
+from jaato.tools.permissions import Decision
+from jaato.tools.schema import complain
+from jaato.tools.tool import Tool
+
+MAX_EDITS = 5
+
+
+class Steps(Protocol):
+    """What differs between the doors. Everything but `permit`, `invoke` and `enrich` returns at once."""
+
+    def find(self, name: str) -> Found | None:
+        """The tool of this name or alias, and how its arguments are renamed."""
+        ...
+
+    def refuse(self, tool: Tool, call: Call) -> ToolError | None:
+        """Why a known tool may not run here: inactive, disabled."""
+        ...
+
+    async def permit(self, call: Call, tool: Tool) -> Decision | None:
+        """May it run? None where nobody asked for permissions."""
+        ...
+
+    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+        """Make the start durable."""
+        ...
+
+    async def invoke(self, call: Call, tool: Tool) -> Any:
+        """Run it, in the background if it takes long; gives its value or raises."""
+        ...
+
+    async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
+        """Let others add to the result."""
+        ...
+
+    def ended(self, call: Call, outcome: Outcome) -> None:
+        """Make the result durable."""
+        ...
+
+    def interrupts(self, error: BaseException) -> bool:
+        """Whether this exception ends more than the call (cancellation, the program's end)."""
+        ...
+
+
+async def run(call: Call, steps: Steps) -> Outcome:
+    """Run one call to its outcome; a failure is a value, only an interruption is raised (its outcome recorded)."""
+    begun = time.perf_counter()
+    try:
+        outcome = await attempt(call, steps)
+    except BaseException as error:
+        if steps.interrupts(error):
+            steps.ended(call, interrupted(begun))
+            raise
+        outcome = failed(error)
+    outcome.duration_s = time.perf_counter() - begun
+    steps.ended(call, outcome)
+    return outcome
+
+
+async def attempt(call: Call, steps: Steps) -> Outcome:
+    """Everything between the request and the durable result."""
+    found = steps.find(call.name)
+    if found is None:
+        return failed(UnknownTool(f"No executor registered for {call.name}"))
+    tool, rename = found
+    call.name = tool.name
+    if rename:
+        call.arguments = {rename.get(key, key): value for key, value in call.arguments.items()}
+    refusal = steps.refuse(tool, call) or invalid(call, tool)
+    if refusal is not None:
+        return failed(refusal)
+    permission, refusal = await permitted(call, tool, steps)
+    if refusal is not None:
+        return failed(refusal, permission)
+    steps.started(call, tool, permission)
+    try:
+        value = await steps.invoke(call, tool)
+    except BaseException as error:
+        if steps.interrupts(error):
+            raise
+        return failed(error, permission)
+    return await steps.enrich(call, tool, succeeded(value, permission))
+
+
+def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
+    """What is wrong with the arguments, every problem by its path, or None."""
+    if call.malformed is not None:
+        text = call.malformed[:200] if is_unicode(call.malformed) else "not Unicode text"
+        return InvalidArguments(
+            f"The arguments of {call.name} are no JSON object: {text}", [("", "no JSON object")]
+        )
+    issues = tool.issues(call.arguments)
+    return complain(call.name, issues) if issues else None
+
+
+async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
+    """Ask for permission until the answer fits the arguments; edited ones are validated and judged again."""
+    for _ in range(MAX_EDITS):
+        decision = await steps.permit(call, tool)
+        if decision is None:
+            return None, None
+        permission = decision.permission
+        if not decision.allowed:
+            said = f' The user says: "{decision.comment}"' if decision.comment else ""
+            return permission, PermissionDenied(
+                f"Permission denied for {call.name}: {permission.reason}{said}"
+            )
+        if decision.arguments is None:
+            return permission, None
+        call.arguments = decision.arguments
+        refusal = invalid(call, tool)
+        if refusal is not None:
+            return permission, refusal
+    return None, PermissionDenied(
+        f"The arguments of {call.name} were edited {MAX_EDITS} times without an answer."
+    )
+
+
+def succeeded(value: Any, permission: Permission | None) -> Outcome:
+    """The outcome of a call that returned; a `(result, metadata)` pair of dicts is merged into a new dict."""
+    match value:
+        case (dict() as result, dict() as metadata):
+            return Outcome(True, {**result, **metadata}, None, permission, metadata)
+    return Outcome(True, value, None, permission)
+
+
+def failed(error: BaseException, permission: Permission | None = None) -> Outcome:
+    """The outcome of a call that raised."""
+    text = None
+    if not isinstance(error, JaatoError):
+        text = "".join(traceback.format_exception(error, limit=-12))
+    return Outcome(False, None, problem_of(error, text), permission)
+
+
+def interrupted(begun: float) -> Outcome:
+    """The outcome of a call that was cancelled while it ran."""
+    problem = problem_of(ToolError("Cancelled before it finished; what it had done so far stays done."))
+    problem = type(problem)(code="cancelled", message=problem.message)
+    return Outcome(False, None, problem, duration_s=time.perf_counter() - begun)

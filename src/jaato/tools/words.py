@@ -1,0 +1,253 @@
+"""Words as a search sees them: identifiers split, stop words gone, the rest as stems with near relations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+RUN = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
+WIDE = re.compile(r"[^\W\d_]+")
+MAX_WORD = 40
+
+STOP_WORDS = """
+a about above after again all also am an and any are as at be because been before being both but by
+can could d did do does doing don done each few for from further had has have having he her here hers
+him his how i if in into is it its itself just kindly let ll m me more most my myself no nor not now
+of off on once only or other our ours out over own per please re s same she should so some such t
+than that the their theirs them then there these they this those through to too under until up upon
+us ve very via was we were what when where which while who whom whose why will with within without
+would you your yours yourself able help hello hi hey like need needs want wants wanna gonna thank
+thanks tell know give try trying using use used uses given specific specified based one provide
+provides provided possible currently see sure well really actually going looking look interested tool
+tools function returns return value parameter optional default eg etc ie
+"""
+STOP = frozenset(STOP_WORDS.split())
+
+IRREGULAR = {
+    "bought": "buy", "paid": "pay", "payment": "pay", "payments": "pay", "sold": "sell", "sent": "send", "found": "find",
+    "written": "write", "wrote": "write", "ran": "run", "taken": "take", "took": "take", "made": "make", "got": "get",
+    "gotten": "get", "built": "build", "people": "person", "persons": "person", "children": "child", "men": "man",
+    "women": "woman", "spoken": "speak", "spoke": "speak", "drawn": "draw", "drew": "draw", "driven": "drive",
+    "chosen": "choose", "chose": "choose", "choice": "choose", "shown": "show", "held": "hold", "kept": "keep",
+    "lost": "lose", "read": "read", "seen": "see", "saw": "see", "gave": "give", "went": "go", "gone": "go",
+    "left": "leave", "mice": "mouse", "indices": "index", "indexes": "index", "matrices": "matrix", "data": "data",
+    "status": "status", "statuses": "status", "news": "news", "bus": "bus", "buses": "bus", "gas": "gas",
+    "analyses": "analysis", "criteria": "criterion", "summaries": "summary", "summarize": "summary",
+    "summarise": "summary", "summarization": "summary", "removal": "remove", "approval": "approve",
+    "retrieval": "retrieve", "arrival": "arrive", "weekly": "week", "daily": "day", "monthly": "month",
+    "sum": "sum", "classification": "classify", "notification": "notify", "verification": "verify",
+    "identification": "identify", "modification": "modify", "specification": "specify",
+}  # fmt: skip
+
+SUFFIXES = (
+    ("ization", "iz"), ("isation", "iz"), ("ational", "at"), ("fulness", "ful"), ("iveness", "iv"), ("ability", "abl"),
+    ("ibility", "ibl"), ("ically", "ic"), ("ative", "at"), ("ation", "at"), ("ator", "at"), ("ition", "it"),
+    ("ysis", "ys"), ("tion", "t"), ("sion", "s"), ("ment", ""), ("ness", ""), ("ance", ""), ("ence", ""), ("able", ""),
+    ("ible", ""), ("ical", "ic"), ("ive", ""), ("ity", ""), ("ful", ""), ("tor", "t"), ("sor", "s"), ("ize", "iz"),
+    ("ise", "iz"), ("ate", "at"), ("ly", ""), ("er", ""), ("al", ""),
+)  # fmt: skip
+
+RELATED = """
+get fetch retrieve obtain show display view read
+find search lookup locate query discover seek
+list enumerate all every
+create add make new insert generate
+delete remove erase drop clear discard destroy
+update edit modify change set adjust alter revise
+send post deliver dispatch
+calculate compute evaluate determine
+check verify validate inspect examine confirm test
+book reserve schedule reservation appointment
+buy purchase order shop
+cancel stop abort terminate end halt
+begin start launch run execute
+convert transform translate exchange
+compare contrast difference versus
+recommend suggest recommendation advice advise tip
+analyze analysis assess evaluate study insight
+download fetch save
+upload attach import
+summary digest overview brief
+picture image photo photograph graphic
+film movie cinema show
+song music track audio tune
+email mail message inbox
+message chat text sms notify
+car vehicle automobile auto ride
+doctor physician medical clinic health
+illness disease condition symptom
+house home property apartment estate
+hotel accommodation lodging stay room
+flight airline plane airport fly
+trip travel journey vacation holiday tour itinerary
+restaurant dining eat food meal dinner lunch
+recipe cook cooking meal dish
+price cost fee rate quote amount
+money cash fund currency finance
+stock share equity ticker
+invest investment portfolio fund
+job career employment vacancy hiring position
+person employee staff user member
+company business firm corporation organization
+client customer buyer user
+weather forecast temperature rain climate
+directory folder path
+file document doc
+repository repo git
+bug issue ticket defect
+error fault exception failure
+picture draw paint artwork
+text write content article
+article paper publication research study
+website site web url page link
+event meeting calendar appointment
+time date clock hour
+place location address where near nearby
+map direction route navigate
+distance far away
+parking park car
+course class lesson tutorial education
+learn study teach education
+game play player score
+team club squad
+law legal court case lawsuit
+password credential login authenticate sign
+encrypt cipher secure security
+database table sql
+chart graph plot diagram visualize
+gift present
+child kid baby
+phone mobile call telephone
+sum total add
+average mean
+power exponent raise
+big large largest maximum max highest
+small smallest minimum min lowest
+rent lease hire
+review rating feedback opinion
+fast speed quick velocity
+width height size dimension length area
+sport game match league
+symptom diagnose diagnosis
+medicine drug medication pharmacy
+plant flower garden tree
+animal pet dog cat
+word vocabulary definition dictionary meaning
+quote saying quotation
+joke funny humor
+news headline
+video clip youtube stream watch
+light lamp bulb brightness
+window blind curtain
+invoice bill receipt
+discount coupon deal offer sale promo
+parcel package shipment shipping delivery
+agenda calendar schedule diary event
+dollar euro yen pound usd eur gbp currency money
+recording voice speech audio sound
+warm cool heat cold temperature thermostat
+bedroom kitchen room
+zip compress pack archive
+unzip extract unpack decompress
+pr pull merge
+k8s kubernetes
+db database
+msg message
+dir directory
+ls list directory
+rm remove delete
+cp copy duplicate clone
+mv move rename
+grep search
+img image
+env environment variable
+config configuration setting preference
+auth authentication login token
+repo git github gitlab
+""".strip().splitlines()
+
+
+@cache
+def stem(word: str) -> str:
+    """The stem of a lower-case word; words of one family share it, whether or not it is a word itself."""
+    settled = IRREGULAR.get(word)
+    if settled == word:
+        return word
+    word = settled or word
+    if len(word) <= 3 or not word.isalpha():
+        return word
+    word = without_plural(word)
+    if word in IRREGULAR:
+        word = IRREGULAR[word]
+    for ending in ("ing", "ed"):
+        rest = word[: -len(ending)]
+        if word.endswith(ending) and len(rest) >= 3 and any(letter in "aeiouy" for letter in rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    for suffix, kept in SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 4:
+            word = word[: len(word) - len(suffix)] + kept
+            break
+    if word.endswith("e") and len(word) > 3:
+        word = word[:-1]
+    if word.endswith(("yz", "iz")):
+        word = word[:-1] + "s"
+    return word[:-1] + "i" if word.endswith("y") and len(word) > 2 else word
+
+
+def without_plural(word: str) -> str:
+    """A noun or verb without its plural or third-person s."""
+    if not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
+        return word[:-2]
+    return word[:-1]
+
+
+@cache
+def relations() -> dict[str, tuple[str, ...]]:
+    """For each stem that has near relations, those."""
+    groups: dict[str, dict[str, None]] = {}
+    for line in RELATED:
+        stems = dict.fromkeys(stem(word) for word in line.split())
+        for one in stems:
+            groups.setdefault(one, {}).update(stems)
+    return {one: tuple(other for other in near if other != one) for one, near in groups.items()}
+
+
+@cache
+def terms_of_run(run: str) -> tuple[str, ...]:
+    """The terms in one run of letters and digits: its pieces and, when there are several, the whole."""
+    run = run.partition("'")[0]
+    if run.islower():
+        return () if run in STOP or (len(run) == 1 and run.isalpha()) else (stem(run[:MAX_WORD]),)
+    pieces = [piece.lower() for piece in PIECE.findall(run)]
+    terms = [stem(piece[:MAX_WORD]) for piece in pieces if piece not in STOP]
+    if len(pieces) > 1 and len(run) <= MAX_WORD:
+        terms.append(stem(run.lower()))
+    return tuple(terms)
+
+
+def terms(text: str) -> list[str]:
+    """The search terms in a text or identifier, in order, repeated as often as they occur."""
+    found: list[str] = []
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text)
+        text = "".join(letter for letter in text if not unicodedata.combining(letter))
+        for run in WIDE.findall(text):
+            if not run.isascii():
+                found += wide_terms(run.lower())
+    for run in RUN.findall(text):
+        found += terms_of_run(run)
+    return found
+
+
+def wide_terms(run: str) -> list[str]:
+    """Terms of a run in another script: itself and, where words are not spaced, its pairs of characters."""
+    if len(run) > 2 and any(ord(letter) >= 0x2E80 for letter in run):
+        return [run[at : at + 2] for at in range(len(run) - 1)]
+    return [run[:MAX_WORD]]

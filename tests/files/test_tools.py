@@ -1,0 +1,302 @@
+"""Each file tool on a real directory."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.files.desk import Desk
+
+from jaato.errors import ToolError
+from jaato.protocol.codec import encode
+from jaato.tools.call import Output
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """The tools on an empty workspace."""
+    return Desk(tmp_path / "w")
+
+
+@pytest.mark.spec("C1", "Tool names")
+@pytest.mark.spec("S0", "Discoverable Tools")
+def test_the_names_modes_and_aliases_are_the_documented_ones(desk: Desk) -> None:
+    """Canonical names in order, one core tool, the documented aliases, reading apart from writing."""
+    names = [
+        "readFile",
+        "writeNewFile",
+        "updateFile",
+        "removeFile",
+        "moveFile",
+        "copyFile",
+        "createDirectory",
+        "list_directory",
+        "get_file_info",
+        "multiFileEdit",
+        "findAndReplace",
+        "undoFileChange",
+        "restoreFile",
+        "listBackups",
+    ]
+    assert list(desk.tools) == names
+    assert [name for name in names if desk.tools[name].spec.discoverability == "core"] == ["readFile"]
+    aliases = {alias: name for name in names for alias in desk.tools[name].aliases}
+    assert aliases == {"writeFile": "writeNewFile", "deleteFile": "removeFile", "renameFile": "moveFile"}
+    reading = {name for name in names if desk.tools[name].spec.access == "read"}
+    assert reading == {"readFile", "list_directory", "get_file_info", "listBackups"}
+    assert {tool.spec.category for tool in desk.tools.values()} == {"filesystem"}
+    assert all(len(tool.spec.description.split()) <= 40 for tool in desk.tools.values())
+
+
+def test_the_core_declaration_is_short(desk: Desk) -> None:
+    """readFile costs every request at most 90 tokens."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the tokenizer's own
+        import bpe_openai
+
+        count = bpe_openai.get_encoding("o200k_base")
+    spec = desk.tools["readFile"].spec
+    text = encode(
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    ).decode()
+    assert len(count.encode(text)) <= 90
+
+
+@pytest.mark.spec("S3", "FileEditPlugin")
+def test_write_update_remove_and_undo(desk: Desk) -> None:
+    """The life of a file: written with its directories, edited, removed, brought back."""
+    said = desk.call("writeNewFile", path="a/b/c.txt", content="one\ntwo\n")
+    assert said["path"] == "a/b/c.txt"
+    assert said["diff"] == "@@ -0,0 +1,2 @@\n+one\n+two"
+    desk.call("updateFile", path="a/b/c.txt", old="two", new="2")
+    desk.call("removeFile", path="a/b/c.txt")
+    assert not (desk.workspace / "a/b/c.txt").exists()
+    desk.call("undoFileChange", path="a/b/c.txt")
+    assert (desk.workspace / "a/b/c.txt").read_text() == "one\n2\n"
+
+
+def test_writing_does_not_overwrite(desk: Desk) -> None:
+    """A path that exists is refused and points to updateFile; so is a dangling link or a slash at the end."""
+    desk.call("writeNewFile", path="f", content="x")
+    with pytest.raises(ToolError, match="updateFile"):
+        desk.call("writeNewFile", path="f", content="y")
+    with pytest.raises(ToolError, match="slash"):
+        desk.call("writeNewFile", path="new/", content="y")
+    with pytest.raises(ToolError, match="surrogate"):
+        desk.plugin.writeNewFile("g", "\ud800", call=None)  # type: ignore[arg-type]
+    assert (desk.workspace / "f").read_text() == "x"
+
+
+def test_modes_owners_and_links_are_kept(desk: Desk) -> None:
+    """An update keeps mode, owner and attributes; behind a link the target changes and the link stays."""
+    file = desk.workspace / "run.sh"
+    file.write_text("echo 1\n")
+    file.chmod(0o750)
+    os.chown(file, 1234, 4321)
+    os.setxattr(file, "user.note", b"kept")
+    (desk.workspace / "link").symlink_to("run.sh")
+    desk.call("updateFile", path="link", old="1", new="2")
+    info = file.stat()
+    assert (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (0o750, 1234, 4321)
+    assert os.getxattr(file, "user.note") == b"kept"
+    assert (desk.workspace / "link").is_symlink()
+    assert file.read_text() == "echo 2\n"
+
+
+def test_a_hard_link_is_replaced_and_said(desk: Desk, tmp_path: Path) -> None:
+    """A file with a second name elsewhere is replaced: the other name keeps the old content."""
+    (tmp_path / "outside").write_text("old\n")
+    os.link(tmp_path / "outside", desk.workspace / "f")
+    said = desk.call("updateFile", path="f", old="old", new="new")
+    assert (tmp_path / "outside").read_text() == "old\n"
+    assert (desk.workspace / "f").read_text() == "new\n"
+    assert "2 hard links" in said["notes"][0]
+
+
+def test_moving(desk: Desk) -> None:
+    """Files and directories move with missing parents made; nothing is overwritten unasked."""
+    w = desk.workspace
+    desk.call("writeNewFile", path="d/f", content="1")
+    (w / "link").symlink_to("d/f")
+    desk.call("moveFile", source_path="d", destination_path="x/y/d")
+    assert (w / "x/y/d/f").read_text() == "1"
+    desk.call("moveFile", source_path="link", destination_path="link2")
+    assert (w / "link2").is_symlink()
+    desk.call("writeNewFile", path="g", content="2")
+    for destination, says in (("x/y/d/f", "overwrite"), ("x", "x/g"), ("g", "same file"), ("h/", "slash")):
+        with pytest.raises(ToolError, match=says):
+            desk.call("moveFile", source_path="g", destination_path=destination)
+    with pytest.raises(ToolError, match="into itself"):
+        desk.call("moveFile", source_path="x", destination_path="x/y/z")
+    desk.call("moveFile", source_path="g", destination_path="x/y/d/f", overwrite=True)
+    assert (w / "x/y/d/f").read_text() == "2"
+    desk.call("undoFileChange", path="x/y/d/f")
+    assert (w / "x/y/d/f").read_text() == "1"
+    assert (w / "g").read_text() == "2"
+    with pytest.raises(ToolError, match="root"):
+        desk.call("moveFile", source_path=".", destination_path="q")
+
+
+def test_moving_to_another_file_system(tmp_path: Path) -> None:
+    """Between file systems a file is copied, then removed; mode and content arrive."""
+    granted = Path("/dev/shm") / f"jaato-{os.getpid()}"
+    granted.mkdir()
+    try:
+        desk = Desk(tmp_path / "w", {"granted": [str(granted)]})
+        desk.call("writeNewFile", path="f", content="x")
+        (desk.workspace / "f").chmod(0o600)
+        desk.call("moveFile", source_path="f", destination_path=str(granted / "g"))
+        assert not (desk.workspace / "f").exists()
+        assert (granted / "g").read_text() == "x"
+        assert (granted / "g").stat().st_mode & 0o777 == 0o600
+        desk.call("updateFile", path=str(granted / "g"), old="x", new="y")
+        assert [path.name for path in granted.iterdir()] == ["g"]
+        desk.call("removeFile", path=str(granted / "g"))
+        assert list(granted.iterdir()) == []
+    finally:
+        for path in granted.iterdir():
+            path.unlink()
+        granted.rmdir()
+
+
+def test_copying(desk: Desk) -> None:
+    """A copy has the content and the permissions; an existing file is replaced only when asked."""
+    (desk.workspace / "a").write_bytes(b"\0\1" * 3_000_000)
+    (desk.workspace / "a").chmod(0o755)
+    said = desk.call("copyFile", source_path="a", destination_path="d/b")
+    assert said["size_bytes"] == 6_000_000
+    assert (desk.workspace / "d/b").read_bytes() == (desk.workspace / "a").read_bytes()
+    assert (desk.workspace / "d/b").stat().st_mode & 0o777 == 0o755
+    desk.call("writeNewFile", path="c", content="c")
+    with pytest.raises(ToolError, match="overwrite"):
+        desk.call("copyFile", source_path="c", destination_path="a")
+    desk.call("copyFile", source_path="c", destination_path="a", overwrite=True)
+    desk.call("undoFileChange", path="a")
+    assert (desk.workspace / "a").stat().st_size == 6_000_000
+
+
+def test_directories(desk: Desk) -> None:
+    """Directories are made, listed, described and removed when they are empty."""
+    assert desk.call("createDirectory", path="x/y")["created"] == ["x", "x/y"]
+    assert desk.call("createDirectory", path="x/y/")["created"] == []
+    desk.call("writeNewFile", path="x/f", content="123")
+    (desk.workspace / "x/out").symlink_to("/etc")
+    os.mkfifo(desk.workspace / "x/pipe")
+    listed: Output = desk.call("list_directory", path="x")
+    assert listed.text == "f 3\nout (link)\npipe (special)\ny/"
+    assert (
+        desk.call("list_directory", path="x", limit=1, offset=1).text
+        == "out (link)\n[2 more; read on with offset=2]"
+    )
+    with pytest.raises(ToolError, match="not empty"):
+        desk.call("removeFile", path="x")
+    desk.call("removeFile", path="x/y")
+    assert not (desk.workspace / "x/y").exists()
+    desk.call("undoFileChange", path="x/y")
+    assert (desk.workspace / "x/y").is_dir()
+    with pytest.raises(ToolError, match="not a directory"):
+        desk.call("createDirectory", path="x/f/z")
+
+
+def test_info(desk: Desk) -> None:
+    """What a path is: text form, links, where a link leads, protection."""
+    (desk.workspace / "f.txt").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
+    (desk.workspace / "l").symlink_to("f.txt")
+    info = desk.call("get_file_info", path="l")
+    assert (info["kind"], info["link_to"], info["target"]) == ("link", "f.txt", "file")
+    assert (info["encoding"], info["line_ends"], info["mime_type"]) == (
+        "utf-8 with BOM",
+        "CRLF",
+        "text/plain",
+    )
+    (desk.workspace / ".mcp.json").write_text("{}")
+    assert desk.call("get_file_info", path=".mcp.json")["protected"]
+    with pytest.raises(ToolError, match="does not exist"):
+        desk.call("get_file_info", path="none")
+
+
+def test_many_edits_are_all_or_nothing(desk: Desk) -> None:
+    """Several edits apply in order over several files; one that does not fit leaves every file as it was."""
+    desk.call("writeNewFile", path="a", content="1\n2\n")
+    desk.call("writeNewFile", path="b", content="3\n")
+    edits: list[dict[str, Any]] = [
+        {"path": "a", "old": "1", "new": "one"},
+        {"path": "b", "new_content": "three"},
+        {"path": "a", "old": "one\n2", "new": "one\ntwo"},
+        {"path": "n/c", "new_content": "new"},
+    ]
+    with pytest.raises(ToolError, match=r"Edit 5 of 5.*No file was changed"):
+        desk.call("multiFileEdit", edits=[*edits, {"path": "b", "old": "nope", "new": "x"}])
+    assert (desk.workspace / "a").read_text() == "1\n2\n"
+    assert not (desk.workspace / "n").exists()
+    said = desk.call("multiFileEdit", edits=edits)
+    assert [entry["path"] for entry in said["files"]] == ["a", "b", "n/c"]
+    assert (desk.workspace / "a").read_text() == "one\ntwo\n"
+    assert (desk.workspace / "b").read_text() == "three\n"
+    assert (desk.workspace / "n/c").read_text() == "new"
+
+
+def test_many_edits_roll_back_when_a_later_file_cannot_be_written(desk: Desk) -> None:
+    """A failure in the middle of replacing puts the files before it back, mode included."""
+    for name in ("a", "sub/b"):
+        desk.call("writeNewFile", path=name, content="old\n")
+    (desk.workspace / "a").chmod(0o640)
+    os.system(f"chattr +i {desk.workspace}/sub/b")
+    try:
+        with pytest.raises(ToolError, match="sub/b"):
+            desk.call(
+                "multiFileEdit", edits=[{"path": path, "old": "old", "new": "new"} for path in ("a", "sub/b")]
+            )
+    finally:
+        os.system(f"chattr -i {desk.workspace}/sub/b")
+    assert (desk.workspace / "a").read_text() == "old\n"
+    assert (desk.workspace / "a").stat().st_mode & 0o777 == 0o640
+    assert desk.call("listBackups", path="a")["total"] == 1
+    assert list((desk.workspace / ".jaato/backups/staging").iterdir()) == []
+
+
+def test_find_and_replace(desk: Desk) -> None:
+    """A dry run shows and changes nothing; the glob chooses; patterns refer to groups; line ends stay."""
+    (desk.workspace / "src").mkdir()
+    (desk.workspace / "src/a.py").write_bytes(b"x1\r\nx2\n")
+    (desk.workspace / "b.txt").write_text("x3\n")
+    (desk.workspace / "bin").write_bytes(b"x\0")
+    dry = desk.call("findAndReplace", pattern="x", replacement="y")
+    assert (dry["matches"], dry["dry_run"]) == (3, True)
+    assert (desk.workspace / "b.txt").read_text() == "x3\n"
+    said = desk.call(
+        "findAndReplace",
+        pattern=r"x(\d)$",
+        replacement=r"\1x",
+        regex=True,
+        glob="**/*.{py,js}",
+        dry_run=False,
+    )
+    assert [entry["path"] for entry in said["files"]] == ["src/a.py"]
+    assert (desk.workspace / "src/a.py").read_bytes() == b"1x\r\n2x\n"
+    assert desk.call("findAndReplace", pattern="absent", replacement="y")["files"] == []
+    for pattern, says in (("", "empty"), ("(", "Correct it"), ("(?P<a", "Correct it")):
+        with pytest.raises(ToolError, match=says):
+            desk.call("findAndReplace", pattern=pattern, replacement="y", regex=True)
+
+
+def test_an_exploding_pattern_is_stopped() -> None:
+    """A pattern with nested repeats ends in an error, not in a hang."""
+    from jaato.plugins.files.substitute import PatternRefused, matches
+    from jaato.tools.cancel import CancelToken
+
+    with pytest.raises(PatternRefused, match="nested repeats"):
+        matches(["a" * 60 + "b"], "(a+)+$", "", CancelToken(), timeout_s=0.3)
+
+
+def test_ten_megabytes_are_written_and_edited(desk: Desk) -> None:
+    """Large content is no special case, and its diff is short."""
+    content = "".join(f"line {number}\n" for number in range(800_000))
+    said = desk.call("writeNewFile", path="big", content=content)
+    assert len(said["diff"]) < 10_000
+    said = desk.call("updateFile", path="big", old="line 400000\n", new="LINE\n")
+    assert len(said["diff"]) < 300
+    assert (desk.workspace / "big").read_text() == content.replace("line 400000\n", "LINE\n")

@@ -1,0 +1,229 @@
+"""The transport: connections, cancellation, keys, forms of answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+from tests.providers.asking import (
+    HELLO,
+    KEY,
+    REQUEST,
+    ask,
+    failure,
+    play,
+    provider_at,
+    said,
+)
+from tests.providers.server import Answer, answer, events, serve, stream
+
+from jaato.abc.provider import Reply, TextDelta
+from jaato.errors import (
+    AuthenticationError,
+    ConfigError,
+)
+from jaato.providers.http import HttpProvider
+from jaato.providers.openai_chat import OpenAIChat
+from jaato.providers.profiles import make
+
+
+def test_an_answer_and_the_reuse_of_its_connection() -> None:
+    """Text arrives in pieces and then whole; the next request takes the same connection."""
+    outcomes, server = play(stream(*HELLO), stream(*HELLO), count=2)
+    for deltas in outcomes:
+        *pieces, reply = deltas
+        assert pieces == [TextDelta("Hel"), TextDelta("lo")]
+        assert isinstance(reply, Reply)
+        assert reply.message.text == "Hello"
+    assert server.connections == 1
+    first = server.requests[0]
+    assert (first.method, first.path) == ("POST", "/v1/chat/completions")
+    assert first.headers["authorization"] == f"Bearer {KEY}"
+    assert first.json()["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_empty_events_and_comments_are_nothing() -> None:
+    """Empty data, comments and unknown events between the chunks change nothing."""
+    noise = b": ping\n\ndata:\n\ndata: \n\nevent: ping\ndata: {}\n\n"
+    (chunks,), _ = play(stream(noise, HELLO[0], noise, *HELLO[1:]))
+    assert [type(chunk) for chunk in chunks] == [TextDelta, TextDelta, Reply]
+
+
+def test_one_json_document_instead_of_a_stream() -> None:
+    """A server that does not stream is understood: its answer is the reply."""
+    message = {"role": "assistant", "content": "Hello", "tool_calls": None}
+    whole = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    }
+    (chunks,), _ = play(answer(whole))
+    assert chunks[0] == TextDelta("Hello")
+    assert chunks[-1].message.text == "Hello"
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+    (chunks,), server = play(answer({"status": "completed", "output": [item]}), interface="responses")
+    assert chunks[-1].message.text == "Hello"
+    assert server.requests[0].path == "/v1/responses"
+
+
+def test_gzip() -> None:
+    """A compressed stream is understood as well."""
+    packed = gzip.compress(b"".join(HELLO))
+    (chunks,), _ = play(answer(packed, content_type="text/event-stream", content_encoding="gzip"))
+    assert chunks[-1].message.text == "Hello"
+
+
+def test_cancelling_closes_the_connection() -> None:
+    """Cancelling the reading task closes the socket at once, which the server sees."""
+
+    async def main() -> None:
+        async with serve(stream(*HELLO[:1], end="hold"), Answer(["hold"])) as server:
+            provider = provider_at(server)
+            for started in (True, False):
+                server.gone.clear()
+                async with anyio.create_task_group() as group:
+                    group.start_soon(ask, provider)
+                    while len(server.requests) < (1 if started else 2):
+                        await anyio.sleep(0.005)
+                    group.cancel_scope.cancel()
+                with anyio.fail_after(5):
+                    await server.gone.wait()
+            await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_leaving_the_stream_closes_the_connection() -> None:
+    """A reader that stops reading and closes the stream closes the socket."""
+
+    async def main() -> None:
+        async with serve(stream(*HELLO[:1], end="hold")) as server:
+            provider = provider_at(server)
+            chunks = provider.stream(REQUEST)
+            assert await anext(chunks) == TextDelta("Hel")
+            await chunks.aclose()
+            with anyio.fail_after(5):
+                await server.gone.wait()
+            await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_the_end_of_the_answer_does_not_wait_for_the_server() -> None:
+    """After [DONE] the reply is there even when the server keeps the stream open."""
+    (chunks,), _ = play(stream(*HELLO, end="hold"))
+    assert chunks[-1].message.text == "Hello"
+
+
+def test_many_at_once() -> None:
+    """Sixteen streams at once each get their own answer."""
+
+    async def main() -> None:
+        async with serve(*[stream(*HELLO)] * 16) as server:
+            provider = provider_at(server)
+            replies: list[str] = []
+
+            async def one() -> None:
+                reply = (await ask(provider))[-1]
+                assert isinstance(reply, Reply)
+                replies.append(reply.message.text)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(16):
+                    group.start_soon(one)
+            await provider.aclose()
+            assert replies == ["Hello"] * 16
+
+    anyio.run(main)
+
+
+def test_used_on_a_second_event_loop() -> None:
+    """A provider that was used on one event loop works on the next."""
+    held: list[HttpProvider] = []
+
+    async def main() -> None:
+        async with serve(stream(*HELLO)) as server:
+            if not held:
+                held.append(provider_at(server))
+            else:
+                held[0]._base = f"{server.url}/v1"
+            assert len(await ask(held[0])) == 3
+            await held[0].aclose()
+
+    anyio.run(main)
+    anyio.run(main)
+
+
+def test_the_key_is_nowhere_to_be_seen(caplog: pytest.LogCaptureFixture) -> None:
+    """The key is in no message, representation or log record, even when a server repeats it."""
+    with caplog.at_level(logging.DEBUG):
+        error = failure(answer({"message": f"who is {KEY}?"}, 500))
+        failure(stream(*events(said(None, f"bad {KEY}"))))
+        failure(answer(f"<p>{KEY}", content_type="text/html"))
+    assert "who is [key]?" in str(error)
+    provider = make("openai", environ={"OPENAI_API_KEY": KEY})
+    everything = caplog.text + repr(provider) + str(error.__cause__) + repr(provider.dialect)
+    assert KEY not in everything
+    assert "httpcore2" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "“sk-1”", "sk\x00"])
+def test_a_key_that_no_header_can_carry(key: str) -> None:
+    """A key with line breaks or strange characters is refused before anything is sent, and not shown."""
+    with pytest.raises(ConfigError, match="set it anew") as caught:
+        make("openai", environ={"OPENAI_API_KEY": key})
+    assert "sk" not in str(caught.value)
+    assert make("openai", environ={"OPENAI_API_KEY": " sk-1\n"})._key == "sk-1"
+
+
+def test_a_key_that_is_made_fresh() -> None:
+    """A key may be a function that is asked before every request; its values are scrubbed as well."""
+    keys = iter(["token-1", "token-2"])
+
+    async def fresh() -> str:
+        return next(keys)
+
+    async def main(key: Callable[[], Awaitable[str]]) -> None:
+        async with serve(stream(*HELLO), answer("no token-2", 401)) as server:
+            about = provider_at(server).model_info
+            provider = HttpProvider(
+                "other", OpenAIChat("other"), base_url=server.url + "/?v=1", describe=about, key=key
+            )
+            await ask(provider)
+            with pytest.raises(AuthenticationError, match=r"no \[key\]"):
+                await ask(provider)
+            await provider.aclose()
+            assert [one.headers["authorization"] for one in server.requests] == [
+                "Bearer token-1",
+                "Bearer token-2",
+            ]
+            assert server.requests[0].path == "/chat/completions?v=1"
+
+    anyio.run(main, fresh)
+
+
+def test_the_request_body_is_what_the_dialect_encoded() -> None:
+    """The bytes on the wire are the dialect's, with their exact length."""
+    _, server = play(stream(*HELLO))
+    expected = OpenAIChat().encode(REQUEST)
+    assert server.requests[0].body == expected
+    assert server.requests[0].headers["content-length"] == str(len(expected))
+    assert json.loads(expected)["stream"] is True
+
+
+def test_a_kept_connection_that_the_server_has_closed() -> None:
+    """A server that closes the connection after its answer costs a new connection, not an error."""
+    last = Answer([*stream(*HELLO).steps, "close"])
+    outcomes, server = play(last, last, last, count=3)
+    assert [outcome[-1].message.text for outcome in outcomes] == ["Hello"] * 3
+    assert server.connections == 3
+
+
+def test_an_extra_header_that_cannot_be_sent() -> None:
+    """A header value with a line break is refused when the provider is made."""
+    environ = {"OPENAI_API_KEY": KEY, "OPENAI_ORG_ID": "org\r\nX-Evil: 1"}
+    with pytest.raises(ConfigError, match="OpenAI-Organization"):
+        make("openai", environ=environ)

@@ -1,0 +1,288 @@
+"""The transport against a server that misbehaves in every way it can."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from typing import Any
+
+import anyio
+import pytest
+from tests.providers.asking import (
+    HELLO,
+    KEY,
+    PATIENT,
+    QUICK,
+    ask,
+    call,
+    failure,
+    play,
+    provider_at,
+    said,
+)
+from tests.providers.server import Answer, answer, chunk, events, head, serve, stream
+
+from jaato.abc.provider import CallDelta, ModelRequest
+from jaato.errors import (
+    AuthenticationError,
+    ConnectionFault,
+    ContentRefused,
+    ContextOverflow,
+    InvalidRequest,
+    MalformedReply,
+    ModelNotFound,
+    ProviderError,
+    RateLimited,
+    ServerFault,
+)
+from jaato.protocol.specs import ModelSettings
+from jaato.providers.http import Timeouts
+from jaato.providers.profiles import make
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (
+            401,
+            said("invalid_api_key", f"Incorrect API key provided: {KEY}"),
+            AuthenticationError,
+            "OPENAI_API_KEY",
+        ),
+        (403, said(None, "Country not supported"), AuthenticationError, "Country not supported"),
+        (404, said("model_not_found", "The model `m` does not exist"), ModelNotFound, "jaato models"),
+        (404, "404 page not found", ModelNotFound, "base URL"),
+        (400, said("context_length_exceeded", "too long"), ContextOverflow, "no longer fits"),
+        (400, said(400, "This model's maximum context length is 8192 tokens."), ContextOverflow, "8192"),
+        (
+            400,
+            said(None, "the request exceeds the available context size", type="exceed_context_size_error"),
+            ContextOverflow,
+            "",
+        ),
+        (413, said("tokens_limit_reached", "Request body too large"), ContextOverflow, ""),
+        (400, said("content_filter", "filtered"), ContentRefused, "policy"),
+        (400, said("invalid_value", "bad field", type="invalid_request_error"), InvalidRequest, "bad field"),
+        (400, said(None, "foo is not a valid model ID"), ModelNotFound, "foo"),
+        (422, {"detail": "unprocessable"}, InvalidRequest, "unprocessable"),
+        (402, said("insufficient_credits", "pay first"), ProviderError, "account"),
+        (
+            429,
+            said("insufficient_quota", "You exceeded your current quota", type="insufficient_quota"),
+            ProviderError,
+            "credit",
+        ),
+        (429, said("rate_limit_exceeded", "slow"), RateLimited, "slow"),
+        (500, said(None, "boom"), ServerFault, "boom"),
+        (503, "<html>overloaded</html>", ServerFault, "overloaded"),
+        (529, "", ServerFault, "529"),
+        (418, "x" * 100_000, InvalidRequest, "…"),
+    ],
+)
+def test_statuses(status: int, body: Any, kind: type[ProviderError], words: str) -> None:
+    """Each way of refusing becomes its own error, by code, by words, by type and by status, in this order."""
+    error = failure(answer(body, status))
+    assert type(error) is kind
+    assert error.status == status
+    assert error.retryable == (kind in (RateLimited, ServerFault))
+    assert words in str(error)
+    assert len(str(error)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
+        ({"retry_after": formatdate(0, usegmt=True)}, 0.0),
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": "-3"}, None),
+        ({"retry_after": "9" * 400}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], wait_s: float | None) -> None:
+    """The wait that a server asks for is in the error, in seconds, whichever way it was said."""
+    assert failure(answer(said(None, "slow"), 429, **headers)).retry_after_s == wait_s
+
+
+def test_retry_after_a_date() -> None:
+    """A date to come is a wait until then."""
+    wait_s = failure(answer("", 503, retry_after=formatdate(time.time() + 100, usegmt=True))).retry_after_s
+    assert wait_s is not None
+    assert 50 < wait_s <= 100
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "words"),
+    [
+        (Answer([5.0]), ConnectionFault, "silent for too long"),
+        (Answer(["cut"]), ConnectionFault, "cut"),
+        (Answer(["close"]), ConnectionFault, "cut"),
+        (stream(*HELLO[:1], end="hold"), ConnectionFault, "silent for too long"),
+        (stream(*HELLO[:2], end="cut"), ConnectionFault, "cut"),
+        (stream(*HELLO[:2], end="close"), ConnectionFault, "cut"),
+        (stream(*HELLO[:2]), ConnectionFault, "before the model had finished"),
+        (stream(*HELLO[:1], HELLO[1][:15], end="close"), ConnectionFault, "cut"),
+        (stream(*events(call('{"path"', name="run"), call(': "a')), end="cut"), ConnectionFault, "cut"),
+        (stream(), ConnectionFault, "before the model had finished"),
+        (answer("", content_type="text/event-stream"), ConnectionFault, "before"),
+        (stream(HELLO[0], b"data: {oops}\n\n", *HELLO[1:]), MalformedReply, "{oops}"),
+        (stream(*events({"choices": "none"})), MalformedReply, "not understood"),
+        (stream(*events(["a"])), MalformedReply, "not understood"),
+        (stream(*events(said(None, "it broke", type="server_error"))), ServerFault, "it broke"),
+        (stream(HELLO[0], *events(said(429, "slow down"))), RateLimited, "slow down"),
+        (stream(HELLO[0], *events(said("context_length_exceeded", "too long"))), ContextOverflow, "too long"),
+        (stream(b'event: error\ndata: {"message": "bad luck"}\n\n'), ServerFault, "bad luck"),
+        (answer(said(None, "no such luck", type="server_error")), ServerFault, "no such luck"),
+        (answer({"greeting": "hello"}), MalformedReply, "greeting"),
+        (answer("not json", content_type="application/json"), MalformedReply, "not json"),
+        (answer("<html>Sign in</html>", content_type="text/html; charset=utf-8"), MalformedReply, "Sign in"),
+        (answer("hello there", content_type="text/plain"), MalformedReply, "hello there"),
+        (answer("hello"), MalformedReply, "no content type"),
+        (Answer([b"220 mail.test ESMTP\r\n\r\n", "close"]), MalformedReply, "does not speak HTTP"),
+        (Answer([b"HTTP/1.1 200 OK\r\nx: " + b"x" * 200_000, "hold"]), MalformedReply, "does not speak HTTP"),
+        (
+            Answer(
+                [
+                    head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}),
+                    b"zz\r\n",
+                    "close",
+                ]
+            ),
+            MalformedReply,
+            "HTTP",
+        ),
+        (
+            answer(b"not gzip", content_type="text/event-stream", content_encoding="gzip"),
+            MalformedReply,
+            "decompressed",
+        ),
+    ],
+)
+def test_faults(script: Answer, kind: type[ProviderError], words: str) -> None:
+    """Whatever goes wrong on the wire is one typed error that names the place; each may be tried again."""
+    error = failure(script, timeouts=QUICK if "silent" in words else PATIENT)
+    assert type(error) is kind
+    assert words in str(error)
+    assert error.retryable or kind is ContextOverflow
+
+
+def test_a_call_cut_in_the_middle_is_shown_and_never_run() -> None:
+    """A call whose stream is cut is seen in deltas, and no reply holds it."""
+    script = stream(*events(call('{"path"', name="run"), call(': "a')), end="cut")
+
+    (error,), _ = play(script)
+    assert isinstance(error, ConnectionFault)
+    assert error.__notes__ == [repr([CallDelta(0, "run", '{"path"'), CallDelta(0, "run", ': "a')])]
+
+
+def test_an_event_of_hundreds_of_megabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without end is refused at the bound, long before memory is."""
+    monkeypatch.setattr("jaato.providers.http.MAX_EVENT_BYTES", 100_000)
+    error = failure(stream(b"data: ", *[b"x" * 50_000] * 4, end="hold"))
+    assert isinstance(error, MalformedReply)
+    assert "larger than 100,000 bytes" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, RateLimited),
+        ({"type": "error", "error": {"code": "server_error", "message": "broken"}}, ServerFault),
+        (
+            {
+                "type": "response.failed",
+                "response": {"status": "failed", "error": {"code": "server_error", "message": "x"}},
+            },
+            ServerFault,
+        ),
+        (
+            {
+                "type": "response.failed",
+                "response": {
+                    "status": "failed",
+                    "error": {"code": "context_length_exceeded", "message": "x"},
+                },
+            },
+            ContextOverflow,
+        ),
+        ({"type": "response.failed", "response": {"status": "failed"}}, ServerFault),
+        ({"type": "response.output_item.done", "item": 7}, MalformedReply),
+        ({"type": "response.created", "response": {"status": "in_progress"}}, ConnectionFault),
+        ({"hello": 1}, MalformedReply),
+    ],
+)
+def test_failures_inside_a_response(event: dict[str, Any], kind: type[ProviderError]) -> None:
+    """What the responses interface says in its stream becomes the same errors."""
+    assert type(failure(stream(*events(event)), interface="responses")) is kind
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(status: int) -> None:
+    """The key and the conversation never go to another place than the settings say."""
+
+    async def main() -> None:
+        async with serve() as other, serve(answer("", status, location=f"{other.url}/v1?token=x")) as server:
+            provider = provider_at(server)
+            with pytest.raises(
+                ProviderError, match=rf"points to {other.url}/v1\. It was not followed"
+            ) as caught:
+                await ask(provider)
+            await provider.aclose()
+            assert not caught.value.retryable
+            assert other.connections == 0
+
+    anyio.run(main)
+
+
+def test_nobody_listens() -> None:
+    """A refused connection and a name nobody knows are errors that name the place and the remedy."""
+
+    async def main(url: str) -> str:
+        provider = make("openai", environ={}, base_url=url, api_key=KEY)
+        with pytest.raises(ConnectionFault) as caught:
+            await ask(provider)
+        await provider.aclose()
+        assert caught.value.retryable
+        return str(caught.value)
+
+    assert "No connection to http://127.0.0.1:9/v1" in anyio.run(
+        main, "http://user:secret@127.0.0.1:9/v1?x=y"
+    )
+    assert "Check that the server runs" in anyio.run(main, "http://no-such-host.invalid/v1")
+
+
+def test_slow_pieces_are_not_silence() -> None:
+    """The idle limit counts from piece to piece, comments included, not over the whole answer."""
+    ping = chunk(b": ping\n\n")
+    steps = [stream().steps[0], 0.3, ping, 0.3, ping, 0.3, ping, 0.3, ping]
+    script = Answer([*steps, *[chunk(piece) for piece in HELLO], b"0\r\n\r\n"])
+    (chunks,), _ = play(script, timeouts=Timeouts(first_byte_s=600.0, idle_s=1.0))
+    assert chunks[-1].message.text == "Hello"
+
+
+def test_the_two_waits_are_two() -> None:
+    """The wait for the first byte ends with the headers; from then on the idle limit holds."""
+    late = Answer([stream().steps[0], 0.6, *[chunk(piece) for piece in HELLO], b"0\r\n\r\n"])
+    (chunks,), _ = play(late, timeouts=Timeouts(first_byte_s=0.3, idle_s=600.0))
+    assert chunks[-1].message.text == "Hello"
+    silent = stream(*HELLO[:1], end="hold")
+    error = failure(silent, timeouts=Timeouts(first_byte_s=600.0, idle_s=0.2))
+    assert "silent for too long" in str(error)
+
+
+def test_what_cannot_be_encoded_is_an_error_of_the_provider() -> None:
+    """A request that cannot be made is refused under the provider's name, and nothing is sent."""
+
+    async def main() -> None:
+        async with serve(stream(*HELLO)) as server:
+            provider = provider_at(server, interface="responses")
+            request = ModelRequest("m", [], settings=ModelSettings(stop=["END"]))
+            with pytest.raises(InvalidRequest) as caught:
+                await anext(provider.stream(request))
+            assert caught.value.provider == "openai"
+            assert server.requests == []
+
+    anyio.run(main)

@@ -1,0 +1,265 @@
+"""Reading answers of both OpenAI dialects: what servers do beyond the golden streams."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta
+from jaato.errors import ConnectionFault, MalformedReply, ProviderError
+from jaato.protocol.messages import FinishReason, Text, ToolCall, Usage
+from jaato.providers.dialect import Decoder
+from jaato.providers.openai_chat import OpenAIChat
+from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.parts import read_arguments
+
+REQUEST = ModelRequest("m", [])
+
+
+def chat(*values: Any) -> list[Chunk]:
+    """What chat events, and their end, bring."""
+    return run(OpenAIChat().decoder(REQUEST), *values)
+
+
+def run(decoder: Decoder, *values: Any) -> list[Chunk]:
+    """What events, and their end, bring."""
+    data = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+    chunks = [chunk for one in data for chunk in decoder.feed("", one)]
+    return [*chunks, *decoder.end()]
+
+
+def last(chunks: list[Chunk]) -> Reply:
+    """The reply at the end."""
+    assert isinstance(chunks[-1], Reply)
+    return chunks[-1]
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    """One chat chunk."""
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def piece(arguments: Any = None, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    """One chat chunk with a piece of a call."""
+    return delta(tool_calls=[{"function": {"name": name, "arguments": arguments}, **fields}])
+
+
+STOP = delta("stop")
+
+
+@pytest.mark.parametrize(
+    ("word", "called", "reason"),
+    [
+        ("stop", False, "stop"),
+        ("stop", True, "tool_calls"),
+        ("tool_calls", True, "tool_calls"),
+        ("tool_calls", False, "stop"),
+        ("length", True, "length"),
+        ("content_filter", False, "refusal"),
+        ("eos", False, "stop"),
+        ("something new", False, "unknown"),
+    ],
+)
+def test_finish_reasons(word: str, called: bool, reason: FinishReason) -> None:
+    """Servers differ in the word for the end; what was said decides between a stop and calls."""
+    calls = [piece("{}", "run", index=0)] if called else []
+    assert last(chat(*calls, delta(word))).finish_reason == reason
+
+
+def test_usage_that_is_repeated_counts_once() -> None:
+    """A server that sends growing counts in every chunk is believed at its last word."""
+    counted = [
+        delta(content="a") | {"usage": {"prompt_tokens": 5, "completion_tokens": number}}
+        for number in (1, 2, 3)
+    ]
+    assert last(chat(*counted, STOP | {"usage": None})).usage == Usage(5, 3)
+    assert last(chat(delta(content="a"), STOP)).usage is None
+
+
+def test_usage_after_the_finish() -> None:
+    """Counts that come after the finish reason, without choices, are in the reply."""
+    usage = {
+        "choices": [],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None},
+    }
+    assert last(chat(STOP, usage, b"[DONE]")).usage == Usage(5, 1)
+
+
+def test_nothing_comes_after_the_reply() -> None:
+    """Whatever follows [DONE] is ignored; there is one reply."""
+    chunks = chat(delta("stop", content="a"), b"[DONE]", delta(content="b"), b"[DONE]", b"{oops")
+    assert [type(chunk) for chunk in chunks] == [TextDelta, Reply]
+
+
+def test_done_without_a_finish_reason() -> None:
+    """[DONE] ends an answer even when the server never said why; [DONE] alone is no answer."""
+    assert last(chat(delta(content="a"), b"[DONE]")).finish_reason == "unknown"
+    with pytest.raises(ConnectionFault):
+        chat(b"[DONE]")
+
+
+def test_other_choices_are_ignored() -> None:
+    """Only the first of several alternative answers counts."""
+    other = {"choices": [{"index": 1, "delta": {"content": "no"}}]}
+    assert last(chat(delta(content="yes"), other, STOP)).message.text == "yes"
+
+
+def test_an_empty_answer() -> None:
+    """A model that says nothing gives a reply without parts."""
+    assert last(chat(delta(content=""), STOP)).message.parts == []
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece('{"a":', "run", id="x"), piece("1}"), piece('{"b":2}', "glob", id="y")],
+        [piece('{"a":', "run"), piece("1}"), piece('{"b":2}', "glob")],
+        [
+            piece('{"a":', "run", index=0, id=""),
+            piece("1}", index=0),
+            piece('{"b":2}', "glob", index=1, id=7),
+        ],
+        [piece('{"a":', "run", index=3, id="x"), piece("1}", index=3), piece('{"b":2}', "glob", index=5)],
+        [piece({"a": 1}, "run", index=0), piece({"b": 2}, "glob", index=1)],
+        [
+            piece('{"a":', "run", id="x"),
+            piece('{"b":', "glob", id="y"),
+            piece("1}", id="x"),
+            piece("2}", id="y"),
+        ],
+        [piece('{"a":1}', "run", index=0, id="same"), piece('{"b":2}', "glob", index=1, id="same")],
+    ],
+)
+def test_calls_however_they_are_cut(pieces: list[Any]) -> None:
+    """Two calls stay two, with their own arguments, however the server numbers and names their pieces."""
+    chunks = chat(*pieces, STOP)
+    calls = last(chunks).message.function_calls
+    assert [(call.name, call.arguments) for call in calls] == [("run", {"a": 1}), ("glob", {"b": 2})]
+    assert len({call.call_id for call in calls}) == 2
+    provider_ids = [call.provider_id for call in calls if call.provider_id]
+    assert len(set(provider_ids)) == len(provider_ids)
+    shown = [chunk for chunk in chunks if isinstance(chunk, CallDelta)]
+    assert {chunk.index for chunk in shown} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "malformed"),
+    [
+        ("", {}, None),
+        ("  ", {}, None),
+        ("null", {}, None),
+        ('{"a": 1}', {"a": 1}, None),
+        ("[1]", {}, "[1]"),
+        ('"text"', {}, '"text"'),
+        ('{"a": 1', {}, '{"a": 1'),
+        ('{"a": NaN}', {}, '{"a": NaN}'),
+        ('{"a": 1} extra', {}, '{"a": 1} extra'),
+        ('{"a": "\\ud800"}', {}, '{"a": "\\ud800"}'),
+        ('{"a":' * 5_000 + "1" + "}" * 5_000, {}, '{"a":' * 5_000 + "1" + "}" * 5_000),
+    ],
+)
+def test_arguments(text: str, arguments: dict[str, Any], malformed: str | None) -> None:
+    """Arguments are a JSON object or kept as the text they are; no text means none."""
+    assert read_arguments(text) == (arguments, malformed)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"null",
+        b"7",
+        b"\xff\xfe",
+        b'{"choices": [{"delta": {"content": 7}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": 7}}]}}]}',
+        b'{"x":' * 100_000,
+    ],
+)
+@pytest.mark.parametrize("dialect", [OpenAIChat(), OpenAIResponses()], ids=["chat", "responses"])
+def test_what_is_no_event(dialect: OpenAIChat | OpenAIResponses, data: bytes) -> None:
+    """Data that is no event of the dialect is `MalformedReply` with a bounded quotation."""
+    with pytest.raises(MalformedReply) as caught:
+        run(dialect.decoder(REQUEST), data)
+    assert len(str(caught.value)) < 1_000
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "delta",
+                    "content",
+                    "tool_calls",
+                    "function",
+                    "usage",
+                    "error",
+                    "type",
+                    "item",
+                    "response",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(JSON | st.binary(max_size=20), max_size=4))
+@pytest.mark.parametrize("dialect", [OpenAIChat(), OpenAIResponses()], ids=["chat", "responses"])
+def test_any_nonsense_is_a_typed_error(dialect: OpenAIChat | OpenAIResponses, values: list[Any]) -> None:
+    """Whatever a server sends, the outcome is a reply or a `ProviderError`."""
+    try:
+        outcome: Chunk | ProviderError = run(dialect.decoder(REQUEST), *values)[-1]
+    except ProviderError as error:
+        outcome = error
+    assert isinstance(outcome, (Reply, ProviderError))
+    assert isinstance(outcome, Reply) or len(str(outcome)) < 1_500
+
+
+def test_items_only_in_the_completed_response() -> None:
+    """Responses: a server that sends its items only at the end is understood."""
+    item = {"type": "function_call", "call_id": "x", "name": "run", "arguments": '{"a":1}'}
+    event = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    reply = last(run(OpenAIResponses().decoder(REQUEST), event))
+    (call,) = reply.message.parts
+    assert isinstance(call, ToolCall)
+    assert (call.provider_id, call.arguments, reply.finish_reason) == ("x", {"a": 1}, "tool_calls")
+
+
+def test_the_name_of_the_event_stands_in_for_its_type() -> None:
+    """Responses: an event whose data lacks its type is known by its name."""
+    decoder = OpenAIResponses().decoder(REQUEST)
+    assert decoder.feed("response.output_text.delta", b'{"delta": "a"}') == (TextDelta("a"),)
+    done = b'{"response": {"status": "completed", "output": []}}'
+    (reply,) = decoder.feed("response.completed", done)
+    assert isinstance(reply, Reply)
+    assert reply.message.parts == [Text("a")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("max_output_tokens", "length"), ("content_filter", "refusal"), ("other", "unknown")],
+)
+def test_incomplete_responses(reason: str, finish: FinishReason) -> None:
+    """Responses: why a response is incomplete is its reason to end."""
+    response = {"status": "incomplete", "incomplete_details": {"reason": reason}, "output": []}
+    event = {"type": "response.incomplete", "response": response}
+    assert last(run(OpenAIResponses().decoder(REQUEST), event)).finish_reason == finish
+
+
+def test_tools_of_the_server_are_left_out() -> None:
+    """Responses: items of tools that run at the server, which nobody asked for, are not calls of ours."""
+    item = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    event = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    reply = last(run(OpenAIResponses().decoder(REQUEST), event))
+    assert (reply.message.parts, reply.finish_reason) == ([], "stop")

@@ -1,0 +1,307 @@
+"""The two search tools on real trees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaato.errors import CancelledException, InvalidArguments, ToolError
+from jaato.plugins.search.engines import Engine, Python, ripgrep
+from jaato.plugins.search.plugin import SearchPlugin
+from jaato.tools.call import Call, Output
+from jaato.tools.tool import tools_of
+
+RIPGREP = ripgrep([], [])
+assert RIPGREP is not None
+ENGINES: list[Engine] = [RIPGREP, Python()]
+
+
+class Desk:
+    """A workspace as a plugin's host."""
+
+    def __init__(self, workspace: Path, granted: list[Path] | None = None) -> None:
+        self.workspace = workspace
+        self.config: Mapping[str, Any] = {"granted": granted or []}
+
+    def service(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def call_tool(
+    workspace: Path, name: str, engine: Engine | None = None, call: Call | None = None, **arguments: Any
+) -> Output:
+    """Call one tool of the plugin as the pipeline does."""
+    plugin = SearchPlugin(Desk(workspace))
+    plugin.engine = engine
+    [found] = [tool for tool in tools_of(plugin, "search") if tool.name == name]
+    assert found.issues(arguments) == []
+    output = found.run(arguments, call or Call("c1", name, arguments, directory=workspace))
+    assert isinstance(output, Output)
+    return output
+
+
+def plant(home: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files."""
+    for name, content in files.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A workspace with text, binary, hidden and ignored files, and links that lead out."""
+    home = tmp_path / "work"
+    plant(
+        home,
+        {
+            "src/one.py": "import os\n\ndef needle():\n    return 1\n",
+            "src/two.py": "x = 'Needle'\n",
+            "src/deep/three.txt": "a needle\nb\nc needle\n",
+            "logo.bin": b"\0\1needle\0",
+            ".secret/env": "needle=1\n",
+            "build/out.txt": "needle\n",
+            ".gitignore": "build/\n",
+            ".git/config": "needle\n",
+            "min.js": "x" * 5000 + "needle" + "y" * 5000 + "\n",
+        },
+    )
+    (tmp_path / "outside.txt").write_text("needle\n")
+    (home / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (home / "linkdir").symlink_to(tmp_path)
+    os.mkfifo(home / "pipe")
+    return home
+
+
+@pytest.mark.spec("S0", "Available Categories")
+def test_declarations(tmp_path: Path) -> None:
+    """Both tools are discoverable, read-only, in the documented categories, and say what they do in forty words."""
+    specs = {tool.name: tool.spec for tool in tools_of(SearchPlugin(Desk(tmp_path)), "search")}
+    assert {name: spec.category for name, spec in specs.items()} == {
+        "glob_files": "filesystem",
+        "grep_content": "search",
+    }
+    assert {"pattern", "root", "max_results", "include_hidden"} <= set(
+        specs["glob_files"].parameters["properties"]
+    )
+    for spec in specs.values():
+        assert (spec.discoverability, spec.access) == ("discoverable", "read")
+        assert len(spec.description.split()) <= 40
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["ripgrep", "python"])
+def test_matching_lines_by_file(tree: Path, engine: Engine) -> None:
+    """Lines come by file in the order of paths; hidden, ignored, binary files, links and pipes are left out."""
+    output = call_tool(tree, "grep_content", engine, pattern=r"\bneedle\b", context=1)
+    assert [(match["path"], match["line"]) for match in output.structured["matches"]] == [
+        ("src/deep/three.txt", 1),
+        ("src/deep/three.txt", 3),
+        ("src/one.py", 3),
+    ]
+    assert output.structured["binary"] == ["logo.bin"]
+    assert "src/one.py\n2- \n3: def needle():\n4-     return 1" in output.text
+    assert "Binary, not searched: logo.bin." in output.text
+
+
+def test_both_engines_say_the_same(tree: Path) -> None:
+    """Every form of the search gives the same text and data from ripgrep and from Python."""
+    forms: list[dict[str, Any]] = [
+        {"pattern": "needle"},
+        {"pattern": "NEEDLE", "ignore_case": True, "context": 2},
+        {"pattern": "needle", "include_hidden": True, "include_ignored": True},
+        {"pattern": "e", "max_results": 2},
+        {"pattern": "x = '", "literal": True},
+        {"pattern": "needle", "path": "src", "glob": "*.{py,txt}"},
+        {"pattern": "needle", "path": "src/deep/three.txt"},
+        {"pattern": "nowhere to be found"},
+        {"pattern": "needle", "glob": ".secret/*"},
+    ]
+    for form in forms:
+        ours, theirs = (call_tool(tree, "grep_content", engine, **form) for engine in ENGINES)
+        assert (ours.text, ours.structured) == (theirs.text, theirs.structured), form
+
+
+def test_results_are_bounded_and_counted(tmp_path: Path) -> None:
+    """However much matches, only `max_results` lines are shown, with the true total and how to narrow."""
+    plant(tmp_path, {f"f{at:03}.txt": "hit\n" * 20 for at in range(450)})
+    for engine in ENGINES:
+        output = call_tool(tmp_path, "grep_content", engine, pattern="hit", max_results=30)
+        assert output.structured["total"] == 9000
+        assert output.structured["files"] == 450
+        assert len(output.structured["matches"]) == 30
+        assert output.structured["matches"][20]["path"] == "f001.txt"
+        assert "9000 matching lines in 450 files; the first 30 are shown. Narrow with path" in output.text
+
+
+def test_long_lines_are_cut_around_the_match(tree: Path) -> None:
+    """A line of ten thousand characters is shown as the part that matches."""
+    output = call_tool(tree, "grep_content", None, pattern="needle", glob="min.js")
+    [match] = output.structured["matches"]
+    assert "needle" in match["text"]
+    assert len(match["text"]) < 450
+    assert match["text"].endswith("… (10006 characters)")
+
+
+def test_huge_files_are_named(tmp_path: Path) -> None:
+    """A file of gigabytes is not read, it is named."""
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(5 << 30)
+    output = call_tool(tmp_path, "grep_content", None, pattern="x")
+    assert output.structured["too_large"] == ["huge"]
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "/etc", "linkdir", "link.txt", "../outside.txt", "src/../../outside.txt", "", "a\0"]
+)
+def test_nothing_outside_is_searched(tree: Path, path: str) -> None:
+    """A start outside the workspace, by climbing, absolute path or link, is refused by both tools."""
+    with pytest.raises(ToolError):
+        call_tool(tree, "grep_content", None, pattern="needle", path=path)
+    with pytest.raises(ToolError):
+        call_tool(tree, "glob_files", pattern="*", root=path)
+
+
+def test_pipes_and_missing_files_are_refused(tree: Path) -> None:
+    """A pipe is not opened, and a missing path is named."""
+    with pytest.raises(ToolError, match="named pipe"):
+        call_tool(tree, "grep_content", None, pattern="x", path="pipe")
+    with pytest.raises(ToolError, match="does not exist"):
+        call_tool(tree, "grep_content", None, pattern="x", path="nowhere")
+
+
+def test_granted_directories_are_searched(tree: Path, tmp_path: Path) -> None:
+    """A granted directory can be searched, and its paths are shown whole."""
+    more = tmp_path / "more"
+    plant(more, {"x.txt": "needle\n"})
+    plugin = SearchPlugin(Desk(tree, [more]))
+    output = plugin.grep_content("needle", str(more), call=Call("c1", "grep_content", {}))
+    assert [match["path"] for match in output.structured["matches"]] == [str(tmp_path / "more" / "x.txt")]
+
+
+def test_a_link_made_meanwhile_does_not_escape(tmp_path: Path) -> None:
+    """While a file and a directory are swapped for links that lead out, no search ever shows what lies outside."""
+    home, outside = tmp_path / "work", tmp_path / "outside"
+    plant(outside, {"f": "secret\n"})
+    plant(home, {"d/f": "public\n", "g": "public\n"})
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            os.rename(home / "d", home / ".d")
+            os.symlink(outside, home / "d")
+            os.symlink(outside / "f", home / ".g")
+            os.replace(home / ".g", home / "g")
+            os.unlink(home / "d")
+            os.rename(home / ".d", home / "d")
+            (home / ".h").write_text("public\n")
+            os.replace(home / ".h", home / "g")
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for _ in range(30):
+            for engine in ENGINES:
+                try:
+                    output = call_tool(home, "grep_content", engine, pattern="secret|public")
+                except ToolError:
+                    continue
+                assert "secret" not in output.text
+    finally:
+        over.set()
+        swapper.join()
+
+
+def test_cancel_ends_a_search(tmp_path: Path) -> None:
+    """A cancelled call ends at once, its matcher with it."""
+    plant(tmp_path, {"f": "a" * 60 + "!\n"})
+    call = Call("c1", "grep_content", {}, directory=tmp_path)
+    timer = threading.Timer(0.3, call.token.cancel)
+    timer.start()
+    with pytest.raises(CancelledException):
+        call_tool(tmp_path, "grep_content", Python(), call, pattern="^(a+)+b")
+    timer.join()
+    out = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
+    assert not [
+        line for line in out.splitlines() if "scan.py" in line and line.split()[0] == str(os.getpid())
+    ]
+
+
+def test_no_descriptor_is_left_open(tree: Path) -> None:
+    """Searches, also refused and failing ones, leave no file open."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        call_tool(tree, "grep_content", None, pattern="needle")
+        call_tool(tree, "glob_files", pattern="**")
+        with pytest.raises(InvalidArguments):
+            call_tool(tree, "grep_content", None, pattern="(")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
+    """What another user may not read is named, and the rest is found (run as nobody)."""
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == 0 and parent != Path("/") and "pytest" in str(parent):
+            parent.chmod(0o755)
+    plant(tree, {"closed/f": "needle\n", "shut.txt": "needle\n"})
+    (tree / "closed").chmod(0o700)
+    (tree / "shut.txt").chmod(0o600)
+    code = (
+        "import sys; from pathlib import Path; sys.path[:0] = eval(sys.argv[2]);"
+        "from jaato.plugins.search.plugin import SearchPlugin; from jaato.tools.call import Call;"
+        "from jaato.tools.paths import Roots; from types import SimpleNamespace as Host;"
+        "p = SearchPlugin(Host(service=lambda name: Roots(Path(sys.argv[1]))));"
+        "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
+    )
+    import sys
+
+    ran = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-B", "-c", code, str(tree),
+         repr([entry for entry in sys.path if entry])],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "src/one.py" in ran.stdout
+    assert "Could not be read: closed, shut.txt." in ran.stdout
+
+
+def test_glob_finds_by_name(tree: Path) -> None:
+    """Files come sorted, without hidden and ignored ones unless asked for, with the total and a hint."""
+    assert call_tool(tree, "glob_files", pattern="**/*.{py,txt}").structured == {
+        "files": ["src/deep/three.txt", "src/one.py", "src/two.py"],
+        "total": 3,
+        "truncated": False,
+    }
+    assert call_tool(tree, "glob_files", pattern="*.py", root="src").structured["files"] == [
+        "src/one.py",
+        "src/two.py",
+    ]
+    assert "Deeper ones: **/*.py" in call_tool(tree, "glob_files", pattern="*.py").text
+    everything = call_tool(
+        tree, "glob_files", pattern="**", include_hidden=True, include_ignored=True
+    ).structured
+    assert "build/out.txt" in everything["files"]
+    assert ".secret/env" in everything["files"]
+    assert not [name for name in everything["files"] if name.startswith((".git/", "link", "pipe"))]
+    short = call_tool(tree, "glob_files", pattern="**", max_results=1)
+    assert short.structured["truncated"]
+    assert "files; the first 1 are shown. Narrow the pattern or root." in short.text
+
+
+def test_odd_names(tmp_path: Path) -> None:
+    """Names with newlines, spaces, dashes and bytes that are no UTF-8 are found and shown as text that can be sent."""
+    raw = os.fsencode(tmp_path)
+    for name in (b"new\nline", b"-flag", b"sp ace", b"\xff\xfe", b"a:b:1"):
+        with open(raw + b"/" + name, "wb") as file:
+            file.write(b"needle\n")
+    for engine in ENGINES:
+        output = call_tool(tmp_path, "grep_content", engine, pattern="needle")
+        assert output.structured["total"] == 5
+        output.text.encode()
+    assert call_tool(tmp_path, "glob_files", pattern="*").structured["total"] == 5

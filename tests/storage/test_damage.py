@@ -1,0 +1,277 @@
+"""Databases that are broken, foreign, older or newer."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+import stat
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.storage.logs import begin, created, said, sound, text_of
+
+from jaato.abc.store import Damaged
+from jaato.errors import StoreError, StoreReadOnly
+from jaato.storage.database import open_database
+from jaato.storage.schema import APPLICATION_ID, FIRST, STEPS
+from jaato.storage.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store of two sessions with ten events each, closed."""
+    path = tmp_path / "jaato.db"
+    store = SqliteStore(path)
+    begin(store, "s1", 10)
+    begin(store, "s2", 10)
+    store.close()
+    return path
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    """Change a database behind the store's back."""
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x00" * 200, "cannot be read"),
+        (b"", "cannot be read"),
+        (b'{"type":"message.user","session_id":"s1"', "cannot be read"),
+        (b'{"type":"message.user","session_id":"s1","agent_id":"a","seq":5}', "missing required field"),
+        (b'{"type":"from.the.future","session_id":"s1","agent_id":"a","seq":5}', "from.the.future"),
+        (b'{"type":"error","session_id":"s1","agent_id":"\xff","seq":5}', "utf-8"),
+        (b'{"type":"error","x":' + b"[" * 100_000, "recursion"),
+        (b"9" * 5000, "cannot be read"),
+        ("text", "str"),
+        (17, "int"),
+        (
+            b'{"type":"plan.cleared","session_id":"s2","agent_id":"a","seq":5,"plan_id":"p"}',
+            "event 5 of session s2",
+        ),
+        (
+            b'{"type":"plan.cleared","session_id":"s1","agent_id":"a","seq":7,"plan_id":"p"}',
+            "event 7 of session s1",
+        ),
+    ],
+    ids=[
+        "nulls",
+        "empty",
+        "torn",
+        "field",
+        "type",
+        "utf8",
+        "deep",
+        "digits",
+        "text",
+        "number",
+        "session",
+        "seq",
+    ],
+)
+def test_a_bad_record_hides_nothing(path: Path, data: object, reason: str) -> None:
+    """One unreadable event is reported with its number and why; all others are read, and the log goes on."""
+    tamper(path, "UPDATE event SET data = ? WHERE position = (1 << 32) + 5", data)
+    store = SqliteStore(path)
+    events = list(store.read("s1"))
+    damaged = [event for event in events if isinstance(event, Damaged)]
+    assert [event.seq for event in events] == list(range(1, 11))
+    assert [(event.session_id, event.seq) for event in damaged] == [("s1", 5)]
+    assert reason in damaged[0].reason
+    store.append([said("s1", 11)])
+    assert len(sound(store, "s2")) == 10
+    assert len(store.sessions()) == 2
+    store.close()
+
+
+def test_missing_records_are_reported(path: Path) -> None:
+    """Events that are gone from the middle of a log are reported one by one."""
+    tamper(path, "DELETE FROM event WHERE position IN ((1 << 32) + 3, (1 << 32) + 4)")
+    store = SqliteStore(path)
+    events = list(store.read("s1"))
+    assert [event.seq for event in events] == list(range(1, 11))
+    assert [event.seq for event in events if isinstance(event, Damaged)] == [3, 4]
+    store.close()
+
+
+def test_a_broken_page_hides_only_its_events(tmp_path: Path) -> None:
+    """With a page of the file overwritten, the events elsewhere and the other sessions are still read."""
+    path = tmp_path / "jaato.db"
+    store = SqliteStore(path)
+    for name in ("s1", "s2", "s3"):
+        store.create(
+            [created(name), *[said(name, seq, f"{name} {seq} " + "x" * 600) for seq in range(2, 101)]]
+        )
+    store.close()
+    whole = path.read_bytes()
+    at = whole.index(b"s2 50 ") // 4096 * 4096
+    path.write_bytes(whole[:at] + b"\xff" * 4096 + whole[at + 4096 :])
+    store = SqliteStore(path)
+    assert len(sound(store, "s1")) == len(sound(store, "s3")) == 100
+    events = list(store.read("s2"))
+    assert [event.seq for event in events] == list(range(1, 101))
+    lost = [event.seq for event in events if isinstance(event, Damaged)]
+    assert 50 in lost
+    assert len(lost) < 12
+    assert len(store.sessions()) == 3
+    store.close()
+
+
+def zeroed(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def halved(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:4096])
+
+
+def text(path: Path) -> None:
+    path.write_text("These are my notes.\n" * 100)
+
+
+def other_program(path: Path) -> None:
+    path.unlink()
+    tamper(path, "CREATE TABLE notes (text)")
+
+
+def other_application(path: Path) -> None:
+    tamper(path, "PRAGMA application_id = 1")
+
+
+def without_table(path: Path) -> None:
+    tamper(path, "DROP TABLE event")
+
+
+@pytest.mark.parametrize(
+    "spoil", [zeroed, torn, halved, text, other_program, other_application, without_table]
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_is_not_a_store_is_left_alone(
+    path: Path, spoil: Callable[[Path], None], read_only: bool
+) -> None:
+    """A damaged or foreign file is refused by name and with a remedy, and neither it nor its
+    directory changes.
+    """
+    spoil(path)
+    before = hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns
+    with pytest.raises(StoreError, match=r"jaato\.db.*(move it away|Move it away)"):
+        SqliteStore(path, read_only=read_only)
+    assert (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) == before
+    assert [file.name for file in path.parent.iterdir()] == ["jaato.db"]
+
+
+@pytest.mark.spec("C10", "Environment variables and files")
+def test_a_newer_store_is_opened_for_reading(path: Path) -> None:
+    """What a newer jaato wrote can be read and not written, and the refusal says what to install."""
+    tamper(path, f"PRAGMA user_version = {len(STEPS) + 6}")
+    store = SqliteStore(path)
+    assert store.read_only
+    assert len(sound(store, "s1")) == 10
+    assert len(store.sessions()) == 2
+    for use in (
+        lambda: store.append([said("s1", 11)]),
+        lambda: store.create([created("s3")]),
+        lambda: store.delete("s1"),
+        lambda: store.put_blob("s1", b""),
+        lambda: store.put_blob_file("s1", path),
+    ):
+        with pytest.raises(StoreReadOnly, match="newer jaato"):
+            use()
+    store.close()
+
+
+def test_a_newer_store_with_other_tables_says_so(path: Path) -> None:
+    """When the newer tables cannot be read either, the message names the version."""
+    tamper(path, "ALTER TABLE session RENAME TO conversation")
+    tamper(path, "PRAGMA user_version = 9")
+    with pytest.raises(StoreError, match=r"newer jaato.*version 9"):
+        SqliteStore(path)
+
+
+def test_opened_for_reading_on_request(path: Path) -> None:
+    """`read_only=True` reads, refuses to write, and leaves no trace; without a store it says
+    there is none.
+    """
+    store = SqliteStore(path, read_only=True)
+    assert len(sound(store, "s2")) == 10
+    with pytest.raises(StoreReadOnly, match="for reading only"):
+        store.append([said("s2", 11)])
+    store.close()
+    assert [file.name for file in path.parent.iterdir()] == ["jaato.db"]
+    with pytest.raises(StoreError, match="does not exist"):
+        SqliteStore(path.with_name("other.db"), read_only=True)
+
+
+NEXT = """
+ALTER TABLE session ADD COLUMN colour TEXT;
+UPDATE session SET colour = 'a;b';
+"""
+
+
+@pytest.mark.spec("C10", "Environment variables and files")
+def test_a_migration_makes_a_backup_first(path: Path) -> None:
+    """An older store is brought up to date in one go; a copy as it was stands beside it, 0600."""
+    opened = open_database(path, steps=[FIRST, NEXT])
+    assert opened.refusal == ""
+    assert opened.connection.execute("SELECT DISTINCT colour FROM session").fetchall() == [("a;b",)]
+    assert opened.connection.execute("PRAGMA user_version").fetchone() == (2,)
+    opened.connection.close()
+    (backup,) = path.parent.glob("jaato.db.v1-*.backup")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    shutil.copy(backup, copy := path.with_name("copy.db"))
+    old = SqliteStore(copy)
+    assert not old.read_only
+    assert len(sound(old, "s1")) == 10
+    old.close()
+    new = SqliteStore(path)
+    assert new.read_only
+    assert [text_of(event) for event in sound(new, "s1", 1)] == ["hello"] * 9
+    new.close()
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    """When a step fails, the store is as it was, can be used, and the message names the copy."""
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"version 3.*as it was.*backup"):
+        open_database(path, steps=[FIRST, NEXT, "UPDATE nothing SET x = 1;"])
+    assert path.read_bytes()[100:] == before[100:]
+    store = SqliteStore(path)
+    assert not store.read_only
+    assert len(sound(store, "s1")) == 10
+    store.close()
+
+
+def test_an_older_store_is_not_migrated_for_reading(path: Path) -> None:
+    """Opened for reading only, an older store is refused rather than changed or misread."""
+    with pytest.raises(StoreReadOnly, match="older jaato"):
+        open_database(path, read_only=True, steps=[FIRST, NEXT])
+
+
+def test_a_half_made_store_is_completed(path: Path) -> None:
+    """A database of ours with version 0 and tables that are in the way is refused, with a copy beside it."""
+    tamper(path, "PRAGMA user_version = 0")
+    with pytest.raises(StoreError, match="as it was"):
+        SqliteStore(path)
+    assert len(list(path.parent.glob("jaato.db.v0-*.backup"))) == 1
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """An empty file is nobody's: it becomes a store, and 0600."""
+    path = tmp_path / "jaato.db"
+    path.touch(0o644)
+    store = SqliteStore(path)
+    begin(store, "s1")
+    store.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert struct.unpack(">I", path.read_bytes()[68:72]) == (APPLICATION_ID,)
