@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mimetypes
 import os
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -51,6 +50,8 @@ def mime_of(head: bytes, name: str) -> str:
             return mime
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
+    import mimetypes
+
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
