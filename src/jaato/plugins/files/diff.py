@@ -6,6 +6,7 @@ from jaato.plugins.files.text import aligned, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120
+MAX_CHARS = 8000
 MAX_LINE_CHARS = 200
 Opcode = tuple[str, int, int, int, int]
 
@@ -32,7 +33,8 @@ def unified(old: str, new: str) -> str:
             break
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… the diff goes on; it is cut at {MAX_LINES} lines"]
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n… the diff goes on; it is cut here"
 
 
 def cut(line: str) -> str:

@@ -147,6 +147,7 @@ class FilesPlugin(Plugin):
     @tool(category=FILES, access="write")
     def createDirectory(self, path: str) -> dict[str, Any]:
         """Create a directory and the missing ones above it. Fine when it exists."""
+        self.roots.relative(path)  # what cannot be a path is refused by its own name
         made = self.changes.make_parents(f"{path.rstrip('/')}/x")
         return {"path": path, "created": made}
 
