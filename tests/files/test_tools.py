@@ -79,7 +79,7 @@ def test_write_update_remove_and_undo(desk: Desk) -> None:
 
 
 def test_writing_does_not_overwrite(desk: Desk) -> None:
-    """A path that exists is refused and points to updateFile; so is a dangling link or a slash at the end."""
+    """A path that exists is refused and points to updateFile; so is a slash at the end."""
     desk.call("writeNewFile", path="f", content="x")
     with pytest.raises(ToolError, match="updateFile"):
         desk.call("writeNewFile", path="f", content="y")
