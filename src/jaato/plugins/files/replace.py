@@ -244,6 +244,8 @@ def copy_attributes(made: Draft) -> None:
 
 def take_away(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
     """Remove what was seen at a place. Raises `FileChanged`, the file still there, when it is another."""
+    if not seen.is_at(place.dir_fd, place.name, by_content=False):
+        raise changed(path)
     hidden = f".jaato-{new_id('t')}.tmp"
     for holder in (staging_fd, place.dir_fd):
         try:
