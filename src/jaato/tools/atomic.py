@@ -79,3 +79,11 @@ def locked(path: Path) -> Iterator[None]:
 def reason(error: OSError | ValueError) -> str:
     """Why the system refused, in its words."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def resolved(path: str) -> str:
+    """The path with its links followed as far as there is one; a text that can be no path is only normalised."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.path.normpath(path)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
 from jaato.tools.shell_policy import Analysis, ShellPattern, glob_text, shell_pattern, texts_of
 from jaato.tools.shell_words import lex
@@ -155,8 +156,8 @@ def spellings(value: str, place: str) -> tuple[str, ...]:
     """A value as written and, where it may be a path, also normalised, and with links followed."""
     if not pathlike(value):
         return (value,)
-    real = os.path.realpath(os.path.join(place, value))
-    return (value, os.path.normpath(value), real, os.path.relpath(real, os.path.realpath(place)))
+    real = resolved(os.path.join(place, value))
+    return (value, os.path.normpath(value), real, os.path.relpath(real, resolved(place)))
 
 
 def covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:

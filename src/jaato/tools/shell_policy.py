@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaato.tools.atomic import resolved
 from jaato.tools.shell_parse import Analysis, Part, analyse
 from jaato.tools.shell_programs import (
     HARMLESS_VALUE,
@@ -249,7 +250,7 @@ def exact(words: tuple[Word, ...]) -> str:
 
 def places_of(analysis: Analysis, workspace: Path) -> tuple[str, ...] | None:
     """Every directory the line may be in at some time; None when that cannot be told."""
-    places = [os.path.realpath(workspace)]
+    places = [resolved(workspace)]
     for part in analysis.parts:
         if part.program not in ("cd", "pushd", "popd"):
             continue
@@ -257,7 +258,7 @@ def places_of(analysis: Analysis, workspace: Path) -> tuple[str, ...] | None:
         if part.program != "cd" or target is None or target.startswith("-"):
             return None
         for place in list(places):
-            there = os.path.realpath(os.path.join(place, target))
+            there = resolved(os.path.join(place, target))
             if there not in places:
                 places.append(there)
         if len(places) > MAX_PLACES:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jaato.tools.atomic import resolved
 from jaato.tools.control import names_control
 
 MENTION = re.compile(
@@ -60,19 +61,19 @@ def control_path(path: str, place: str, protected: Iterable[Path] = (), root: st
     inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside) or named(os.path.normpath(inside)):
         return path
-    real = os.path.realpath(written)
-    below = os.path.relpath(real, os.path.realpath(root))
+    real = resolved(written)
+    below = os.path.relpath(real, resolved(root))
     if named(below):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, os.path.realpath(root))
+    return same_thing(real, resolved(root))
 
 
 def holds_workspace(path: str, place: str, root: str) -> bool:
     """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
-    real, root = os.path.realpath(os.path.join(place, path)), os.path.realpath(root)
+    real, root = resolved(os.path.join(place, path)), resolved(root)
     return root == real or root.startswith(real.rstrip("/") + "/")
 
 
@@ -85,7 +86,7 @@ def same_thing(real: str, root: str) -> str | None:
     while current.startswith(root) and current != root:
         try:
             state = os.stat(current)
-        except OSError:
+        except (OSError, ValueError):
             pass
         else:
             if current != real or os.path.isdir(current) or state.st_nlink > 1:
