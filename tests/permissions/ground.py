@@ -36,7 +36,7 @@ NOOP = tool("noop")
 class Script:
     """An asker that gives these answers in turn and keeps the questions; None at the end."""
 
-    def __init__(self, *answers: str | Answer | None | Callable[[], Any]) -> None:
+    def __init__(self, *answers: str | Answer | Callable[[], Any] | None) -> None:
         self.answers = list(answers)
         self.questions: list[Question] = []
 
