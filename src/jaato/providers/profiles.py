@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
-from jaato.providers import vendors
 from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
@@ -44,8 +43,12 @@ def make(
     """
     match name:
         case "anthropic":
+            from jaato.providers import vendors
+
             return vendors.anthropic(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
         case "google_genai":
+            from jaato.providers import vendors
+
             return vendors.google_genai(
                 environ,
                 base_url=base_url,

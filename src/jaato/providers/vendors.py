@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from jaato.errors import ConfigError
-from jaato.providers import anthropic_models, google_models, vertex
-from jaato.providers.anthropic import AnthropicDialect
-from jaato.providers.google_genai import GeminiDialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -23,6 +20,9 @@ def anthropic(
     timeouts: Timeouts = TIMEOUTS,
 ) -> HttpProvider:
     """Anthropic, or a server that speaks like it, under `ANTHROPIC_BASE_URL` with `ANTHROPIC_API_KEY`."""
+    from jaato.providers import anthropic_models
+    from jaato.providers.anthropic import AnthropicDialect
+
     url = (base_url or environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
     key = api_key or environ.get("ANTHROPIC_API_KEY") or None
     own = urlsplit(url).hostname == "api.anthropic.com"
@@ -58,6 +58,9 @@ def google_genai(
     A given project means Vertex AI; one in `GOOGLE_CLOUD_PROJECT` does when there is no key or
     `GOOGLE_GENAI_USE_VERTEXAI` says so. The place is `GOOGLE_CLOUD_LOCATION`, by itself `global`.
     """
+    from jaato.providers import google_models, vertex
+    from jaato.providers.google_genai import GeminiDialect
+
     key = api_key or environ.get("GEMINI_API_KEY") or environ.get("GOOGLE_API_KEY") or None
     wanted = environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
     if project or wanted or (key is None and environ.get("GOOGLE_CLOUD_PROJECT")):

@@ -12,18 +12,19 @@ import msgspec
 
 from jaato.protocol.messages import Media, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
+from jaato.tools import catalog
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Tool names every dialect takes."""
 
 
 def wire_name(name: str) -> str:
-    """The name a tool has on the wire: itself where every API takes it, else a near one that is its own."""
-    if NAME.fullmatch(name):
-        return name
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    """The name a tool has on the wire: its exposed name, led by a letter or underscore as Gemini demands."""
+    exposed = catalog.wire_name(name)
+    if NAME.fullmatch(exposed):
+        return exposed
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{plain[:54] if NAME.match(plain) else '_' + plain[:53]}_{digest}"
+    return f"_{exposed[:54]}_{digest}"
 
 
 def names_back(tools: Iterable[ToolSpec]) -> dict[str, str]:
