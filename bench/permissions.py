@@ -64,7 +64,7 @@ def rows() -> list[Row]:
             ("run", "execute", {"command": "git add . && git commit -m x"}, None),
         ]
         for name, access, arguments, bound in cases:
-            call, of = Call("c", name, arguments, directory=work), tool(name, access)
+            call, of = Call("c", name, arguments, workspace=work), tool(name, access)
             value = best_us(stepped(gate, call, of), 20_000 if bound else 1_000)
             found.append(
                 Row(f"gate.check {name}", value, "µs", bound, "allowed or denied by a rule, no loop")

@@ -47,7 +47,7 @@ class Desk:
             id="c1",
             name=name,
             arguments=arguments,
-            directory=self.workspace,
+            workspace=self.workspace,
             keep=self.keep,
             read_handle=self.read_handle,
         )
