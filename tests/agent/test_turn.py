@@ -15,7 +15,6 @@ from jaato.agent.turn import Limits
 from jaato.protocol.events import (
     AgentOutput,
     Event,
-    MessageModel,
     MidTurnInjected,
     MidTurnQueued,
     Retry,
@@ -341,17 +340,15 @@ def test_a_message_that_comes_with_the_last_reply_is_still_answered(tmp_path: Pa
     """The turn goes on while something waits in the inbox."""
 
     async def main() -> None:
-        async with session(tmp_path, [say("first"), say("second")], []) as live:
+        def first(_request: Any) -> Any:
+            live.notice("one more thing")
+            return say("first")
 
-            def late(event: Event) -> None:
-                if isinstance(event, MessageModel) and event.message.text == "first":
-                    live.notice("one more thing")
-
-            live.journal.bus.listen(late)
+        async with session(tmp_path, [first, say("second")], []) as live:
             turn = await live.post("go")
             assert turn is not None
             assert turn.model_calls == 2
-            assert live.state.messages[-1].text == "second"
+            assert [m.text for m in live.state.messages] == ["go", "first", "one more thing", "second"]
             assert not live.state.queued
 
     anyio.run(main)

@@ -61,10 +61,12 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
     show_status(session, "active")
     ending: Ending = "interrupted"
     problem: Problem | None = None
+    last: MessageModel | None = None
     try:
         with anyio.CancelScope() as scope:
             session.scope = scope
-            ending = await converse(session, turn)
+            last = await converse(session, turn)
+            ending = ENDINGS.get(last.finish_reason, "stop")
         if scope.cancelled_caught:
             ending = "cancelled"
     except (ProviderError, LimitReached) as error:
@@ -74,12 +76,14 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
         ending = "cancelled"
     finally:
         session.scope = None
-        done = finish(session, turn, ending, problem)
+        done = finish(session, turn, ending, problem, last)
     return done
 
 
-def finish(session: Session, turn: Turn, ending: Ending, problem: Problem | None) -> TurnCompleted:
-    """Record how the turn ended, with every call answered and the partial reply kept."""
+def finish(
+    session: Session, turn: Turn, ending: Ending, problem: Problem | None, last: MessageModel | None
+) -> TurnCompleted:
+    """Record how the turn ended, in one commit with the last reply, every call answered and a partial reply kept."""
     journal = session.journal
     partial = session.reply.partial
     session.reply.clear()
@@ -100,7 +104,11 @@ def finish(session: Session, turn: Turn, ending: Ending, problem: Problem | None
         cost_usd=turn.cost_usd,
         error=problem,
     )
-    journal.record(done)
+    if last is None:
+        journal.record(done)
+    else:
+        journal.record(last, done)
+        show_progress(session, turn)
     show_status(session, "error" if ending == "error" else "idle")
     return done
 
@@ -123,21 +131,23 @@ INTERRUPTED = (
 )
 
 
-async def converse(session: Session, turn: Turn) -> Ending:
-    """The loop itself."""
+async def converse(session: Session, turn: Turn) -> MessageModel:
+    """The loop itself; gives the last reply, which is still to be recorded."""
     while True:
         if session.reply.stopped:
             raise CancelledException("Stopped before the model was asked.")
         take_inbox(session, turn)
         check_limits(session.limits, turn)
         reply = await session.reply.read(session.provider, session.request())
-        record_reply(session, turn, reply)
+        spoken = take_reply(session, turn, reply)
         calls = reply.message.function_calls
+        if not calls and not session.inbox:
+            return spoken
+        session.journal.record(spoken)
+        show_progress(session, turn)
         if calls:
             turn.tool_calls += len(calls)
             await session.steps.run_all(calls, turn.id)
-        elif not session.inbox:
-            return ENDINGS.get(reply.finish_reason, "stop")
 
 
 def check_limits(limits: Limits, turn: Turn) -> None:
@@ -160,8 +170,8 @@ def take_inbox(session: Session, turn: Turn) -> None:
         )
 
 
-def record_reply(session: Session, turn: Turn, reply: Reply) -> None:
-    """Make the reply durable, before any of its calls runs, and count what it cost."""
+def take_reply(session: Session, turn: Turn, reply: Reply) -> MessageModel:
+    """Count what the reply cost; gives the event that makes it durable."""
     journal, state = session.journal, session.state
     turn.model_calls += 1
     cost = session.price(reply.usage)
@@ -173,17 +183,14 @@ def record_reply(session: Session, turn: Turn, reply: Reply) -> None:
         reply.message, id=new_id("m"), provider=session.provider.name, model=state.model
     )
     session.reply.clear()
-    journal.record(
-        MessageModel(
-            **journal.head(),
-            message=message,
-            turn_id=turn.id,
-            finish_reason=reply.finish_reason,
-            usage=reply.usage,
-            cost_usd=cost,
-        )
+    return MessageModel(
+        **journal.head(),
+        message=message,
+        turn_id=turn.id,
+        finish_reason=reply.finish_reason,
+        usage=reply.usage,
+        cost_usd=cost,
     )
-    show_progress(session, turn)
 
 
 def show_progress(session: Session, turn: Turn) -> None:

@@ -20,7 +20,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-class EventBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class EventBase(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
     """What every event has."""
 
     durable: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class EventBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     timestamp: str = field(default_factory=now)
 
 
-class Ephemeral(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Ephemeral(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
     """What is shown and not stored."""
 
     durable: ClassVar[bool] = False
@@ -40,7 +40,9 @@ class Ephemeral(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 # --- session and agents -------------------------------------------------------------------------------------------
 
 
-class SessionCreated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.created"):
+class SessionCreated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.created"
+):
     """The first event of every log."""
 
     workspace: str
@@ -48,7 +50,9 @@ class SessionCreated(EventBase, frozen=True, kw_only=True, omit_defaults=True, t
     jaato_version: str = ""
 
 
-class SessionUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.updated"):
+class SessionUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.updated"
+):
     """A name, description or model was changed; what is None stays."""
 
     name: str | None = None
@@ -57,7 +61,7 @@ class SessionUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True, t
     model: str | None = None
 
 
-class SessionInfo(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="session.info"):
+class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):
     """What a client needs to draw the session from nothing."""
 
     session_name: str | None
@@ -69,7 +73,7 @@ class SessionInfo(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag=
     sessions: list[dict[str, Any]]
 
 
-class AgentCreated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="agent.created"):
+class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.created"):
     """An agent begins; its system prompt and core tools are fixed here, so that resume sends the same bytes."""
 
     name: str
@@ -81,7 +85,7 @@ class AgentCreated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag
     parent_agent_id: str | None = None
 
 
-class AgentOutput(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="agent.output"):
+class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.output"):
     """Text as it arrives; `offset` counts the characters of this message and source before it."""
 
     source: Literal["model", "thinking", "refusal"]
@@ -91,7 +95,7 @@ class AgentOutput(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class AgentStatusChanged(
-    Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="agent.status_changed"
+    Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.status_changed"
 ):
     """An agent starts or stops working; `reason` says on what it waits."""
 
@@ -99,7 +103,9 @@ class AgentStatusChanged(
     reason: str | None = None
 
 
-class AgentCompleted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="agent.completed"):
+class AgentCompleted(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.completed"
+):
     """An agent has finished its task."""
 
     success: bool
@@ -109,14 +115,14 @@ class AgentCompleted(EventBase, frozen=True, kw_only=True, omit_defaults=True, t
 # --- messages and turns -------------------------------------------------------------------------------------------
 
 
-class MessageUser(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message.user"):
+class MessageUser(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.user"):
     """Someone speaks to the agent; outside a turn it opens one."""
 
     message: Message
     turn_id: str
 
 
-class MessageModel(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message.model"):
+class MessageModel(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.model"):
     """The model has spoken: one whole reply and what it cost."""
 
     message: Message
@@ -126,19 +132,23 @@ class MessageModel(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag
     cost_usd: float | None = None
 
 
-class MidTurnQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mid_turn.queued"):
+class MidTurnQueued(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="mid_turn.queued"
+):
     """A message came while the model worked; it waits for the next pause."""
 
     message: Message
 
 
-class MidTurnInjected(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mid_turn.injected"):
+class MidTurnInjected(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="mid_turn.injected"
+):
     """A waiting message has joined the conversation (its `message.user` stands beside this event)."""
 
     message_id: str
 
 
-class TurnProgress(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="turn.progress"):
+class TurnProgress(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="turn.progress"):
     """What the turn has used so far."""
 
     turn_id: str
@@ -147,7 +157,7 @@ class TurnProgress(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag
     usage: Usage
 
 
-class TurnCompleted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.completed"):
+class TurnCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="turn.completed"):
     """A turn has ended; `reason` says how."""
 
     turn_id: str
@@ -160,7 +170,9 @@ class TurnCompleted(EventBase, frozen=True, kw_only=True, omit_defaults=True, ta
     error: Problem | None = None
 
 
-class ContextUpdated(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="context.updated"):
+class ContextUpdated(
+    Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="context.updated"
+):
     """How full the model's context is; token counts are the provider's where it said, estimates elsewhere."""
 
     total_tokens: int
@@ -171,7 +183,7 @@ class ContextUpdated(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, t
 # --- tools --------------------------------------------------------------------------------------------------------
 
 
-class Permission(Struct, frozen=True, omit_defaults=True):
+class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a call came to be allowed or denied."""
 
     decision: Literal["allowed", "denied"]
@@ -179,7 +191,9 @@ class Permission(Struct, frozen=True, omit_defaults=True):
     method: str
 
 
-class ToolCallStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool.call_start"):
+class ToolCallStart(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_start"
+):
     """A permitted call is about to run; durable before the tool does anything."""
 
     call_id: str
@@ -190,7 +204,7 @@ class ToolCallStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, ta
     digest: str | None = None
 
 
-class ToolOutput(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="tool.output"):
+class ToolOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.output"):
     """Output of a running call; `offset` counts the characters before it."""
 
     call_id: str
@@ -198,7 +212,7 @@ class ToolOutput(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="
     offset: int = 0
 
 
-class ToolCallEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool.call_end"):
+class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_end"):
     """A call has its result; durable before the model sees it."""
 
     call_id: str
@@ -211,19 +225,21 @@ class ToolCallEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     show_popup: bool = True
 
 
-class ToolActivated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool.activated"):
+class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):
     """Discoverable tools are declared to the model from now on, in this order, after those before them."""
 
     tools: list[str]
 
 
-class ToolsStatus(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tools.status"):
+class ToolsStatus(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tools.status"):
     """The tools that are switched off now; declared ones stay declared and answer `tool_disabled`."""
 
     disabled: list[str]
 
 
-class BackgroundUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="background.updated"):
+class BackgroundUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="background.updated"
+):
     """A background task began, ended or was stopped."""
 
     task_id: str
@@ -238,7 +254,7 @@ class BackgroundUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True
 
 
 class PermissionRequested(
-    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.requested"
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.requested"
 ):
     """May this call run? An answer is bound to the digest of tool, arguments and directory."""
 
@@ -253,7 +269,9 @@ class PermissionRequested(
     deadline: str | None = None
 
 
-class PermissionResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.resolved"):
+class PermissionResolved(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.resolved"
+):
     """The question is settled: by whom, and how."""
 
     question_id: str
@@ -263,13 +281,17 @@ class PermissionResolved(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
     by: str = ""
 
 
-class PermissionGranted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.granted"):
+class PermissionGranted(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.granted"
+):
     """A decision now holds for more than one question."""
 
     grant: Grant
 
 
-class PermissionRevoked(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="permission.revoked"):
+class PermissionRevoked(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.revoked"
+):
     """A grant no longer holds."""
 
     grant_id: str
@@ -277,7 +299,7 @@ class PermissionRevoked(EventBase, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ClarificationQuestion(
-    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.question"
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
 ):
     """The model asks the user."""
 
@@ -289,7 +311,7 @@ class ClarificationQuestion(
 
 
 class ClarificationResolved(
-    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="clarification.resolved"
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.resolved"
 ):
     """The user has answered, each question with its answer (None: left open)."""
 
@@ -301,25 +323,25 @@ class ClarificationResolved(
 # --- plan and the rest --------------------------------------------------------------------------------------------
 
 
-class PlanUpdated(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="plan.updated"):
+class PlanUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.updated"):
     """A plan as it is now."""
 
     plan: Plan
 
 
-class PlanCleared(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="plan.cleared"):
+class PlanCleared(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.cleared"):
     """A plan is gone."""
 
     plan_id: str
 
 
-class ErrorRaised(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):
     """Something failed that is nobody's call."""
 
     error: Problem
 
 
-class Retry(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="retry"):
+class Retry(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="retry"):
     """A model call will be tried again; what it has streamed so far is void."""
 
     attempt: int
@@ -328,7 +350,7 @@ class Retry(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="retry
     error: Problem
 
 
-class InitProgress(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="init.progress"):
+class InitProgress(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="init.progress"):
     """Something slow is being made ready; counts in `unit`, `total` None while unknown."""
 
     step: str
@@ -337,7 +359,7 @@ class InitProgress(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag
     unit: str = ""
 
 
-class SystemMessage(Ephemeral, frozen=True, kw_only=True, omit_defaults=True, tag="system.message"):
+class SystemMessage(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="system.message"):
     """A notice from the runtime to the people watching."""
 
     text: str

@@ -11,28 +11,28 @@ Source = Literal["user", "parent", "system", "child"]
 """Who a user message comes from; it is shown to the model, which cannot mistake one for another."""
 
 
-class Opaque(Struct, frozen=True, omit_defaults=True):
+class Opaque(Struct, frozen=True, gc=False, omit_defaults=True):
     """A provider's own bytes for a part (an encrypted thought, an item id), given back to that dialect unchanged."""
 
     dialect: str
     data: Raw
 
 
-class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+class Text(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
     """Plain text."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+class Thinking(Struct, frozen=True, gc=False, tag="thinking", omit_defaults=True):
     """What the model thought; `opaque` carries the signature its own dialect wants back."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """A call the model asks for; `call_id` is ours, `provider_id` the provider's own.
 
     `malformed` is the raw argument text when it was no JSON object; `arguments` is then empty.
@@ -46,7 +46,7 @@ class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
     opaque: Opaque | None = None
 
 
-class Media(Struct, frozen=True, tag="media", omit_defaults=True):
+class Media(Struct, frozen=True, gc=False, tag="media", omit_defaults=True):
     """An image or document; its bytes are the blob with this SHA-256."""
 
     mime_type: str
@@ -55,13 +55,13 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
     name: str | None = None
 
 
-class Refusal(Struct, frozen=True, tag="refusal"):
+class Refusal(Struct, frozen=True, gc=False, tag="refusal"):
     """The model declined, in its own words."""
 
     text: str
 
 
-class Problem(Struct, frozen=True, omit_defaults=True):
+class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why something failed: a stable code, a message that says what to do, and whether a retry can help."""
 
     code: str
@@ -71,7 +71,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] | None = None
 
 
-class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
+class ToolResult(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """What a call gave back: content for the model, `structured` for programs, a `handle` to all of it if cut."""
 
     call_id: str
@@ -87,7 +87,7 @@ class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
 Part = Text | Thinking | ToolCall | ToolResult | Media | Refusal
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """One message of a conversation; tool results travel together in one message with role `tool`."""
 
     role: Role
@@ -108,7 +108,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
         return [part for part in self.parts if isinstance(part, ToolCall)]
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call; `input_tokens` includes the cached ones (OpenTelemetry GenAI names)."""
 
     input_tokens: int = 0

@@ -11,7 +11,7 @@ Access = Literal["read", "write", "execute", "network"]
 """What a tool may touch; `read` is allowed by default, the others ask."""
 
 
-class ToolSpec(Struct, frozen=True, omit_defaults=True):
+class ToolSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as a model or a client sees it; `parameters` is its JSON Schema 2020-12, whole."""
 
     name: str
@@ -23,7 +23,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
-class ModelInfo(Struct, frozen=True, omit_defaults=True):
+class ModelInfo(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is known of a model; limits in tokens, prices in US dollars per million tokens, None when unknown."""
 
     id: str
@@ -37,7 +37,7 @@ class ModelInfo(Struct, frozen=True, omit_defaults=True):
     price_output: float | None = None
 
 
-class ModelSettings(Struct, frozen=True, omit_defaults=True):
+class ModelSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     """How to sample: each None leaves it to the provider."""
 
     temperature: float | None = None
@@ -50,7 +50,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
 Scope = Literal["call", "once", "turn", "idle", "session", "always"]
 
 
-class Grant(Struct, frozen=True, omit_defaults=True):
+class Grant(Struct, frozen=True, gc=False, omit_defaults=True):
     """A decision that outlives its question.
 
     `shape` is what it covers: for a shell command its structure, for others the exact arguments or None for the tool.
@@ -68,7 +68,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     created_at: str = ""
 
 
-class PlanStep(Struct, frozen=True, omit_defaults=True):
+class PlanStep(Struct, frozen=True, gc=False, omit_defaults=True):
     """One step of a plan."""
 
     id: str
@@ -77,7 +77,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     result: str | None = None
 
 
-class Plan(Struct, frozen=True, omit_defaults=True):
+class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """A plan: what is to be done, step by step."""
 
     id: str
