@@ -47,7 +47,6 @@ class Desk:
             id="c1",
             name=name,
             arguments=arguments,
-            directory=self.workspace,
             keep=self.keep,
             read_handle=self.read_handle,
         )
