@@ -41,7 +41,7 @@ def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         workspace = Path(name)
         plugin = FilesPlugin(Place(workspace))
-        call = Call(id="c", name="bench", arguments={}, workspace=workspace)
+        call = Call(id="c", name="bench", arguments={})
         text = "".join(
             f"line {number:06} of a file of one megabyte, more or less\n" for number in range(19_000)
         )

@@ -47,7 +47,6 @@ class Desk:
             id="c1",
             name=name,
             arguments=arguments,
-            workspace=self.workspace,
             keep=self.keep,
             read_handle=self.read_handle,
         )

@@ -65,7 +65,7 @@ def test_the_core_declaration_is_short(desk: Desk) -> None:
     assert len(count.encode(text)) <= 90
 
 
-@pytest.mark.spec("S3", "Plugin System")
+@pytest.mark.spec("S3", "Plugin System Architecture")
 def test_write_update_remove_and_undo(desk: Desk) -> None:
     """The life of a file: written with its directories, edited, removed, brought back."""
     said = desk.call("writeNewFile", path="a/b/c.txt", content="one\ntwo\n")
@@ -307,3 +307,14 @@ def test_wrong_settings_are_named(tmp_path: Path, setting: Any) -> None:
     """A setting of the backups that is none is refused when the plugin is made."""
     with pytest.raises(PluginError, match="max_count and max_bytes"):
         Desk(tmp_path / "w", {"backups": setting})
+
+
+def test_a_dry_run_counts_what_is_too_much_to_change(desk: Desk) -> None:
+    """More files than one call may change are counted by the dry run and refused by the other."""
+    for number in range(210):
+        (desk.workspace / str(number)).write_text("x")
+    said = desk.call("findAndReplace", pattern="x", replacement="y")
+    assert (said["matches"], said["matching_files"], len(said["files"])) == (210, 210, 200)
+    with pytest.raises(ToolError, match="210 files"):
+        desk.call("findAndReplace", pattern="x", replacement="y", dry_run=False)
+    assert (desk.workspace / "0").read_text() == "x"

@@ -124,14 +124,15 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
     refuse_surrogates(search.replacement)
     with changes.lock, contextlib.ExitStack() as open_places:
         found = searched(changes, search, call)
-        if len(found) > MAX_FILES:
+        if len(found) > MAX_FILES and not dry_run:
             raise TooMany(
                 f"{len(found)} files match; at most {MAX_FILES} can change at once. Narrow path or glob."
             )
+        total, number = sum(len(spans) for _, spans in found), len(found)
         files: list[dict[str, Any]] = []
         steps: list[Change] = []
         room = MAX_DIFF_CHARS
-        for loaded, spans in found:
+        for loaded, spans in found[:MAX_FILES]:
             text = substituted(loaded.text, spans)
             content = loaded.form.encode(text)
             diff = unified(loaded.text, text)[:room]
@@ -146,7 +147,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
             entry["backup_id"] = change.record.id if change.record else None
             if change.notes:
                 entry["notes"] = change.notes
-        said = {"dry_run": dry_run, "matches": sum(entry["matches"] for entry in files), "files": files}
+        said = {"dry_run": dry_run, "matches": total, "matching_files": number, "files": files}
         if dry_run and files:
             said["note"] = "Nothing was changed. Call again with dry_run=false to apply."
         return said
