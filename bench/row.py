@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A figure: its value, its bound (None: no promise) and what it was measured against."""
+    """A figure: its name, value and unit, the bound it must keep if any, and what it is held against."""
 
     name: str
     value: float

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.discovery import best_cpu_s
 from bench.row import Row
+
 from jaato.plugins.search.engines import Engine, Python, ripgrep
 from jaato.plugins.search.grep import Search
 from jaato.plugins.search.pattern import written
@@ -18,12 +19,12 @@ from jaato.tools.cancel import CancelToken
 from jaato.tools.paths import Roots
 from jaato.tools.search import Index
 
-VERBS = "get list create update delete send search convert analyze export validate schedule merge archive restore".split()
-NOUNS = (
-    "user invoice report image ticket order message file branch calendar metric alert policy backup recipe flight "
-    "song account token schema device route playlist contract shipment"
-).split()
-QUALITIES = "daily shared remote archived public nested secure temporary weekly draft regional internal".split()
+WORDS = """
+get list create update delete send search convert analyze export validate schedule merge archive restore
+user invoice report image ticket order message file branch calendar metric alert policy backup recipe flight song account token
+daily shared remote archived public nested secure temporary weekly draft regional internal nightly signed
+"""
+VERBS, NOUNS, QUALITIES = (line.split() for line in WORDS.strip().splitlines())
 QUERIES = [
     "send the weekly report to the customer",
     "find flights and then book a hotel room near the airport",
@@ -93,11 +94,19 @@ def rows() -> list[Row]:
         for number in range(2000):
             path = home / f"d{number % 40}" / f"f{number}.py"
             path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"def work_{number}_{line}(x):\n    return x + {line}\n" for line in range(40)))
+            path.write_text(
+                "".join(f"def work_{number}_{line}(x):\n    return x + {line}\n" for line in range(40))
+            )
         program = ripgrep([], os.get_exec_path())
         for name, engine in (("Python", Python()), ("ripgrep", program)):
             if engine is not None:
                 found.append(
-                    Row(f"search 2,000 files by {name}", round(grep_cpu_s(home, engine), 3), "CPU s", None, "5 MB of text")
+                    Row(
+                        f"search 2,000 files by {name}",
+                        round(grep_cpu_s(home, engine), 3),
+                        "CPU s",
+                        None,
+                        "5 MB of text",
+                    )
                 )
     return found

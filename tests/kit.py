@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from jaato.abc.store import Damaged
 from jaato.agent.journal import Journal
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.session import Session
@@ -31,7 +32,7 @@ def say(text: str, **more: Any) -> Step:
     return Step(text=text, usage=USAGE, **more)
 
 
-def call(name: str, **arguments: Any) -> Step:
+def call(name: str, /, **arguments: Any) -> Step:
     """A reply that makes one call."""
     return Step(calls=[ScriptedCall(name, arguments)], usage=USAGE)
 
@@ -105,13 +106,9 @@ async def reopened(
         made.close()
 
 
-def recorded(live: Session) -> list[Event]:
+def recorded(live: Session) -> list[Event | Damaged]:
     """The session's log as it is stored."""
-    return [
-        event
-        for event in live.journal.store.read(live.state.session_id)
-        if not hasattr(event, "reason_damaged")
-    ]  # type: ignore[misc]
+    return list(live.journal.store.read(live.state.session_id))
 
 
 def results(live: Session) -> list[ToolResult]:

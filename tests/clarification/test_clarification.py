@@ -110,7 +110,9 @@ def test_empty_questions_are_refused() -> None:
     assert person.asked == []
 
 
-@pytest.mark.parametrize("questions", [[], "one?", [1], [{"choices": ["a"]}], [{"question": "a", "choices": "b"}], ["q"] * 21])
+@pytest.mark.parametrize(
+    "questions", [[], "one?", [1], [{"choices": ["a"]}], [{"question": "a", "choices": "b"}], ["q"] * 21]
+)
 def test_malformed_questions(questions: Any) -> None:
     """Arguments of another shape do not pass the schema."""
     assert the_tool().issues({"context": "c", "questions": questions})

@@ -37,7 +37,7 @@ def find(
 LINES = [
     "alpha beta gamma", "Alpha_Beta2", "foo(bar) {", "x = [1, 2, 3];", "", "   indented", "\ttab\tbed", "ends with cr\r",
     "Größe straße ÄÖÜ äöü", "naïve café e\u0301", "日本語 text", "emoji 🎉 here", "a.b*c+d?e|f", "C:\\path\\to", "100% $5 #1 @x",
-    "aaaa", "foo.bar.baz", "- dash --flag", "\u2028sep\u00a0nbsp", "२३ digits ²", "K kelvin \u212a ſ", "end",
+    "aaaa", "foo.bar.baz", "- dash --flag", "\u2028sep\u00a0nbsp", "२३ digits ²", "K kelvin \u212a \u017f", "end",
 ]  # fmt: skip
 BYTES = [b"valid then \xff\xfe bad", b"\xc3", b"half \xe6\x97 seq", b"a\xffb", b"nul \x00 late"]
 
@@ -89,7 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [home / name for name in contents]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(patterns=st.lists(ANCHORED, min_size=1, max_size=1), ignore_case=st.booleans())
 def test_engines_agree(files: list[Path], patterns: list[str], ignore_case: bool) -> None:
     """ripgrep and Python count and name the same lines, whatever the pattern, the bytes and the line ends."""
@@ -148,7 +148,7 @@ def test_any_text_is_translated_or_refused(text: str) -> None:
     re.compile(form.python)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     text=st.text(
         st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), min_size=1, max_size=8

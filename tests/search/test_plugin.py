@@ -15,7 +15,6 @@ from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.plugins.search.engines import Engine, Python, ripgrep
 from jaato.plugins.search.plugin import SearchPlugin
 from jaato.tools.call import Call, Output
-from jaato.tools.paths import Roots
 from jaato.tools.tool import tools_of
 
 RIPGREP = ripgrep([], [])
@@ -26,9 +25,9 @@ ENGINES: list[Engine] = [RIPGREP, Python()]
 class Desk:
     """A workspace as a plugin's host."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, granted: list[Path] | None = None) -> None:
         self.workspace = workspace
-        self.config: Mapping[str, Any] = {}
+        self.config: Mapping[str, Any] = {"granted": granted or []}
 
     def service(self, name: str) -> Any:
         raise KeyError(name)
@@ -88,7 +87,9 @@ def test_declarations(tmp_path: Path) -> None:
         "glob_files": "filesystem",
         "grep_content": "search",
     }
-    assert {"pattern", "root", "max_results", "include_hidden"} <= set(specs["glob_files"].parameters["properties"])
+    assert {"pattern", "root", "max_results", "include_hidden"} <= set(
+        specs["glob_files"].parameters["properties"]
+    )
     for spec in specs.values():
         assert (spec.discoverability, spec.access) == ("discoverable", "read")
         assert len(spec.description.split()) <= 40
@@ -155,7 +156,9 @@ def test_huge_files_are_named(tmp_path: Path) -> None:
     assert output.structured["too_large"] == ["huge"]
 
 
-@pytest.mark.parametrize("path", ["..", "/etc", "linkdir", "link.txt", "../outside.txt", "src/../../outside.txt", "", "a\0"])
+@pytest.mark.parametrize(
+    "path", ["..", "/etc", "linkdir", "link.txt", "../outside.txt", "src/../../outside.txt", "", "a\0"]
+)
 def test_nothing_outside_is_searched(tree: Path, path: str) -> None:
     """A start outside the workspace, by climbing, absolute path or link, is refused by both tools."""
     with pytest.raises(ToolError):
@@ -173,10 +176,11 @@ def test_pipes_and_missing_files_are_refused(tree: Path) -> None:
 
 
 def test_granted_directories_are_searched(tree: Path, tmp_path: Path) -> None:
-    """With the session's roots a granted directory can be searched, and its paths are shown whole."""
-    call = Call("c1", "grep_content", {}, workspace=tree, services={"roots": Roots(tree, [tmp_path / "more"])})
-    plant(tmp_path / "more", {"x.txt": "needle\n"})
-    output = call_tool(tree, "grep_content", None, call, pattern="needle", path=str(tmp_path / "more"))
+    """A granted directory can be searched, and its paths are shown whole."""
+    more = tmp_path / "more"
+    plant(more, {"x.txt": "needle\n"})
+    plugin = SearchPlugin(Desk(tree, [more]))
+    output = plugin.grep_content("needle", str(more), call=Call("c1", "grep_content", {}))
     assert [match["path"] for match in output.structured["matches"]] == [str(tmp_path / "more" / "x.txt")]
 
 
@@ -223,7 +227,9 @@ def test_cancel_ends_a_search(tmp_path: Path) -> None:
         call_tool(tmp_path, "grep_content", Python(), call, pattern="^(a+)+b")
     timer.join()
     out = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
-    assert not [line for line in out.splitlines() if "scan.py" in line and line.split()[0] == str(os.getpid())]
+    assert not [
+        line for line in out.splitlines() if "scan.py" in line and line.split()[0] == str(os.getpid())
+    ]
 
 
 def test_no_descriptor_is_left_open(tree: Path) -> None:
@@ -249,8 +255,9 @@ def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = eval(sys.argv[2]);"
         "from jaato.plugins.search.plugin import SearchPlugin; from jaato.tools.call import Call;"
-        "p = SearchPlugin(None);"
-        "print(p.grep_content('needle', call=Call('c', 'g', {}, workspace=Path(sys.argv[1]))).text)"
+        "from jaato.tools.paths import Roots; from types import SimpleNamespace as Host;"
+        "p = SearchPlugin(Host(service=lambda name: Roots(Path(sys.argv[1]))));"
+        "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
     )
     import sys
 
@@ -271,9 +278,14 @@ def test_glob_finds_by_name(tree: Path) -> None:
         "total": 3,
         "truncated": False,
     }
-    assert call_tool(tree, "glob_files", pattern="*.py", root="src").structured["files"] == ["src/one.py", "src/two.py"]
+    assert call_tool(tree, "glob_files", pattern="*.py", root="src").structured["files"] == [
+        "src/one.py",
+        "src/two.py",
+    ]
     assert "Deeper ones: **/*.py" in call_tool(tree, "glob_files", pattern="*.py").text
-    everything = call_tool(tree, "glob_files", pattern="**", include_hidden=True, include_ignored=True).structured
+    everything = call_tool(
+        tree, "glob_files", pattern="**", include_hidden=True, include_ignored=True
+    ).structured
     assert "build/out.txt" in everything["files"]
     assert ".secret/env" in everything["files"]
     assert not [name for name in everything["files"] if name.startswith((".git/", "link", "pipe"))]

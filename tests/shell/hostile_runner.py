@@ -1,7 +1,8 @@
-"""Runs hostile commands through the tool, inside a process namespace of its own, and looks for survivors after each batch.
+"""Runs hostile commands through the tool, if it can in a process namespace, and looks for survivors.
 
-Its arguments: the file of commands, a directory to work in, the most processes a command may have. It prints one JSON
-object per batch: `{names, survivors, results}`; in a namespace every process but this one and its warden is a survivor.
+Its arguments: the file of commands, a directory to work in, the most processes a command may have. It prints
+one JSON object per batch, `{names, survivors, results}`. As process 1 it takes every process but its warden
+for a survivor.
 """
 
 from __future__ import annotations

@@ -51,14 +51,15 @@ def survivors(wrapper: list[str], folder: Path, corpus: Path = CORPUS) -> tuple[
         cwd=folder,
     )
     batches = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"names"')]
-    assert batches and batches[-1]["names"] == ["shutdown"], (
+    assert batches
+    assert batches[-1]["names"] == ["shutdown"], (
         done.returncode,
         done.stderr[-2000:],
         done.stdout[-2000:],
     )
     for batch in batches:
         for name, result in zip(batch["names"], batch["results"], strict=False):
-            assert "Error" not in result, (name, result)
+            assert result == "cancelled" or result.startswith("{"), (name, result)
     found = [f"after {batch['names']}: {line}" for batch in batches for line in batch["survivors"]]
     return sum(len(batch["results"]) for batch in batches), found
 

@@ -18,7 +18,16 @@ from jaato.protocol.specs import Plan
 from jaato.tools.call import CURRENT, Call
 from jaato.tools.tool import Tool, tools_of
 
-NAMES = ["createPlan", "startPlan", "setStepStatus", "getPlanStatus", "addStep", "completePlan", "listPlans", "clearPlan"]
+NAMES = [
+    "createPlan",
+    "startPlan",
+    "setStepStatus",
+    "getPlanStatus",
+    "addStep",
+    "completePlan",
+    "listPlans",
+    "clearPlan",
+]
 
 
 class Desk:
@@ -75,14 +84,14 @@ def test_eight_core_tools() -> None:
     """The plan tools are core, in category coordination, and run without a question."""
     tools = Table().tools
     assert [tool.name for tool in tools] == NAMES
-    assert {(t.spec.category, t.spec.discoverability, t.spec.access) for t in tools} == {("coordination", "core", "read")}
+    assert {(t.spec.category, t.spec.discoverability, t.spec.access) for t in tools} == {
+        ("coordination", "core", "read")
+    }
 
 
 def test_declarations_are_tiny() -> None:
     """All eight declarations together cost at most 420 tokens."""
     import warnings
-
-    from bpe_openai import get_encoding
 
     declared = [
         {"name": tool.name, "description": tool.spec.description, "parameters": tool.spec.parameters}
@@ -91,8 +100,10 @@ def test_declarations_are_tiny() -> None:
     text = [json.dumps({"type": "function", "function": one}, separators=(",", ":")) for one in declared]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the tokenizer's own, about its data files
+        from bpe_openai import get_encoding
+
         encoding = get_encoding("o200k_base")
-    assert sum(len(encoding.encode(one)) for one in text) <= 420
+        assert sum(len(encoding.encode(one)) for one in text) <= 420
 
 
 @pytest.mark.spec("C1", "Tool names")
@@ -125,7 +136,12 @@ def test_a_plan_from_draft_to_end() -> None:
             {"id": "2", "description": "test", "status": "pending"},
         ],
     }
-    assert table("startPlan") == {"plan_id": "p1", "plan_status": "active", "progress": "0/2", "next": "1. build"}
+    assert table("startPlan") == {
+        "plan_id": "p1",
+        "plan_status": "active",
+        "progress": "0/2",
+        "next": "1. build",
+    }
     done = table("setStepStatus", step_id="1", status="completed", result="green")
     assert done == {
         "step_id": "1", "status": "completed", "plan_id": "p1", "plan_status": "active", "progress": "1/2",
@@ -135,7 +151,11 @@ def test_a_plan_from_draft_to_end() -> None:
     assert [step["id"] for step in table("getPlanStatus")["steps"]] == ["1", "3", "2"]
     table("setStepStatus", step_id="step 3", status="skipped")
     table("setStepStatus", step_id="2", status="completed")
-    assert table("completePlan", summary="all green") == {"plan_id": "p1", "status": "completed", "progress": "3/3"}
+    assert table("completePlan", summary="all green") == {
+        "plan_id": "p1",
+        "status": "completed",
+        "progress": "3/3",
+    }
     assert table("getPlanStatus")["summary"] == "all green"
 
 
@@ -156,15 +176,15 @@ def test_errors_name_what_there_is() -> None:
         ("startPlan", {}), ("getPlanStatus", {}), ("completePlan", {}), ("clearPlan", {}),
         ("addStep", {"description": "x"}), ("setStepStatus", {"step_id": "1", "status": "pending"}),
     ):  # fmt: skip
-        with pytest.raises(PlanError, match="There is no plan. Use createPlan."):
+        with pytest.raises(PlanError, match=r"There is no plan. Use createPlan."):
             table(name, **arguments)
     table("createPlan", title="T", steps=["a", "b"])
-    with pytest.raises(PlanError, match="no step '9'. Steps: 1, 2."):
+    with pytest.raises(PlanError, match=r"no step '9'. Steps: 1, 2."):
         table("setStepStatus", step_id="9", status="completed")
-    with pytest.raises(PlanError, match="no plan 'p7'. Plans: p1."):
+    with pytest.raises(PlanError, match=r"no plan 'p7'. Plans: p1."):
         table("startPlan", plan_id="p7")
     table("completePlan", status="failed")
-    with pytest.raises(PlanError, match="p1 is failed. startPlan opens it again"):
+    with pytest.raises(PlanError, match=r"p1 is failed. startPlan opens it again"):
         table("setStepStatus", step_id="1", status="completed")
     assert table("startPlan")["plan_status"] == "active"
 
@@ -186,7 +206,7 @@ def test_the_step_limit_holds_for_additions() -> None:
     """A full plan takes no further step."""
     table = Table()
     table("createPlan", title="T", steps=["a"] * 200)
-    with pytest.raises(PlanError, match="at most 200 steps"):
+    with pytest.raises(PlanError, match=r"at most 200 steps"):
         table("addStep", description="one more")
 
 
@@ -200,7 +220,7 @@ def test_several_plans() -> None:
     table("startPlan", plan_id="p1")
     assert table("listPlans")["current"] == "p1"
     table("clearPlan", plan_id="p1")
-    with pytest.raises(PlanError, match="No plan is current. Give plan_id: p2."):
+    with pytest.raises(PlanError, match=r"No plan is current. Give plan_id: p2."):
         table("getPlanStatus")
 
 

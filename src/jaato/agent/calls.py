@@ -241,7 +241,7 @@ class SessionSteps:
             read_handle=self.read_handle,
             services=session.services,
             malformed=asked.malformed,
-            directory=session.workspace,
+            workspace=session.workspace,
         )
 
     async def start_background(

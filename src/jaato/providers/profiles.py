@@ -1,4 +1,4 @@
-"""The providers that speak OpenAI's dialects: OpenAI itself, GitHub Models, Ollama, any compatible server."""
+"""The hosted providers by name, and those of OpenAI's dialects: OpenAI, GitHub Models, Ollama, any alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaato.providers.openai_models import describe, read_catalog, read_models, r
 from jaato.providers.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
-NAMES = ("openai", "github_models", "ollama")
+NAMES = ("anthropic", "google_genai", "openai", "github_models", "ollama")
 OPENAI_URL = "https://api.openai.com/v1"
 GITHUB_URL = "https://models.github.ai/inference"
 OLLAMA_URL = "http://127.0.0.1:11434"
@@ -30,15 +30,33 @@ def make(
     api_key: str | None = None,
     interface: Interface = "auto",
     thinking: str | None = None,
+    project: str | None = None,
+    location: str | None = None,
     timeouts: Timeouts = TIMEOUTS,
 ) -> HttpProvider:
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
     chat for every other. `thinking` names the field in which a compatible server wants the thoughts back.
+    A `project` and `location` mean Gemini on Vertex AI.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
     match name:
+        case "anthropic":
+            from jaato.providers import vendors
+
+            return vendors.anthropic(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
+        case "google_genai":
+            from jaato.providers import vendors
+
+            return vendors.google_genai(
+                environ,
+                base_url=base_url,
+                api_key=api_key,
+                timeouts=timeouts,
+                project=project,
+                location=location,
+            )
         case "openai":
             return openai(
                 environ,

@@ -15,7 +15,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.background import Task, Tasks, outcome_within, promise, settled, start_thread, watch
-from jaato.tools.call import CURRENT, Call, Outcome, no_output
+from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import Found
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Decision
@@ -92,7 +92,7 @@ class ToolExecutor:
             arguments=args,
             session_id=str(self._context.get("session_id", "")),
             output=tool_output_callback or self._tool_output or no_output,
-            directory=self._registry.workspace if self._registry else None,
+            workspace=self._registry.workspace if self._registry else HERE,
         )
         if not isinstance(args, dict):
             call.arguments, call.malformed = {}, repr(args)

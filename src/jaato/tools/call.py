@@ -19,6 +19,10 @@ from jaato.tools.cancel import CancelToken
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
 
 
+HERE = Path()
+"""The directory of the process, for a call that was given none."""
+
+
 def no_output(_text: str) -> None:
     """Nobody listens."""
 
@@ -54,22 +58,8 @@ class Call:
     read_handle: Callable[[str, int, int], bytes] = no_handles
     services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
-    directory: Path | None = None
-    cancel_token: CancelToken | None = None
-
-    @property
-    def workspace(self) -> Path:
-        """The directory the call works in."""
-        if self.directory is None:
-            self.directory = Path.cwd()
-        return self.directory
-
-    @property
-    def token(self) -> CancelToken:
-        """The token to poll or wait on."""
-        if self.cancel_token is None:
-            self.cancel_token = CancelToken()
-        return self.cancel_token
+    workspace: Path = HERE
+    token: CancelToken = field(default_factory=CancelToken)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)

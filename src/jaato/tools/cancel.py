@@ -11,10 +11,11 @@ from jaato.errors import CancelledException
 class CancelToken:
     """Thread-safe cancellation signal; a child is cancelled with its parent, never the other way."""
 
-    __slots__ = ("_callbacks", "_event", "_lock", "parent")
+    __slots__ = ("_callbacks", "_cancelled", "_event", "_lock", "parent")
 
     def __init__(self, parent: CancelToken | None = None) -> None:
-        self._event = threading.Event()
+        self._cancelled = False
+        self._event: threading.Event | None = None
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], object]] = []
         self.parent = parent
@@ -24,14 +25,16 @@ class CancelToken:
     @property
     def is_cancelled(self) -> bool:
         """Whether someone asked to stop."""
-        return self._event.is_set()
+        return self._cancelled
 
     def cancel(self) -> None:
         """Ask to stop: wakes all waiters and runs the callbacks once, in order; later calls do nothing."""
         with self._lock:
-            if self._event.is_set():
+            if self._cancelled:
                 return
-            self._event.set()
+            self._cancelled = True
+            if self._event is not None:
+                self._event.set()
             callbacks, self._callbacks = self._callbacks, []
         failure: Exception | None = None
         for callback in callbacks:
@@ -44,12 +47,17 @@ class CancelToken:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until cancelled or until `timeout` seconds have passed; tells whether it is cancelled."""
+        with self._lock:
+            if self._cancelled:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
         return self._event.wait(timeout)
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Run `callback` on cancellation, at once if that has been; returns a function that forgets it again."""
         with self._lock:
-            if not self._event.is_set():
+            if not self._cancelled:
                 self._callbacks.append(callback)
                 return lambda: self._forget(callback)
         callback()
@@ -67,5 +75,5 @@ class CancelToken:
 
     def raise_if_cancelled(self) -> None:
         """Raise `CancelledException` if someone asked to stop."""
-        if self._event.is_set():
+        if self._cancelled:
             raise CancelledException("Cancelled on request.")

@@ -30,7 +30,7 @@ class GrantBook:
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "grants.json"
 
-    def list(self, workspace: str) -> tuple[Grant, ...]:
+    def of(self, workspace: str) -> tuple[Grant, ...]:
         """The lasting grants of a workspace, oldest first. Raises `ConfigError` for a damaged file."""
         return tuple(grant for grant in self._read() if grant.workspace == workspace)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant
-from jaato.tools.touches import control_argument
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt
 from jaato.tools.shell_policy import Analysis, ShellPattern, ShellVerdict, analyse, judge, shell_pattern
+from jaato.tools.touches import control_argument
 from jaato.tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +33,20 @@ class Circumstances:
     grants: tuple[Grant, ...]
     workspace: Path
     protected: tuple[Path, ...] = ()
+
+    def whole(self, tool: Tool) -> Grant | None:
+        """The grant of this session that covers every call of the tool."""
+        return next((one for one in self.grants if covers_tool(one, tool) and here(one, self)), None)
+
+
+def covers_tool(grant: Grant, tool: Tool) -> bool:
+    """Whether a grant allows a tool whole, for a while."""
+    return (
+        grant.effect == "allow"
+        and grant.tool == tool.name
+        and grant.shape is None
+        and grant.scope in ("turn", "idle", "session")
+    )
 
 
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
@@ -72,17 +86,16 @@ def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fix
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
             return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
-    for grant in given.grants:
-        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
-            if grant.scope in ("turn", "idle", "session"):
-                return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}")
-    return None
+    grant = given.whole(tool)
+    return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
 
 
 def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
     """What no rule says anything about."""
     if tool.auto_approved:
         return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
+    if tool.spec.access == "read":
+        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
     match policy.default:
         case "deny":
             return Verdict(
@@ -93,8 +106,6 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
             )
         case "allow":
             return Verdict("allow", "default", "the default is allow", fixed=fixed)
-    if tool.spec.access == "read":
-        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
     hint = f" ({policy.path} is not trusted, so what it allows does not count)" if policy.untrusted else ""
     return Verdict("ask", "default", f"no rule covers {tool.name}{hint}", shape_of_tool(tool))
 
@@ -134,20 +145,17 @@ def settle_shell(
     wide = rules.allowed if certain(analysis, rules) else None
     if wide is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)
-    for grant in given.grants:
-        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
-            if grant.scope in ("turn", "idle", "session") and certain(analysis, rules):
-                return Verdict(
-                    "allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}", parts=found.parts
-                )
+    grant = given.whole(tool) if certain(analysis, rules) else None
+    if grant is not None:
+        reason = f"{tool.name} was allowed for this {grant.scope}"
+        return Verdict("allow", grant.scope, reason, parts=found.parts)
     if found.covered and not found.reads:
         method, reason = covering(found, rules, given, tool)
-        if policy.default != "deny" or all("reads only" not in part.reason for part in found.parts):
-            return Verdict("allow", method, reason, parts=found.parts)
-    if policy.default == "deny":
-        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
+        return Verdict("allow", method, reason, parts=found.parts)
     if found.reads:
         return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
+    if policy.default == "deny":
+        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
     if policy.default == "allow" and certain(analysis, rules):
         return Verdict("allow", "default", "the default is allow", parts=found.parts)
     reason = found.reason or "the command cannot be told from what it computes"

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
 from jaato.protocol.events import Permission, now
+from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Scope
 from jaato.tools.judgement import Circumstances, judge_call
 from jaato.tools.policy import Policy
@@ -124,6 +124,7 @@ class Gate:
         self._protected = tuple(one.resolve() for one in protected)
         self._waiting: list[Waiting] = []
         self._edited: dict[str, str] = {}
+        self._given: Circumstances | None = None
         self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
 
     async def check(self, call: Call, tool: Tool) -> Decision:
@@ -172,7 +173,10 @@ class Gate:
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
         workspace = self._workspace or call.workspace
-        return judge_call(call, tool, Circumstances(self.policy, self._grants, workspace, self._protected))
+        given = self._given
+        if given is None or given.grants is not self._grants or given.workspace is not workspace:
+            given = self._given = Circumstances(self.policy, self._grants, workspace, self._protected)
+        return judge_call(call, tool, given)
 
     def _end(self, scopes: tuple[str, ...]) -> None:
         ended = [one for one in self._grants if one.scope in scopes]
@@ -226,7 +230,7 @@ class Gate:
                     timespec="milliseconds"
                 )
             question = Question(
-                id=uuid.uuid4().hex,
+                id=new_id("q"),
                 call_id=waiting.call.id,
                 tool=waiting.call.name,
                 arguments=waiting.call.arguments,
@@ -280,8 +284,6 @@ class Gate:
 
     def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
         """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
-        from dataclasses import replace
-
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 
@@ -328,7 +330,7 @@ class Gate:
         self, waiting: Waiting, tool: Tool, shape: str | None, effect: Any, scope: Scope, by: str
     ) -> Grant:
         return Grant(
-            id=uuid.uuid4().hex[:12],
+            id=new_id("g"),
             effect=effect,
             tool=tool.name,
             scope=scope,

@@ -51,7 +51,7 @@ class PolicyFile:
     def reload(self) -> bool:
         """Read the file and its grants again; tells whether anything changed. Raises `ConfigError`."""
         content = read_small(self.path, MAX_BYTES)
-        grants = self._book.list(self.workspace) if self._book else ()
+        grants = self._book.of(self.workspace) if self._book else ()
         trusted = self._trusts(content)
         seen = (content_hash(content) if content is not None else None, grants, trusted)
         if seen == self._seen:
@@ -102,7 +102,7 @@ class PolicyFile:
         with locked(self.path):
             content = read_small(self.path, MAX_BYTES)
             document = parse_document(content, str(self.path)) if content is not None else Document()
-            book = self._book.list(self.workspace) if self._book else ()
+            book = self._book.of(self.workspace) if self._book else ()
             trusted = self._trusts(content) or not document.loosens
             raw = document.raw if content is not None else json.loads(json.dumps(TEMPLATE))
             kept = {(one.effect, entry) for one in book if one.id != grant.id for entry in entries_of(one)}

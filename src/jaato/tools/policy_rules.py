@@ -1,15 +1,19 @@
 """Both lists of a policy as far as they concern one tool, and how a pattern meets arguments or a command."""
 
+# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+
 from __future__ import annotations
 
 import fnmatch
 import functools
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
 from jaato.tools.shell_policy import Analysis, ShellPattern, glob_text, shell_pattern, texts_of
 from jaato.tools.shell_words import lex
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 SHELL_TOOLS: Mapping[str, str] = {"run": "command"}
 """The tools whose argument is a shell command, and that argument."""
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 MAX_GLOB_CHARS = 65_536
 MAX_PATH_CHARS = 4_096
 
@@ -144,15 +149,17 @@ def as_text(value: Any) -> str:
 
 def pathlike(value: str) -> bool:
     """Whether a value can be the path of a file at all."""
-    return 0 < len(value) <= MAX_PATH_CHARS and "\n" not in value and "\0" not in value
+    if not 0 < len(value) <= MAX_PATH_CHARS or "\n" in value or "\0" in value:
+        return False
+    return URL.match(value) is None
 
 
 def spellings(value: str, place: str) -> tuple[str, ...]:
     """A value as written and, where it may be a path, also normalised, and with links followed."""
     if not pathlike(value):
         return (value,)
-    real = os.path.realpath(os.path.join(place, value))
-    return (value, os.path.normpath(value), real, os.path.relpath(real, os.path.realpath(place)))
+    real = resolved(os.path.join(place, value))
+    return (value, os.path.normpath(value), real, os.path.relpath(real, resolved(place)))
 
 
 def covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:

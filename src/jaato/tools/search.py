@@ -108,7 +108,7 @@ class Index:
         Each step of a request deserves its tool, so the best of each clause is mixed with the best of all.
         """
         clauses = [part for part in map(wanted_terms, CLAUSE.split(query, MAX_CLAUSES)) if part]
-        credits: dict[str, dict[str, float]] = {}
+        earned: dict[str, dict[str, float]] = {}
         whole: dict[str, float] = {}
         shares: dict[str, float] = {}
         for clause in clauses:
@@ -120,7 +120,7 @@ class Index:
             read += self._frequency(term)
             if among is None and read > MAX_POSTINGS and len(whole) > MAX_CANDIDATES:
                 among = set(heapq.nlargest(MAX_CANDIDATES, whole, key=whole.__getitem__))
-            credits[term] = credit = self._credit(term, shares, among)
+            earned[term] = credit = self._credit(term, shares, among)
             for name, value in credit.items():
                 whole[name] = whole.get(name, 0.0) + value
         if len(clauses) < 2 or not whole:
@@ -129,7 +129,7 @@ class Index:
         for clause in clauses:
             scores: dict[str, float] = {}
             for term in clause:
-                for name, value in credits[term].items():
+                for name, value in earned[term].items():
                     scores[name] = scores.get(name, 0.0) + value
             best = max(scores.values(), default=0.0)
             for name, score in scores.items():
@@ -158,7 +158,7 @@ class Index:
             posting = self._postings.get(other)
             if not posting or other in shares or len(posting) > frequent:
                 continue
-            factor = related * rarity(count, len(posting))
+            factor = related * rarity(count, max(len(posting), len(own)))  # no rarer than the word asked for
             for name in posting if among is None else posting.keys() & among:
                 value = factor * posting[name]
                 if value > credit.get(name, 0.0):

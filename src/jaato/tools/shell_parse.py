@@ -1,5 +1,7 @@
 """What a shell line consists of: simple commands, operators, redirections, and everything nobody can be sure of."""
 
+# ruff: noqa: SIM905 (long lists of words read best as text)
+
 from __future__ import annotations
 
 import functools
@@ -13,9 +15,11 @@ from jaato.tools.shell_words import OPERATORS, RESERVED, Word, lex, read_word
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MAX_BYTES = 32_768
+MAX_CHARS = 16_384
 MAX_PARTS = 200
 MAX_DEPTH = 40
+MAX_BRACKETS = 100
+"""How deep brackets may nest before the parser, which is slow on unclosed ones, is even tried."""
 
 WORDS = frozenset(
     "word string raw_string ansi_c_string translated_string number concatenation simple_expansion expansion "
@@ -123,8 +127,8 @@ def parser() -> Parser:
 
 def unreadable(command: str) -> str | None:
     """Why a command is not even parsed: too long, not text, or with characters that shells and parsers read differently."""
-    if len(command) > MAX_BYTES:
-        return f"is {len(command):,} characters long, more than the {MAX_BYTES:,} that are looked at"
+    if len(command) > MAX_CHARS:
+        return f"is {len(command):,} characters long, more than the {MAX_CHARS:,} that are looked at"
     if not is_unicode(command):
         return "is not valid UTF-8"
     for char in set(command):
@@ -136,6 +140,11 @@ def unreadable(command: str) -> str | None:
             or unicodedata.category(char) in ("Cf", "Cc", "Zs", "Zl", "Zp", "Cn")
         ):
             return f"contains the character U+{ord(char):04X}"
+    depth = 0
+    for char in command:
+        depth += (char in "([{") - (char in ")]}" and depth > 0)
+        if depth > MAX_BRACKETS:
+            return f"nests more than {MAX_BRACKETS} brackets"
     if "\\\n" in command:
         return "continues a line with a backslash"
     return None

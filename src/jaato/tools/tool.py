@@ -113,7 +113,7 @@ def options_of(function: Callable[..., Any]) -> Options | None:
 def tool_from(function: Callable[..., Any], plugin: str = "", owner: Any = None) -> Tool:
     """A tool from a function or bound method, marked or not. Raises `PluginError` when it cannot be one."""
     options = options_of(function) or Options()
-    name: str = options.name or getattr(function, "__name__", type(function).__name__)
+    name = options.name or str(getattr(function, "__name__", type(function).__name__))
     if not WIRE_NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
     plain_function = function if inspect.isroutine(function) else type(function).__call__

@@ -1,28 +1,20 @@
-"""Control paths: files that decide what runs later, so that no grant wider than one call may change them."""
+"""Whether a call may change a control path: by its arguments, by what a command or code mentions."""
+
+# ruff: noqa: SIM905 (long lists of words read best as text)
+# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = frozenset(
-    """.jaato .mcp.json .git .gitmodules .gitconfig .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile
-    .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .inputrc .envrc .vscode .ssh .pam_environment
-    .xprofile .xinitrc .xsessionrc""".split()
-)
-"""Any path through a component of this name."""
-
-PAIRS = frozenset(
-    {("fish", "config.fish"), ("fish", "conf.d"), (".config", "git"), (".config", "jaato"), ("state", "jaato"),
-     ("etc", "profile"), ("etc", "profile.d"), ("etc", "bash.bashrc"), ("etc", "bashrc"), ("etc", "zsh"),
-     ("etc", "gitconfig"), ("etc", "environment"), ("etc", "ld.so.preload")}
-)  # fmt: skip
-"""Any path through these two components in a row."""
+from jaato.tools.atomic import resolved
+from jaato.tools.control import names_control
 
 MENTION = re.compile(
     r"\.(?:jaato|mcp\.json|git/|git\b(?![-\w.])|gitmodules|gitconfig|bashrc|bash_(?:profile|login|logout|aliases)|"
@@ -33,6 +25,9 @@ MENTION = re.compile(
 )
 """Text that names a control path, inside a command or code."""
 
+SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
+STARTING = (".bashrc", ".profile", ".zshrc", ".envrc", ".gitconfig", ".mcp.json")
+FOLDERS = (".git", ".git/hooks", ".jaato", ".vscode", ".ssh")
 REPRESENTATIVE = (
     ".git/config", ".git/hooks/pre-commit", ".jaato/permissions.json", ".mcp.json", ".bashrc", ".profile", ".zshrc",
     ".envrc", ".vscode/tasks.json", "x/.git/config", "x/.envrc", "x/.jaato/permissions.json",
@@ -49,85 +44,95 @@ MAX_PATH_CHARS = 4_096
 MAX_STRINGS = 1_000
 
 
-def folded(name: str) -> str:
-    """A name as the most forgiving file system would compare it: no case, no invisible characters, no trailing dots."""
-    if name.isascii():
-        return name.lower().rstrip(" .") or name
-    visible = "".join(char for char in name if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
-    return unicodedata.normalize("NFKC", visible).casefold().rstrip(" .") or name
-
-
 def named(path: str) -> bool:
     """Whether the path as written goes through a control name."""
-    parts = [folded(part) for part in path.replace("\\", "/").split("/") if part]
-    return any(part in NAMES or part.startswith("git~1") for part in parts) or any(
-        pair in PAIRS for pair in zip(parts, parts[1:], strict=False)
-    )
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
 
 
-def control_path(path: str, place: str, protected: Iterable[Path] = ()) -> str | None:
+def control_path(
+    path: str, place: str, protected: Iterable[Path] = (), root: str | None = None
+) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it means none.
 
-    `place` is the directory it is relative to; `protected` are directories whose whole content counts as control.
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are directories
+    whose whole content counts as control.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
     if re.search(r"[*?\[]", path) and any(fnmatch.fnmatch(one, path) for one in REPRESENTATIVE):
         return path
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
-    inside = path if not os.path.isabs(path) else os.path.relpath(written, place)
+    root = root or place
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside) or named(os.path.normpath(inside)):
         return path
-    real = os.path.realpath(written)
-    below = os.path.relpath(real, os.path.realpath(place))
+    real = resolved(written)
+    below = os.path.relpath(real, resolved(root))
     if named(below):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, os.path.realpath(place))
+    return same_thing(real, resolved(root))
+
+
+def holds_workspace(path: str, place: str, root: str) -> bool:
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
+    real, root = resolved(os.path.join(place, path)), resolved(root)
+    return root == real or root.startswith(real.rstrip("/") + "/")
 
 
 def same_thing(real: str, root: str) -> str | None:
     """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind mount."""
-    identities = dict(control_identities(root))
+    identities = control_identities(root, tuple(changed(f"{root}/{one}") for one in ("", *FOLDERS[:3])))
     if not identities:
         return None
     current = real
     while current.startswith(root) and current != root:
         try:
             state = os.stat(current)
-        except OSError:
-            pass
-        else:
-            if current != real or os.path.isdir(current) or state.st_nlink > 1:
-                found = identities.get((state.st_dev, state.st_ino))
-                if found is not None:
-                    return found
+        except (OSError, ValueError):
+            state = None
+        if state is not None and (found := identities.get((state.st_dev, state.st_ino))) is not None:
+            return found
         current = os.path.dirname(current)
     return None
 
 
-def control_identities(root: str) -> Iterator[tuple[tuple[int, int], str]]:
+def changed(directory: str) -> int:
+    """When a directory last gained or lost an entry; 0 when there is none."""
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=16)
+def control_identities(root: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
     """The device and inode of each control file and directory that exists in a workspace."""
-    names = [*(name for name in NAMES), ".git/config", ".git/hooks", ".jaato/permissions.json"]
+    names = [*STARTING, *FOLDERS, ".git/config"]
     for directory in (".git/hooks", ".jaato"):
         try:
             names += [f"{directory}/{entry}" for entry in os.listdir(os.path.join(root, directory))[:200]]
         except OSError:
             continue
+    found: dict[tuple[int, int], str] = {}
     for name in names:
         try:
             state = os.stat(os.path.join(root, name))
         except OSError:
             continue
-        yield (state.st_dev, state.st_ino), name
+        found[state.st_dev, state.st_ino] = name
+    return found
 
 
 def control_argument(
     arguments: dict[str, Any], place: str, executes: bool, protected: Iterable[Path]
 ) -> str | None:
     """Which control path a call of a writing or executing tool may change, judged by its arguments."""
+    if executes and all(plain(key, value) for key, value in arguments.items()):
+        return None
     protected = tuple(protected)
     for count, (key, text) in enumerate(strings(arguments)):
         if count >= MAX_STRINGS:
@@ -141,7 +146,16 @@ def control_argument(
             continue
         if found_path := control_path(text, place, protected):
             return found_path
+        if key in ("path", "source_path", "destination_path") and holds_workspace(text, place, place):
+            return text
     return None
+
+
+def plain(key: str, value: Any) -> bool:
+    """Whether an argument of an executing tool can name no path at all: the common case, told in no time."""
+    if isinstance(value, str):
+        return "." not in value and "/" not in value and key not in PATH_KEYS
+    return not isinstance(value, dict | list | tuple)
 
 
 PATH_KEYS = frozenset(

@@ -1,4 +1,4 @@
-"""Words as a search sees them: split identifiers, without stop words, reduced to stems, with their near relations."""
+"""Words as a search sees them: identifiers split, stop words gone, the rest as stems with near relations."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ RUN = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 WIDE = re.compile(r"[^\W\d_]+")
 MAX_WORD = 40
 
-STOP = frozenset(
-    """
-    a about above after again all also am an and any are as at be because been before being both but by can could d did
-    do does doing don done each few for from further had has have having he her here hers him his how i if in into is it
-    its itself just kindly let ll m me more most my myself no nor not now of off on once only or other our ours out over
-    own per please re s same she should so some such t than that the their theirs them then there these they this those
-    through to too under until up upon us ve very via was we were what when where which while who whom whose why will with
-    within without would you your yours yourself
-    able help hello hi hey like need needs want wants wanna gonna thank thanks tell know give try trying using use used
-    uses would'd i'm i'd i'll it's let's what's that's could've given specific specified based one provide provides
-    provided like possible currently see sure well really actually going looking look interested
-    tool tools function returns return value parameter optional default e.g eg etc ie
-    """.split()
-)
+STOP_WORDS = """
+a about above after again all also am an and any are as at be because been before being both but by
+can could d did do does doing don done each few for from further had has have having he her here hers
+him his how i if in into is it its itself just kindly let ll m me more most my myself no nor not now
+of off on once only or other our ours out over own per please re s same she should so some such t
+than that the their theirs them then there these they this those through to too under until up upon
+us ve very via was we were what when where which while who whom whose why will with within without
+would you your yours yourself able help hello hi hey like need needs want wants wanna gonna thank
+thanks tell know give try trying using use used uses given specific specified based one provide
+provides provided possible currently see sure well really actually going looking look interested tool
+tools function returns return value parameter optional default eg etc ie
+"""
+STOP = frozenset(STOP_WORDS.split())
 
 IRREGULAR = {
     "bought": "buy", "paid": "pay", "payment": "pay", "payments": "pay", "sold": "sell", "sent": "send", "found": "find",
@@ -145,13 +144,38 @@ window blind curtain
 invoice bill receipt
 discount coupon deal offer sale promo
 parcel package shipment shipping delivery
+agenda calendar schedule diary event
+dollar euro yen pound usd eur gbp currency money
+recording voice speech audio sound
+warm cool heat cold temperature thermostat
+bedroom kitchen room
+zip compress pack archive
+unzip extract unpack decompress
+pr pull merge
+k8s kubernetes
+db database
+msg message
+dir directory
+ls list directory
+rm remove delete
+cp copy duplicate clone
+mv move rename
+grep search
+img image
+env environment variable
+config configuration setting preference
+auth authentication login token
+repo git github gitlab
 """.strip().splitlines()
 
 
 @cache
 def stem(word: str) -> str:
     """The stem of a lower-case word; words of one family share it, whether or not it is a word itself."""
-    word = IRREGULAR.get(word, word)
+    settled = IRREGULAR.get(word)
+    if settled == word:
+        return word
+    word = settled or word
     if len(word) <= 3 or not word.isalpha():
         return word
     word = without_plural(word)
@@ -166,10 +190,10 @@ def stem(word: str) -> str:
         if word.endswith(suffix) and len(word) - len(suffix) >= 4:
             word = word[: len(word) - len(suffix)] + kept
             break
-    if word.endswith(("yz", "iz")):
-        word = word[:-1] + "s"
     if word.endswith("e") and len(word) > 3:
         word = word[:-1]
+    if word.endswith(("yz", "iz")):
+        word = word[:-1] + "s"
     return word[:-1] + "i" if word.endswith("y") and len(word) > 2 else word
 
 
@@ -198,13 +222,13 @@ def relations() -> dict[str, tuple[str, ...]]:
 @cache
 def terms_of_run(run: str) -> tuple[str, ...]:
     """The terms in one run of letters and digits: its pieces and, when there are several, the whole."""
-    run = run.split("'", maxsplit=1)[0]
+    run = run.partition("'")[0]
     if run.islower():
         return () if run in STOP or (len(run) == 1 and run.isalpha()) else (stem(run[:MAX_WORD]),)
     pieces = [piece.lower() for piece in PIECE.findall(run)]
     terms = [stem(piece[:MAX_WORD]) for piece in pieces if piece not in STOP]
     if len(pieces) > 1 and len(run) <= MAX_WORD:
-        terms.append(run.lower())
+        terms.append(stem(run.lower()))
     return tuple(terms)
 
 

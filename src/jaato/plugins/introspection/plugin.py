@@ -107,7 +107,7 @@ class IntrospectionPlugin(Plugin):
         found = self.catalog.find(spec.name)
         if session is None or found is None:
             return None
-        probe = Call(id=call.id, name=spec.name, arguments={}, directory=call.workspace)
+        probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
         return ACCESS_WORDS[session.gate.explain(probe, found.tool).effect]
 
     @tool(

@@ -117,7 +117,9 @@ class Ripgrep:
             for name, text in self._run(flags, wanted, ignore_case, named, limits):
                 line, column, *_ = text.split(":", 2)
                 # No column is given where nothing is matched at the very end of a file.
-                hits[positions[name]].named.append((int(line), int(column) if column.isdecimal() else LINE_END))
+                hits[positions[name]].named.append(
+                    (int(line), int(column) if column.isdecimal() else LINE_END)
+                )
         return hits
 
     def _run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from jaato.abc.plugin import Host, Plugin
@@ -23,19 +23,26 @@ MAX_CONTEXT = 20
 
 
 class SearchPlugin(Plugin):
-    """Files by name and by content, in the workspace and what was granted beside it."""
+    """Files by name and by content, in the workspace and what was granted beside it.
+
+    The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.
+    """
 
     name: ClassVar[str] = "search"
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
+        try:
+            self.roots: Roots = host.service("roots")
+        except KeyError:
+            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
         self.engine: Engine | None = None
         """What searches content; None until the first search finds out."""
 
-    def engine_of(self, roots: Roots) -> Engine:
+    def engine_here(self) -> Engine:
         """The engine for content; a program that lies in reach of the session is never one."""
         if self.engine is None:
-            self.engine = engine_for(roots.paths, os.get_exec_path())
+            self.engine = engine_for(self.roots.paths, os.get_exec_path())
         return self.engine
 
     @tool(category="filesystem", access="read")
@@ -54,7 +61,7 @@ class SearchPlugin(Plugin):
         most = bounded(max_results, MAX_RESULTS)
         limits = Limits(call.token)
         hidden = include_hidden or wants_hidden(pattern)
-        walk = Walk(roots_of(call), root, limits, hidden=hidden, ignored=include_ignored)
+        walk = Walk(self.roots, root, limits, hidden=hidden, ignored=include_ignored)
         paths: list[str] = []
         total = 0
         for found in walk:
@@ -92,30 +99,23 @@ class SearchPlugin(Plugin):
     ) -> Output:
         """Search file contents. Returns matching lines by file, sorted by path, and the total; hidden, git-ignored and
         binary files are left out."""
-        roots = roots_of(call)
         limits = Limits(call.token)
         most = bounded(max_results, MAX_RESULTS)
         shown = bounded(context, MAX_CONTEXT, 0)
         wanted = written(pattern, literal=literal)
-        search = Search(wanted, ignore_case, shown, most, self.engine_of(roots), limits)
-        if stat.S_ISDIR(roots.stat(path).st_mode):
+        search = Search(wanted, ignore_case, shown, most, self.engine_here(), limits)
+        if stat.S_ISDIR(self.roots.stat(path).st_mode):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
-            walk = Walk(roots, path, limits, hidden=hidden, ignored=include_ignored)
+            walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
             result = search.run(named(walk, Glob.of(glob, anywhere=True) if glob is not None else None))
         else:
-            roots.open_file(path).close()  # says why, where it is no regular file
-            with roots.locate(path) as place:
-                name = shown_below(roots, place.path.parts)
+            self.roots.open_file(path).close()  # says why, where it is no regular file
+            with self.roots.locate(path) as place:
+                name = shown_below(self.roots, place.path.parts)
                 result = search.run([(name, Found((place.name,), place.dir_fd))])
         limits.unread += result.unread
         text = "\n\n".join(part for part in (rendered(result), remarks(result, limits)) if part)
         return Output(clean(text), structured(result, limits))
-
-
-def roots_of(call: Call) -> Roots:
-    """The directories this call may use: the session's, else its workspace alone."""
-    roots = call.services.get("roots")
-    return roots if isinstance(roots, Roots) else Roots(call.workspace)
 
 
 def bounded(value: int, most: int, least: int = 1) -> int:

@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Ended:
-    """How a command ended. `spool` holds all of its output when that was over the bound; its taker removes it."""
+    """How a command ended. `spool` has all of its output if that was over the bound; its taker removes it."""
 
     code: int | None = None
     reason: str = ""

@@ -1,4 +1,4 @@
-"""The environment a command runs in: nothing pages, edits, prompts or colours, and jaato's own keys are not in it."""
+"""A command's environment: nothing pages, edits, prompts or colours, and jaato's own keys are not in it."""
 
 from __future__ import annotations
 

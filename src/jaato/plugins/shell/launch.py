@@ -34,7 +34,7 @@ class Launcher:
         return self._pid
 
     def supervisor(self) -> socket.socket:
-        """A socket to a new supervisor that waits for its request. Raises OSError when none can be started."""
+        """A socket to a new supervisor that waits for its request; raises OSError when there can be none."""
         with self._lock:
             ours, theirs = socket.socketpair()
             try:
@@ -106,7 +106,7 @@ class Launcher:
 
 
 def close_warden(control: socket.socket, pid: int, owner: int) -> None:
-    """Close a warden's socket, which ends it, and wait for that; in a fork of jaato only the socket is ours."""
+    """Close a warden's socket, which ends it, and wait for that; a fork of jaato owns only the socket."""
     control.close()
     if owner != os.getpid():
         return

@@ -25,8 +25,8 @@ KEEP_ONE = "To keep one running, call run with background=true."
 class ShellPlugin(Plugin):
     """Shell commands, each with everything it starts ended with it.
 
-    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is added to the environment of
-    every command, `hide_env` lists names that are kept out of it.
+    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is
+    added to the environment of every command, `hide_env` lists names that are kept out of it.
     """
 
     name: ClassVar[str] = "cli"
@@ -49,15 +49,15 @@ class ShellPlugin(Plugin):
     async def run(
         self,
         command: str,
-        args: Annotated[list[str] | None, "run `command` with these, without a shell"] = None,
+        args: Annotated[list[str] | None, "argv of a program, no shell"] = None,
         timeout_s: float | None = None,
-        background: Annotated[bool, "return a task id at once"] = False,
+        background: Annotated[bool, "returns a task id"] = False,
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Run a bash command in the workspace. No input, no terminal. Returns exit code and output (stderr included).
+        """Run a bash command in the workspace, without stdin or terminal.
 
-        What it leaves running is killed when it exits; use background for servers and long jobs.
+        What it leaves running is killed; use background for servers.
         """
         running = Command(
             self._argv(command, args, timeout_s),
@@ -74,7 +74,7 @@ class ShellPlugin(Plugin):
             ended = await running.run(self.launcher)
         finally:
             forget()
-        if ended.reason == "stopped":
+        if ended.reason in ("stopped", "orphaned"):
             if ended.spool is not None:
                 ended.spool.unlink(missing_ok=True)
             raise CancelledException("The command was stopped on request; nothing of it is running.")

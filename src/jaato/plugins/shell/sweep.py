@@ -1,10 +1,11 @@
-"""The last resort: find and kill what a command left when it had killed both its supervisor and the warden."""
+"""The last resort, when a command has killed both its supervisor and the warden: find and kill the rest."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from pathlib import Path
 
 from jaato.plugins.shell.warden import cgroup, tree
 
@@ -13,7 +14,7 @@ SWEEP_WITHIN_S = 5.0
 
 
 def sweep(call_id: str, session: int, group: str) -> None:
-    """Kill the call's control group, then whatever has its mark, its session or an ancestor that has; until none has.
+    """Kill the call's control group, then all with its mark or session and what is below, until none is.
 
     Blocks for at most `SWEEP_WITHIN_S`.
     """
@@ -34,18 +35,16 @@ def sweep(call_id: str, session: int, group: str) -> None:
 def suspects(mark: bytes, session: int) -> list[int]:
     """Living processes with this text in their environment, or of this session."""
     found = []
-    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not entry.isdigit() or int(entry) == os.getpid():
+    for process in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
         try:
-            with open(f"/proc/{entry}/stat", "rb", buffering=0) as stat:
-                state, _, _, its_session = stat.read(4096).rpartition(b")")[2].split()[:4]
+            state, _, _, its_session = (process / "stat").read_bytes().rpartition(b")")[2].split()[:4]
             if state in (b"Z", b"X"):
                 continue
-            with open(f"/proc/{entry}/environ", "rb", buffering=0) as environ:
-                marked = mark in environ.read(1 << 20)
+            marked = mark in (process / "environ").read_bytes()
         except (OSError, ValueError):
             continue
         if marked or (session and int(its_session) == session):
-            found.append(int(entry))
+            found.append(int(process.name))
     return found

@@ -1,4 +1,4 @@
-"""One control group per command, where this process may make one: the kernel then kills the whole of it at once."""
+"""One control group per command, where that is allowed: the kernel then kills all of it at once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def own_directory() -> str | None:
 
 
 def prefix(warden: int) -> str:
-    """How the groups of this warden's commands start, or "" where none can be made and killed as one (Linux 5.14).
+    """How this warden's groups start, or "" where none can be made and killed as one (Linux 5.14).
 
-    Ends the groups of wardens of our process namespace that were killed together with all that watched over them.
+    Ends the groups of wardens of our process namespace that died with all that watched over them.
     """
     own = own_directory()
     if own is None:
@@ -42,9 +42,18 @@ def prefix(warden: int) -> str:
     remove(probe)
     for name in os.listdir(own) if killable else ():
         owner = name.removeprefix(ours).partition("-")[0]
-        if name.startswith(ours) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+        if name.startswith(ours) and owner.isdigit() and not lives(owner):
             end(f"{own}/{name}", time.monotonic() + 1)
     return f"{own}/{ours}{warden}-" if killable else ""
+
+
+def lives(pid: str) -> bool:
+    """Whether this process is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+            return stat.read(4096).rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
 
 
 def make(path: str) -> bool:

@@ -10,14 +10,15 @@ import socket
 import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.supervise import IGNORED, Supervisor
+from jaato.plugins.shell.warden.start import IGNORED
+from jaato.plugins.shell.warden.supervise import Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
 
 
 class Warden:
-    """The loop of the process that jaato starts once; each message on its control socket brings one call's socket."""
+    """The loop of the process that jaato starts once; each message on its control socket brings a call's."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
@@ -42,11 +43,21 @@ class Warden:
                     for gone in (self.control.fileno(), self.parent_fd):
                         if gone >= 0 and self.closing_at is None:
                             poll.unregister(gone)
-                    self.closing_at = time.monotonic()
+                    self._end_all()
             self._look_after()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 tree.send(self.sockets, signal.SIGKILL)
         self._clean()
+
+    def _end_all(self) -> None:
+        """Let every supervisor hear the end of its socket, also while jaato is still there."""
+        if self.closing_at is None:
+            self.closing_at = time.monotonic()
+            for wire_end in self.sockets.values():
+                try:
+                    wire_end.shutdown(socket.SHUT_RD)
+                except OSError:
+                    continue  # jaato's end is closed already
 
     def _accept(self) -> bool:
         """Fork a supervisor for the socket that came; False when jaato has closed its end."""
@@ -64,7 +75,6 @@ class Warden:
                 report = {
                     "failure": {
                         "doing": "fork for",
-                        "errno": error.errno,
                         "error": os.strerror(error.errno or 0),
                     }
                 }

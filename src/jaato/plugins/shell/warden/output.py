@@ -1,4 +1,4 @@
-"""What a command prints, held in bounded memory: the first and last bytes, the rest in a spool file, a slow copy to show."""
+"""What a command prints, in bounded memory: both ends, a spool file with all of it, a slow copy to show."""
 
 from __future__ import annotations
 

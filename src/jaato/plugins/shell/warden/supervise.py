@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import marshal
 import os
-import resource
 import select
 import signal
 import socket
@@ -13,24 +10,21 @@ import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
 from jaato.plugins.shell.warden.output import Captured
+from jaato.plugins.shell.warden.start import PIPE_BYTES, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
-PIPE_BYTES = 1 << 18
 READ_BYTES = 1 << 16
 TICK_S = 0.25
 KILL_WITHIN_S = 5.0
-IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE,
-           signal.SIGXFSZ, signal.SIGALRM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
 MANY = 100  # more than this is not about to end by itself
-USER_PROCESSES = 4096  # what the rest of a user's programs may need under one limit on processes
 BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
 
 
 class Supervisor:
-    """Runs one request to its end; lives in a process of its own that is the subreaper of all the command starts."""
+    """Runs one request to its end; its process is the subreaper of all that the command starts."""
 
     def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
         self.socket = wire_end
@@ -44,10 +38,15 @@ class Supervisor:
         self.output_fd = -1
         self.unsent = bytearray()
         self.reason = ""
+        self.started = 0.0
+        self.deadline: float | None = None
+        self.kill_at: float | None = None
+        self.next_tick = 0.0
+        self.forks = 0
         self.deaf = False
 
     def run(self) -> None:
-        """From the request to the last word. The socket stays open for the warden, which closes it after us."""
+        """From the request to the last word. The warden closes the socket after us."""
         tree.hurry()
         self.socket.setblocking(True)
         self.socket.send(wire.frame(wire.READY, self.group.encode()))
@@ -57,7 +56,7 @@ class Supervisor:
         self.captured = Captured(
             self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"]
         )
-        failure = self._start()
+        self.pid, self.output_fd, failure = start(self.request, self.group)
         if failure:
             self._clean()
             self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))
@@ -85,24 +84,6 @@ class Supervisor:
                     self.socket.setblocking(False)
                     return True
 
-    def _start(self) -> dict[str, Any] | None:
-        """Start the command; why it could not be, else None."""
-        self.output_fd, output = os.pipe2(os.O_CLOEXEC)
-        try:
-            fcntl.fcntl(self.output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        except OSError:
-            pass  # the user's share of pipe memory is used up; the default size works
-        os.set_blocking(self.output_fd, False)
-        failed, fail = os.pipe2(os.O_CLOEXEC)
-        self.pid = os.fork()
-        if self.pid == 0:
-            become_command(self.request, output, fail, self.group)
-        os.close(output)
-        os.close(fail)
-        with open(failed, "rb") as report:
-            text = report.read()
-        return wire.value_of(text) if text else None
-
     def _watch(self) -> None:
         """Until the command has ended, or was told to and had its time to."""
         poll = select.poll()
@@ -110,48 +91,51 @@ class Supervisor:
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         timeout_s = self.request.get("timeout_s")
-        deadline = self.started + timeout_s if timeout_s else None
-        kill_at: float | None = None
-        counted = forks_so_far()
-        next_tick = self.started + TICK_S
+        self.deadline = self.started + timeout_s if timeout_s else None
+        self.forks = tree.forks_so_far()
+        self.next_tick = self.started + TICK_S
         while self.status is None:
-            now = time.monotonic()
-            poll.register(
-                self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0)
-            )
-            wait = min(t for t in (next_tick, deadline, kill_at) if t is not None) - now
-            if self.captured.pending and not self.unsent:
-                wait = min(wait, self.captured.due_in())
-            for fd, event in poll.poll(max(wait, 0.0) * 1000 + 0.5):
-                if fd == self.output_fd and not self._read():
-                    poll.unregister(fd)
-                elif fd == self.wakeup_fd:
-                    os.read(fd, 4096)
-                elif fd == self.parent_fd:
-                    poll.unregister(fd)
-                    self._stop("orphaned")
-                elif fd == self.socket.fileno():
-                    self._listen(event)
+            self._wait(poll)
             self._show()
             tree.reap(self._reaped)
-            now = time.monotonic()
-            if deadline is not None and now >= deadline:
-                self._stop("timeout")
-            if self.captured.over_cap:
-                self._stop("output")
-            if now >= next_tick:
-                next_tick = now + TICK_S
-                counted, busy = forks_so_far(), counted
-                if not 0 <= counted - busy < BUSY_FORKS:
-                    self._count()
-            if self.reason:
-                deadline = None
-                if kill_at is None:
-                    kill_at = now + (
-                        0 if self.reason in ("orphaned", "processes") else self.request["grace_s"]
-                    )
-                elif now >= kill_at:
-                    return
+            if self._time_is_up(time.monotonic()):
+                return
+
+    def _wait(self, poll: select.poll) -> None:
+        """Sleep until something happens or is due, and take what came."""
+        poll.register(self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0))
+        due = [at for at in (self.next_tick, self.deadline, self.kill_at) if at is not None]
+        wait = min(due) - time.monotonic()
+        if self.captured.pending and not self.unsent:
+            wait = min(wait, self.captured.due_in())
+        for fd, event in poll.poll(max(wait, 0.0) * 1000 + 0.5):
+            if fd == self.output_fd and not self._read():
+                poll.unregister(fd)
+            elif fd == self.wakeup_fd:
+                os.read(fd, 4096)
+            elif fd == self.parent_fd:
+                poll.unregister(fd)
+                self._stop("orphaned")
+            elif fd == self.socket.fileno():
+                self._listen(event)
+
+    def _time_is_up(self, now: float) -> bool:
+        """Tell the command to end when it must; True when it has had its time since."""
+        if self.deadline is not None and now >= self.deadline:
+            self._stop("timeout")
+        if self.captured.over_cap:
+            self._stop("output")
+        if now >= self.next_tick:
+            self.next_tick = now + TICK_S
+            before, self.forks = self.forks, tree.forks_so_far()
+            if not 0 <= self.forks - before < BUSY_FORKS:
+                self._count()
+        if not self.reason:
+            return False
+        self.deadline = None
+        if self.kill_at is None:
+            self.kill_at = now + (0 if self.reason in ("orphaned", "processes") else self.request["grace_s"])
+        return now >= self.kill_at
 
     def _count(self) -> None:
         limit = self.request["max_processes"]
@@ -164,8 +148,8 @@ class Supervisor:
             return
         self.reason = reason
         if self.status is None and self.request["grace_s"] > 0:
-            kill_group(self.pid, signal.SIGTERM)
-            kill_group(self.pid, signal.SIGCONT)
+            tree.kill_group(self.pid, signal.SIGTERM)
+            tree.kill_group(self.pid, signal.SIGCONT)
 
     def _listen(self, event: int) -> None:
         """A word from jaato; its end closed means that it is gone."""
@@ -180,7 +164,6 @@ class Supervisor:
         except OSError:
             data = b""
         if not data:
-            self.deaf = True
             self._stop("orphaned")
         elif any(kind == wire.STOP for kind, _ in self.frames.feed(data)):
             self._stop("stopped")
@@ -226,7 +209,7 @@ class Supervisor:
             self.deaf = True
 
     def _settle(self) -> list[str]:
-        """A moment for what ends by itself (`tee` of a process substitution); what is left after it, by name."""
+        """A moment for what ends by itself (`tee` of a process substitution); what is left then, by name."""
         end = time.monotonic() + self.request["settle_s"]
         while not tree.reap(self._reaped):
             self._drain(limit=READ_BYTES)
@@ -242,8 +225,8 @@ class Supervisor:
         if not tree.reap(self._reaped):
             if self.group:
                 cgroup.kill(self.group)
-            if self.status is None:
-                kill_group(self.pid, signal.SIGKILL)
+            if self.status is None and self.pid:
+                tree.kill_group(self.pid, signal.SIGKILL)
             stuck = tree.kill_below(tuple, self._reaped, KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
         if self.group:
             cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
@@ -257,6 +240,8 @@ class Supervisor:
         self._show(now=True)
         head, tail = self.captured.ends()
         complete = self.captured.close()
+        if self.reason == "orphaned" and complete:
+            os.unlink(self.captured.spool)
         code = os.waitstatus_to_exitcode(self.status) if self.status is not None else None
         ended = {
             "code": code,
@@ -280,59 +265,3 @@ class Supervisor:
             poll.register(self.socket, select.POLLOUT)
             poll.poll()
             self._flush()
-
-
-def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
-    """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
-    doing = "start"
-    try:
-        signal.set_wakeup_fd(-1)
-        os.setsid()
-        if group:
-            cgroup.join(group)
-        doing = "open /dev/null for"
-        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.closerange(3, fail)
-        os.closerange(fail + 1, 1 << 20)
-        doing = "enter the directory of"
-        os.chdir(os.fsencode(request["cwd"]))
-        doing = "run"
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
-        os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
-        limit_processes(USER_PROCESSES + request["max_processes"])
-        arguments = [os.fsencode(argument) for argument in request["argv"]]
-        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
-        os.execvpe(arguments[0], arguments, environment)
-    except BaseException as error:
-        number = error.errno if isinstance(error, OSError) else None
-        report = {"doing": doing, "errno": number, "error": os.strerror(number) if number else repr(error)}
-        os.write(fail, marshal.dumps(report))
-    finally:
-        os._exit(127)
-
-
-def limit_processes(most: int) -> None:
-    """Lower the user's limit on processes; root has none, and is watched by counting alone."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if os.getuid() != 0 and (soft == resource.RLIM_INFINITY or soft > most):
-        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
-
-
-def kill_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process group that may be gone."""
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def forks_so_far() -> int:
-    """The newest process id of the machine: how far it moves says how fast processes are made."""
-    try:
-        with open("/proc/loadavg", "rb", buffering=0) as load:
-            return int(load.read(200).split()[4])
-    except (OSError, IndexError, ValueError):
-        return 0

@@ -18,7 +18,7 @@ CHILD_LISTS = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def become_subreaper() -> bool:
-    """Orphans among our descendants become our children from now on; False where the system cannot do that."""
+    """From now on orphans among our descendants become our children; False where that cannot be."""
     if sys.platform != "linux":
         return False
     return int(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
@@ -100,8 +100,8 @@ def kill_below(
 ) -> list[int]:
     """Kill and reap all our descendants but the spared ones until none is left; call as their subreaper.
 
-    Gives up when nothing has died for `patience_s` and returns the processes that would not (uninterruptible, or of
-    another user). With nobody spared the end is exact: a subreaper without children has no descendants.
+    Gives up when they grow no fewer for `patience_s` and returns those that would not die (uninterruptible,
+    or of another user). With nobody spared the end is exact: a subreaper without children has no descendants.
     """
     pause = 0.0005
     fewest = 1 << 30
@@ -121,7 +121,7 @@ def kill_below(
 
 
 def kill_tree(top: int) -> list[int]:
-    """Kill a process, then its group at once, then what is below it, each as it is found; all that were found.
+    """Kill a process, its group at once, and what is below it, each as it is found; all that were found.
 
     The parent goes first, so that it makes no more; a group dies in one call, forks in progress included.
     """
@@ -164,3 +164,20 @@ def command_line(pid: int) -> str:
             return listing.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()[:80]
     except OSError:
         return ""
+
+
+def kill_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that may be gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def forks_so_far() -> int:
+    """The newest process id of the machine: how far it moves says how fast processes are made."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as load:
+            return int(load.read(200).split()[4])
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -35,7 +35,7 @@ def value_frame(kind: bytes, value: Any) -> bytes:
 
 
 def value_of(payload: bytes) -> Any:
-    """The plain data of a frame. Both ends are one program in one version, and nobody else holds the socket."""
+    """The plain data of a frame; both ends are one program in one version, nobody else has the socket."""
     return marshal.loads(payload)  # noqa: S302 for that reason; json takes longer to import than a command to run
 
 
@@ -46,7 +46,7 @@ class Frames:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The frames that are complete now, as (kind, payload). Raises ValueError on what cannot be a frame."""
+        """The frames that are complete now, as (kind, payload); raises ValueError on what can be none."""
         self._buffer += data
         found = []
         while len(self._buffer) >= HEADER.size:

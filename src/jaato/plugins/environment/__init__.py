@@ -1,0 +1,1 @@
+"""The `get_environment` tool: where the agent is and what it can use."""

@@ -1,0 +1,157 @@
+"""How a permission question reaches a person: a terminal, or a queue that another thread serves."""
+
+from __future__ import annotations
+
+import json
+import queue
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from jaato.abc.asker import Answer, Asker, Question
+from jaato.errors import ConfigError
+from jaato.plugins.permission.show import question_text
+
+LATER = {"webhook", "file"}
+CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
+
+
+class ConsoleChannel:
+    """Asks on the terminal. Without one, or at its end, there is nobody: the call is denied as `no_channel`."""
+
+    def __init__(
+        self, timeout_s: float | None = None, *, stdin: TextIO | None = None, stdout: TextIO | None = None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._stdin = stdin
+        self._stdout = stdout
+
+    def ask(self, question: Question) -> Answer | None:
+        """Show the question and read one answer. Raises `TimeoutError` when the time is over."""
+        stdin, stdout = self._stdin or sys.stdin, self._stdout or sys.stdout
+        if stdin is None or stdin.closed or not stdin.isatty():
+            return None
+        stdout.write(f"{question_text(question)}\n{CHOICES} > ")
+        stdout.flush()
+        line = self._line(stdin)
+        if line is None:
+            return None
+        word, _, rest = line.strip().partition(" ")
+        match word.lower():
+            case "c" | "comment":
+                return Answer(answer="c", comment=rest.strip() or None, by="console")
+            case "e" | "edit":
+                return self._edited(rest, stdin, stdout)
+        return Answer(answer=line.strip(), by="console")
+
+    def _edited(self, text: str, stdin: TextIO, stdout: TextIO) -> Answer | None:
+        """The arguments as the user wants them, as one line of JSON."""
+        if not text.strip():
+            stdout.write("the arguments as JSON on one line > ")
+            stdout.flush()
+            line = self._line(stdin)
+            if line is None:
+                return None
+            text = line
+        try:
+            arguments = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            stdout.write(f"That is not JSON: {error}\n")
+            arguments = None
+        return Answer(answer="e", arguments=arguments if isinstance(arguments, dict) else None, by="console")
+
+    def _line(self, stdin: TextIO) -> str | None:
+        """One line; None at the end of the input."""
+        if self._timeout_s is not None and not select.select([stdin], [], [], self._timeout_s)[0]:
+            raise TimeoutError
+        return stdin.readline() or None
+
+
+@dataclass(eq=False)
+class Pending:
+    """A question in a queue; `answer` settles it, once, from any thread."""
+
+    question: Question
+    _settled: threading.Event = field(default_factory=threading.Event)
+    _answer: Answer | None = None
+
+    def answer(
+        self,
+        answer: str,
+        *,
+        arguments: dict[str, Any] | None = None,
+        comment: str | None = None,
+        by: str = "",
+    ) -> None:
+        """Answer it, in any of the spellings of the answers. Later answers do nothing."""
+        if not self._settled.is_set():
+            self._answer = Answer(answer=answer, arguments=arguments, comment=comment, by=by)
+            self._settled.set()
+
+    def nobody(self) -> None:
+        """Nobody will answer."""
+        self._settled.set()
+
+    def wait(self, timeout_s: float | None) -> Answer | None:
+        """The answer. Raises `TimeoutError` when the time is over."""
+        if not self._settled.wait(timeout_s):
+            self._settled.set()
+            raise TimeoutError
+        return self._answer
+
+
+class QueueChannel:
+    """Puts each question into `questions`, whoever serves that queue answers; `close` says nobody does any more."""
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        self.questions: queue.Queue[Pending] = queue.Queue()
+        self._timeout_s = timeout_s
+        self._open: set[Pending] = set()
+        self._closed = False
+
+    def ask(self, question: Question) -> Answer | None:
+        """Wait for the answer. Raises `TimeoutError` when the time is over."""
+        if self._closed:
+            return None
+        pending = Pending(question)
+        self._open.add(pending)
+        try:
+            self.questions.put(pending)
+            if self._closed:
+                return None
+            return pending.wait(self._timeout_s)
+        finally:
+            self._open.discard(pending)
+
+    def next(self, timeout_s: float | None = None) -> Pending | None:
+        """The next question, for whoever answers; None when there is none in time."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            return self.questions.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Nobody answers any more: what waits is denied."""
+        self._closed = True
+        for pending in list(self._open):
+            pending.nobody()
+
+
+CHANNELS: dict[str, Callable[[float | None], Asker]] = {"console": ConsoleChannel, "queue": QueueChannel}
+
+
+def channel_of(kind: str, timeout_s: float | None) -> Asker:
+    """The channel of this name. Raises `ConfigError` for one that does not exist, or not in this version."""
+    known = ", ".join(CHANNELS)
+    if kind in LATER:
+        raise ConfigError(
+            f"The permission channel {kind!r} is not available in this version; use one of: {known}."
+        )
+    if kind not in CHANNELS:
+        raise ConfigError(f"There is no permission channel {kind!r}; use one of: {known}.")
+    return CHANNELS[kind](timeout_s)

@@ -1,0 +1,190 @@
+"""`PermissionPlugin`: the documented way to put the gate in front of a `ToolExecutor`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jaato.abc.asker import Asker
+from jaato.abc.plugin import UserCommand
+from jaato.errors import ConfigError
+from jaato.plugins.permission.channels import QueueChannel, channel_of
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.call import Call
+from jaato.tools.permissions import Decision, Gate, Policy
+from jaato.tools.tool import Tool
+
+SHELL_NAMES = {"cli_based_tool": "run", "cli_execute": "run", "runCommand": "run"}
+
+
+class Turn:
+    """A turnstile for threads: it blocks, and therefore never suspends."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+
+    async def __aenter__(self) -> None:
+        """Wait until no other question is open."""
+        self._lock.acquire()
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Let the next question be asked."""
+        self._lock.release()
+
+
+class PermissionPlugin:
+    """A policy file and a channel. `gate` judges calls; `check_permission` is the same for a name and arguments.
+
+    `config_path` is relative to `workspace` (default: the current directory) and need not exist. `tools` finds the
+    tool of a name, to know what it may touch; without it every tool counts as one that may execute. Raises
+    `ConfigError` for a damaged file or an unknown channel.
+    """
+
+    name: ClassVar[str] = "permission"
+
+    def __init__(
+        self,
+        config_path: str | Path = ".jaato/permissions.json",
+        channel_type: str = "console",
+        *,
+        workspace: Path | None = None,
+        state_dir: Path | None = None,
+        trusted: bool | None = None,
+        channel: Asker | None = None,
+        tools: Callable[[str], Tool | None] | None = None,
+    ) -> None:
+        self._workspace = (workspace or Path.cwd()).resolve()
+        self._state_dir = state_dir if state_dir is not None else default_state_dir()
+        self._trusted = trusted
+        self._tools = tools
+        self._stubs: dict[str, Tool] = {}
+        self._lock = threading.RLock()
+        self._given = channel
+        self._open(Path(config_path), channel_type)
+
+    def _open(self, config_path: Path, channel_type: str) -> None:
+        self._config_path = config_path
+        path = self._workspace / config_path
+        policy = Policy.load(
+            path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted
+        )
+        kind = policy.channel.type if policy.channel.type and channel_type == "console" else channel_type
+        self.channel: Asker = self._given or channel_of(kind, policy.channel.timeout_s)
+        self.gate = Gate(
+            policy,
+            asker=self.channel,
+            workspace=self._workspace,
+            turnstile=self._turn,
+            protected=(self._state_dir,),
+        )
+
+    def _turn(self) -> AbstractAsyncContextManager[None]:
+        return Turn(self._lock)
+
+    def check_permission(self, tool: str, args: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Whether the call may run, asking if need be, and `{decision, reason, method}`; with `arguments` if edited,
+        `comment` if the user left one. Blocks while a question is open."""
+        decision = self._decide(tool, dict(args))
+        permission = decision.permission
+        answer: dict[str, Any] = {
+            "decision": permission.decision,
+            "reason": permission.reason,
+            "method": permission.method,
+        }
+        if decision.arguments is not None:
+            answer["arguments"] = decision.arguments
+        if decision.comment is not None:
+            answer["comment"] = decision.comment
+        return decision.allowed, answer
+
+    def _decide(self, name: str, arguments: dict[str, Any]) -> Decision:
+        tool = self._tool(name)
+        if tool.name == "run" and "cmd" in arguments and "command" not in arguments:
+            arguments["command"] = arguments.pop("cmd")
+        call = Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
+        decision = step(self.gate, call, tool)
+        if decision.allowed and decision.arguments is not None:
+            call.arguments = decision.arguments
+            final = step(self.gate, call, tool)
+            return Decision(final.allowed, final.permission, decision.arguments, final.comment)
+        return decision
+
+    def _tool(self, name: str) -> Tool:
+        found = self._tools(name) if self._tools else None
+        if found is not None:
+            return found
+        canonical = SHELL_NAMES.get(name, name)
+        stub = self._stubs.get(canonical)
+        if stub is None:
+            aliases: dict[str, Mapping[str, str]] = {
+                alias: {"cmd": "command"} for alias, tool in SHELL_NAMES.items() if tool == canonical
+            }
+            spec = ToolSpec(canonical, "", {"type": "object"})
+            stub = self._stubs[canonical] = Tool(spec, refuse_to_run, aliases=aliases)
+        return stub
+
+    def initialize(self, config: dict[str, Any] | None = None) -> None:
+        """Take another `config_path` or `channel_type`. Raises `ConfigError`."""
+        given = config or {}
+        unknown = sorted(given.keys() - {"config_path", "channel_type"})
+        if unknown:
+            raise ConfigError(f"The permission plugin has no setting {', '.join(unknown)}.")
+        if given:
+            path = Path(given.get("config_path", self._config_path))
+            self._open(path, given.get("channel_type", "console"))
+
+    def shutdown(self) -> None:
+        """Nobody answers any more; what was granted for a while ends."""
+        self.gate.go_idle()
+        if isinstance(self.channel, QueueChannel):
+            self.channel.close()
+
+    def get_tool_schemas(self) -> list[Any]:
+        """It has no tools."""
+        return []
+
+    def get_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        """It has no tools."""
+        return {}
+
+    def get_system_instructions(self) -> str | None:
+        """The model needs none."""
+        return None
+
+    def get_auto_approved_tools(self) -> list[str]:
+        """It has no tools."""
+        return []
+
+    def get_user_commands(self) -> list[UserCommand]:
+        """It has no commands."""
+        return []
+
+
+def refuse_to_run(_arguments: dict[str, Any], _call: Call) -> Any:
+    """A tool that is only asked about."""
+    raise LookupError("this tool is known by name only")
+
+
+def step(gate: Gate, call: Call, tool: Tool) -> Decision:
+    """Run a check whose strategies never suspend."""
+    waiting = gate.check(call, tool)
+    try:
+        waiting.send(None)
+    except StopIteration as done:
+        decision: Decision = done.value
+        return decision
+    waiting.close()
+    raise ConfigError(
+        "A channel with a coroutine `ask` needs an event loop; use one whose `ask` is a plain method."
+    )
+
+
+def default_state_dir() -> Path:
+    """Where the user's state lies."""
+    from jaato.settings import environment, user_dir
+
+    return user_dir(environment(), "XDG_STATE_HOME", ".local/state")

@@ -1,0 +1,95 @@
+"""Start a command: what happens between the fork and the first instruction of its program."""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import resource
+import signal
+
+from jaato.plugins.shell.warden import cgroup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+PIPE_BYTES = 1 << 18
+USER_PROCESSES = 4096  # what the rest of a user's programs may need under one limit on processes
+
+IGNORED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGALRM,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+)
+"""What the warden and its supervisors do not hear, and a command hears again."""
+
+
+def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any] | None]:
+    """Start the command; its pid, the reading end of its output, and why it could not be, if it could not."""
+    output_fd, output = os.pipe2(os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        pass  # the user's share of pipe memory is used up; the default size works
+    os.set_blocking(output_fd, False)
+    failed, fail = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return 0, output_fd, {"doing": "fork for", "error": os.strerror(error.errno or 0)}
+    if pid == 0:
+        become_command(request, output, fail, group)
+    os.close(output)
+    os.close(fail)
+    report = os.read(failed, 4096)
+    os.close(failed)
+    return pid, output_fd, marshal.loads(report) if report else None  # noqa: S302 our own fork wrote it
+
+
+def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
+    """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
+    doing = "start"
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        if group:
+            cgroup.join(group)
+        doing = "open /dev/null for"
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.closerange(3, fail)
+        os.closerange(fail + 1, 1 << 20)
+        doing = "enter the directory of"
+        os.chdir(os.fsencode(request["cwd"]))
+        doing = "run"
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+        limit_processes(USER_PROCESSES + request["max_processes"])
+        arguments = [os.fsencode(argument) for argument in request["argv"]]
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
+        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 a shell is among the arguments if one is wanted
+    except (OSError, ValueError) as error:
+        code = error.errno if isinstance(error, OSError) else None
+        report = {"doing": doing, "error": os.strerror(code) if code else repr(error)}
+        os.write(fail, marshal.dumps(report))
+    finally:
+        os._exit(127)
+
+
+def limit_processes(most: int) -> None:
+    """Lower the user's limit on processes; root has none, and is watched by counting alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.getuid() != 0 and (soft == resource.RLIM_INFINITY or soft > most):
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))

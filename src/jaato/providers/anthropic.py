@@ -1,0 +1,212 @@
+"""The Anthropic Messages API as a dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from jaato.abc.provider import ModelRequest
+from jaato.errors import AuthenticationError, ContextOverflow, ProviderError, ServerFault
+from jaato.protocol.specs import ModelSettings, ToolSpec
+from jaato.providers import faults
+from jaato.providers.anthropic_events import DIALECT, ERRORS, Fault
+from jaato.providers.anthropic_history import Transcript, marked
+from jaato.providers.anthropic_models import (
+    default_max_tokens,
+    knows_references,
+    takes_temperature,
+    thought,
+)
+from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.parts import remembered
+from jaato.providers.wire import encode_json, names_back, wire_name
+
+VERSION = "2023-06-01"
+"""The API version that still takes a temperature, and the one that servers resembling Anthropic's know.
+
+Nothing else we send is refused by the version that followed it, 2026-10-21.
+"""
+BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}
+LEAST_BUDGET = 1_024
+EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+ANNOTATIONS = ("description", "title", "default")
+
+
+class AnthropicDialect:
+    """Speaks `POST /v1/messages`.
+
+    `deferred` declares tools that were activated in mid-conversation as deferred and refers to them from the
+    activation's result, which keeps the cached prefix whole. Servers that only resemble Anthropic's do not
+    know it, so there they are appended to the tool list. `cache` sets breakpoints for the prompt cache.
+    `provider` is the name that messages and errors carry.
+    """
+
+    name = DIALECT
+
+    def __init__(
+        self,
+        provider: str = "anthropic",
+        *,
+        version: str = VERSION,
+        cache: bool = True,
+        deferred: bool = False,
+    ) -> None:
+        self.provider = provider
+        self._version = version
+        self._cache = cache
+        self._deferred = deferred
+
+    def path(self, request: ModelRequest) -> str:
+        """The path of the streaming call."""
+        return "/v1/messages"
+
+    def headers(self, key: str | None) -> Mapping[str, str]:
+        """The API version and the key."""
+        return {"anthropic-version": self._version} | ({"x-api-key": key} if key else {})
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """The request body; tools, system prompt and past messages keep their bytes from call to call."""
+        deferrable = {wire_name(tool.name) for tool in request.tools if tool.discoverability != "core"}
+        transcript = self._transcript(request, deferrable)
+        messages = transcript.messages(request.read_blob, deferrable, cache=self._cache)
+        fields = settings_fields(request.model, request.settings, may_think=transcript.may_think)
+        body = [b'{"model":%s,"stream":true' % encode_json(request.model)]
+        body += [b',"%s":%s' % (name.encode(), encode_json(value)) for name, value in fields.items()]
+        if request.tools:
+            body.append(b',"tools":[%s]' % self._tools(request, transcript))
+        if request.system.strip():
+            block = b'{"type":"text","text":%s}' % encode_json(request.system)
+            body.append(b',"system":[%s]' % (marked(block) if self._cache else block))
+        body.append(b',"messages":[%s]}' % messages)
+        return b"".join(body)
+
+    def decoder(self, request: ModelRequest) -> MessagesDecoder:
+        """A reader for the answer to this request."""
+        return MessagesDecoder(self.provider, request.model, names_back(request.tools))
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """The typed error for an answer that is no success."""
+        try:
+            fault = msgspec.json.decode(body, type=ErrorBody).error
+        except (msgspec.DecodeError, RecursionError):
+            fault = Fault()
+        message = faults.clip(fault.message) or faults.body_message(body)
+        cls = ERRORS.get(fault.type) or (ServerFault if status == 529 else faults.status_class(status))
+        if status == 400 and (faults.means_overflow(message) or "exceed context limit" in message):
+            cls = ContextOverflow
+        elif status in (400, 402) and "credit balance" in message:
+            cls = AuthenticationError
+        return cls(
+            message or f"The server answered {status}.",
+            provider=self.provider,
+            status=status,
+            retry_after_s=faults.retry_after_s(headers),
+        )
+
+    def _transcript(self, request: ModelRequest, deferrable: set[str]) -> Transcript:
+        references = self._deferred and knows_references(request.model)
+        kept = request.encoded.get(DIALECT)
+        if (
+            isinstance(kept, Transcript)
+            and kept.references == references
+            and kept.loaded <= deferrable
+            and kept.follow(request.messages)
+        ):
+            return kept
+        transcript = request.encoded[DIALECT] = Transcript(references=references)
+        transcript.follow(request.messages)
+        return transcript
+
+    def _tools(self, request: ModelRequest, transcript: Transcript) -> bytes:
+        blocks = remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration)
+        core = [tool.discoverability for tool in request.tools].count("core") if self._cache else 0
+        said = []
+        for tool, block in zip(request.tools, blocks, strict=True):
+            if tool.discoverability == "core":
+                core -= 1
+                transcript.plain.add(wire_name(tool.name))
+                said.append(marked(block) if core == 0 else block)
+            elif wire_name(tool.name) in transcript.loaded:
+                said.append(block[:-1] + b',"defer_loading":true}')
+            else:
+                transcript.plain.add(wire_name(tool.name))
+                said.append(block)
+        return b",".join(said)
+
+
+class ErrorBody(Struct):
+    error: Fault
+
+
+def declaration(tool: ToolSpec) -> bytes:
+    """A tool as the API wants it declared."""
+    schema = {name: part for name, part in tool.parameters.items() if name not in ("oneOf", "anyOf", "allOf")}
+    fields = {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "input_schema": schema | {"type": "object"},
+    }
+    return encode_json({name: value for name, value in fields.items() if value})
+
+
+def settings_fields(model: str, settings: ModelSettings, *, may_think: bool) -> dict[str, Any]:
+    """How to sample, in the form the model's generation takes; what it would refuse is left out."""
+    max_tokens = settings.max_output_tokens or default_max_tokens(model)
+    fields: dict[str, Any] = {"max_tokens": max_tokens}
+    output: dict[str, Any] = {}
+    effort, way = settings.effort, thought(model)
+    if effort is not None and way == "adaptive":
+        output["effort"] = EFFORTS[effort]
+        if effort != "minimal":
+            fields["thinking"] = {"type": "adaptive"} | (
+                {} if takes_temperature(model) else {"display": "summarized"}
+            )
+    elif effort in BUDGETS and way == "budget" and may_think and max_tokens >= 2 * LEAST_BUDGET:
+        budget = min(BUDGETS[effort], max_tokens - LEAST_BUDGET)
+        fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if settings.temperature is not None and takes_temperature(model) and "thinking" not in fields:
+        fields["temperature"] = min(max(settings.temperature, 0.0), 1.0)
+    if stop := [text for text in settings.stop or () if text.strip()]:
+        fields["stop_sequences"] = stop
+    if settings.response_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": strict_schema(settings.response_schema)}
+    if output:
+        fields["output_config"] = output
+    return fields
+
+
+KEPT = ("$ref", "type", "enum", "const", "required", *ANNOTATIONS)
+FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
+
+
+def strict_schema(schema: Any) -> dict[str, Any]:
+    """The part of a JSON Schema that constrained output knows; objects are closed, other limits become words.
+
+    The caller checks the answer against the whole schema.
+    """
+    if not isinstance(schema, dict):
+        return {}
+    strict: dict[str, Any] = {name: schema[name] for name in KEPT if name in schema}
+    for name in ("$defs", "definitions", "properties"):
+        if isinstance(schema.get(name), dict):
+            strict[name] = {key: strict_schema(part) for key, part in schema[name].items()}
+    for name, to in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
+        if isinstance(schema.get(name), list):
+            strict[to] = [strict_schema(part) for part in schema[name]]
+    if isinstance(schema.get("items"), dict):
+        strict["items"] = strict_schema(schema["items"])
+    if schema.get("type") == "object" or "properties" in schema:
+        strict["additionalProperties"] = False
+    if schema.get("format") in FORMATS:
+        strict["format"] = schema["format"]
+    if schema.get("minItems") in (0, 1):
+        strict["minItems"] = schema["minItems"]
+    known = (*strict, "$schema", "$id", "oneOf", "additionalProperties", "items")
+    lost = {name: part for name, part in schema.items() if name not in known}
+    if lost:
+        words = encode_json(lost).decode()
+        strict["description"] = f"{strict['description']} {words}" if strict.get("description") else words
+    return strict

@@ -1,0 +1,190 @@
+"""A conversation as the Anthropic Messages API wants it, encoded once and kept."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
+from jaato.providers.anthropic_events import DIALECT
+from jaato.providers.parts import media_text, read_media
+from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
+from jaato.providers.wire import encode_json, result_content, wire_name
+
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+NOTHING_SAID = b'{"type":"text","text":"(no reply)"}'
+NOTHING_SENT = b'{"type":"text","text":"(empty message)"}'
+MARK = b',"cache_control":{"type":"ephemeral"}}'
+ACTIVATOR = "get_tool_schemas"
+
+ReadBlob = Callable[[str], bytes]
+
+
+class Wired:
+    """One message on the wire, in two pieces so that its last block can carry the moving cache breakpoint."""
+
+    __slots__ = ("head", "last")
+
+    def __init__(self, role: str, blocks: Sequence[bytes]) -> None:
+        self.head = b'{"role":"%s","content":[' % role.encode() + b"".join(
+            [block + b"," for block in blocks[:-1]]
+        )
+        self.last = blocks[-1]
+
+    def plain(self) -> bytes:
+        return self.head + self.last + b"]}"
+
+    def marked(self) -> bytes:
+        return self.head + marked(self.last) + b"]}"
+
+
+class Transcript:
+    """The messages of one conversation on the wire: what has ended is kept as bytes, its open end said anew.
+
+    With `references`, the result of an activation is sent as references to tools declared as deferred: the
+    API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them;
+    `plain` names the tools whose declaration was sent otherwise, which stays so.
+    `may_think` says whether a thinking budget may be set: not in a tool loop begun without a thought of
+    this API.
+    """
+
+    def __init__(self, *, references: bool) -> None:
+        self.references = references
+        self.loaded: set[str] = set()
+        self.plain: set[str] = set()
+        self.may_think = True
+        self._in_loop = False
+        self._loop_thought = True
+        self._turns = Turns()
+        self._ended: list[bytes] = []
+        self._user: tuple[int, Wired] | None = None
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take in what is new; False when this is another conversation."""
+        return self._turns.follow(messages)
+
+    def messages(self, read_blob: ReadBlob, deferrable: Collection[str], *, cache: bool) -> bytes:
+        """The conversation as the inside of a JSON array, its last two user messages marked for the cache."""
+        for turn in self._turns.take():
+            wired = self._wired(turn, read_blob, deferrable)
+            if turn.role == "user":
+                self._user = len(self._ended), wired
+            self._ended.append(wired.plain())
+        state = self._in_loop, self._loop_thought
+        tail = [self._wired(turn, read_blob, deferrable) for turn in self._turns.tail()]
+        self.may_think = self._loop_thought or not self._in_loop
+        self._in_loop, self._loop_thought = state
+        ended = self._ended
+        if cache and self._user is not None:
+            place, user = self._user
+            ended = ended.copy()
+            ended[place] = user.marked()
+        said = [wired.plain() for wired in tail[:-1]]
+        return b",".join([*ended, *said, tail[-1].marked() if cache else tail[-1].plain()])
+
+    def _wired(self, turn: Turn, read_blob: ReadBlob, deferrable: Collection[str]) -> Wired:
+        if turn.role == "user":
+            blocks = list(self._user_blocks(turn.pieces, read_blob, deferrable))
+            self._in_loop = any(isinstance(piece, Answer) for piece in turn.pieces)
+            return Wired("user", blocks or [NOTHING_SENT])
+        said = [
+            (block, isinstance(piece, Thinking)) for piece in turn.pieces if (block := assistant_block(piece))
+        ]
+        if not self._in_loop:
+            self._loop_thought = bool(said) and said[0][1]
+        if not said or said[-1][1]:
+            said.append((NOTHING_SAID, False))
+        return Wired("assistant", [block for block, _ in said])
+
+    def _user_blocks(
+        self, pieces: Iterable[Piece], read_blob: ReadBlob, deferrable: Collection[str]
+    ) -> Iterable[bytes]:
+        rest: list[bytes] = []
+        for piece in pieces:
+            match piece:
+                case Answer() if self.references and (names := references(piece, deferrable, self.plain)):
+                    self.loaded.update(names)
+                    missing = missing_note(piece)
+                    yield tool_result(piece, [reference(name) for name in names])
+                    rest += [missing] if missing else []
+                case Answer():
+                    yield tool_result(
+                        piece, [user_block(part, read_blob) for part in result_content(piece.result)]
+                    )
+                case Text() if piece.text.strip():
+                    rest.append(text_block(piece.text))
+                case Media():
+                    rest.append(user_block(piece, read_blob))
+        yield from rest
+
+
+def text_block(text: str) -> bytes:
+    return b'{"type":"text","text":%s}' % encode_json(text)
+
+
+def marked(block: bytes) -> bytes:
+    """An encoded object with a cache breakpoint."""
+    return block[:-1] + MARK
+
+
+def assistant_block(piece: Piece) -> bytes | None:
+    """One part of what the model said; None for thoughts of another API and empty text."""
+    match piece:
+        case Asked(call=call, wire_id=wire_id):
+            fields = (wire_id, wire_name(call.name), call.arguments)
+            return b'{"type":"tool_use","id":%s,"name":%s,"input":%s}' % tuple(
+                encode_json(value) for value in fields
+            )
+        case Thinking(opaque=opaque) if opaque is not None and opaque.dialect == DIALECT:
+            return bytes(opaque.data)
+        case Text(text=text) | Refusal(text=text) if text.strip():
+            return text_block(text)
+        case Media():
+            return text_block(f"[{piece.name or piece.mime_type} was part of this reply]")
+    return None
+
+
+def user_block(part: Text | Media, read_blob: ReadBlob) -> bytes:
+    """Text, an image or a document as a block; other media as a note."""
+    if isinstance(part, Text):
+        return text_block(part.text if part.text.strip() else "(no output)")
+    data = read_media(part, read_blob)
+    if data is not None and (part.mime_type in IMAGES or part.mime_type == "application/pdf"):
+        kind = b"image" if part.mime_type in IMAGES else b"document"
+        return b'{"type":"%s","source":{"type":"base64","media_type":"%s","data":"%s"}}' % (
+            kind,
+            part.mime_type.encode(),
+            base64.b64encode(data),
+        )
+    return text_block(media_text(part, data))
+
+
+def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:
+    return b'{"type":"tool_result","tool_use_id":%s,"content":[%s]%s}' % (
+        encode_json(answer.asked.wire_id),
+        b",".join(content),
+        b"" if answer.result.ok else b',"is_error":true',
+    )
+
+
+def references(answer: Answer, deferrable: Collection[str], plain: Collection[str]) -> list[str]:
+    """The wire names of the tools an activation brought, when all can be declared as deferred."""
+    result = answer.result
+    if not result.ok or answer.asked.call.name != ACTIVATOR or not isinstance(result.structured, dict):
+        return []
+    activated = result.structured.get("activated")
+    if not isinstance(activated, list):
+        return []
+    names = [wire_name(name) for name in activated if isinstance(name, str)]
+    return names if all(name in deferrable and name not in plain for name in names) else []
+
+
+def reference(name: str) -> bytes:
+    return b'{"type":"tool_reference","tool_name":%s}' % encode_json(name)
+
+
+def missing_note(answer: Answer) -> bytes | None:
+    """What an activation did not find, for the model; references cannot travel with text in one result."""
+    structured = answer.result.structured
+    lost = {name: structured[name] for name in ("not_found", "suggestions") if structured.get(name)}
+    return text_block(f"[{ACTIVATOR}] {encode_json(lost).decode()}") if lost else None

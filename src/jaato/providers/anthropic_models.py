@@ -1,0 +1,131 @@
+"""What is known of Anthropic's models, and which way of asking for thought each generation takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from jaato.protocol.specs import ModelInfo
+
+Thought = Literal["none", "budget", "adaptive"]
+FAMILY = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+
+# Context and output limits, and prices per million tokens (input, cached input, output), from the vendor's
+# pricing and model pages of November 2026; None where they give no single number.
+KNOWN: dict[str, tuple[int | None, int | None, float | None, float | None, float | None]] = {
+    "claude-fable-5-1": (1_000_000, 128_000, 10.0, 0.25, 50.0),
+    "claude-fable-5": (1_000_000, 128_000, 10.0, 1.0, 50.0),
+    "claude-mythos-5-1": (None, None, 10.0, 0.25, 50.0),
+    "claude-mythos-5": (None, None, 10.0, 1.0, 50.0),
+    "claude-opus-5-5": (1_000_000, 128_000, 4.0, None, 20.0),
+    "claude-opus-5": (1_000_000, 128_000, 5.0, 0.50, 25.0),
+    "claude-sonnet-5-5": (1_000_000, 128_000, 2.0, None, 10.0),
+    "claude-sonnet-5": (1_000_000, 128_000, 2.0, None, 10.0),
+    "claude-haiku-5-5": (1_000_000, 128_000, None, None, None),
+    "claude-opus-4-8": (None, None, 5.0, 0.50, 25.0),
+    "claude-opus-4-7": (1_000_000, None, 5.0, 0.50, 25.0),
+    "claude-opus-4-6": (None, None, 5.0, 0.50, 25.0),
+    "claude-opus-4-5": (None, None, 5.0, 0.50, 25.0),
+    "claude-sonnet-4-6": (None, None, 3.0, 0.30, 15.0),
+    "claude-sonnet-4-5": (None, None, 3.0, 0.30, 15.0),
+    "claude-haiku-4-5": (200_000, None, 1.0, 0.10, 5.0),
+}
+
+
+def generation(model: str) -> tuple[int, int] | None:
+    """The generation a Claude model's name tells, as (4, 5); None for the models of others."""
+    if "mythos" in model or "fable" in model:
+        return (5, 0)
+    found = FAMILY.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def thought(model: str) -> Thought:
+    """How the model is asked to think: by a token budget, by effort alone, or not at all."""
+    match generation(model):
+        case None:
+            return "budget"  # compatible servers took over the older form
+        case known if known >= (4, 6):
+            return "adaptive"
+        case known if known >= (3, 7):
+            return "budget"
+    return "none"
+
+
+def takes_temperature(model: str) -> bool:
+    """Whether the model lets its sampling be set; from generation 4.7 on a request that does is refused."""
+    known = generation(model)
+    return known is None or known < (4, 7)
+
+
+def knows_references(model: str) -> bool:
+    """Whether the model can be referred to tools whose declaration is deferred."""
+    return (generation(model) or (0, 0)) >= (4, 5)
+
+
+def default_max_tokens(model: str) -> int:
+    """The output limit sent when none is set: the API demands one, and it must not exceed the model's own."""
+    known = generation(model)
+    if known is not None and known < (3, 7):
+        return 8_192 if known >= (3, 5) else 4_096
+    return 32_000
+
+
+def describe(model: str, provider: str = "anthropic") -> ModelInfo:
+    """What is known of a model without asking anybody; its dated and regional names are the same model."""
+    name = next((known for known in KNOWN if re.search(rf"{known}(?!-?\d{{1,2}}(?!\d))", model)), "")
+    context, output, price, cached, price_out = KNOWN.get(name, (None, None, None, None, None))
+    return ModelInfo(
+        id=model,
+        provider=provider,
+        context_limit=context,
+        output_limit=output,
+        vision=generation(model) is not None,
+        thinking=generation(model) is not None and thought(model) != "none",
+        price_input=price,
+        price_cached_input=cached,
+        price_output=price_out,
+    )
+
+
+class Support(Struct, frozen=True):
+    supported: bool = False
+
+
+class Capabilities(Struct):
+    image_input: Support = Support()
+    thinking: Support = Support()
+
+
+class Listed(Struct):
+    id: str
+    max_input_tokens: int | None = None
+    max_tokens: int | None = None
+    capabilities: Capabilities | None = None
+
+
+class Page(Struct):
+    data: list[Listed]
+    has_more: bool = False
+    last_id: str | None = None
+
+
+def read_models(body: bytes, provider: str = "anthropic") -> tuple[list[ModelInfo], str | None]:
+    """The models on a page of `GET /v1/models`, and the next page's path; raises msgspec's `DecodeError`."""
+    page = msgspec.json.decode(body, type=Page)
+    models = []
+    for listed in page.data:
+        known = describe(listed.id, provider)
+        said: dict[str, Any] = {
+            "context_limit": listed.max_input_tokens or known.context_limit,
+            "output_limit": listed.max_tokens or known.output_limit,
+        }
+        if listed.capabilities is not None:
+            said["vision"] = listed.capabilities.image_input.supported
+            said["thinking"] = listed.capabilities.thinking.supported
+        models.append(msgspec.structs.replace(known, **said))
+    more = page.has_more and page.last_id and re.fullmatch(r"[\w.:@-]+", page.last_id)
+    return models, f"/v1/models?limit=1000&after_id={page.last_id}" if more else None

@@ -1,0 +1,236 @@
+"""Reads one streamed answer of the Anthropic Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
+from jaato.errors import ConnectionFault, MalformedReply, ServerFault
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import (
+    FinishReason,
+    Message,
+    Opaque,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+from jaato.providers.anthropic_events import (
+    DIALECT,
+    EVENTS,
+    OPENED,
+    Counts,
+    Delta,
+    Event,
+    Fault,
+    Opened,
+    Started,
+    error_of,
+)
+from jaato.providers.parts import read_arguments
+from jaato.providers.wire import encode_json
+
+FINISH: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+class Block:
+    """One content block while it grows."""
+
+    __slots__ = ("call", "open", "raw", "signature", "start", "text")
+
+    def __init__(self, start: Opened, raw: bytes, call: int) -> None:
+        self.start = start
+        self.raw = raw
+        self.call = call
+        self.text: list[str] = [seen for seen in (start.text or start.thinking,) if seen]
+        self.signature = start.signature
+        self.open = True
+
+
+class MessagesDecoder:
+    """Gathers the blocks of one answer; the message is complete when a reason to stop has come."""
+
+    def __init__(self, provider: str, model: str, names: Mapping[str, str]) -> None:
+        self._provider = provider
+        self._model = model
+        self._names = names
+        self._blocks: dict[int, Block] = {}
+        self._calls = 0
+        self._started = False
+        self._reason: str | None = None
+        self._explanation = ""
+        self._counts: dict[str, int] = {}
+        self._replied = False
+
+    def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
+        """The chunks that one server-sent event brings."""
+        if self._replied or event == "ping" or data in (b"", b"[DONE]"):
+            return ()
+        try:
+            seen = EVENTS.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise malformed(f"an event that is not what the API promises ({error})") from None
+        match seen.type or event:
+            case "content_block_delta":
+                return self._delta(seen)
+            case "content_block_start":
+                return self._open(seen)
+            case "content_block_stop":
+                self._block(seen.index).open = False
+            case "message_start":
+                self._start(seen)
+            case "message_delta":
+                self._stop(seen)
+            case "message_stop":
+                return self.end()
+            case "error":
+                fault = seen.error or Fault()
+                raise error_of(fault.type, fault.message, None) or ServerFault(fault.message)
+            case "message" | "completion":
+                raise malformed("a whole message where a stream was asked for")
+        return ()
+
+    def end(self) -> Sequence[Chunk]:
+        """The final reply; raises `ConnectionFault` when the stream ended before a reason to stop came."""
+        if self._replied:
+            return ()
+        if self._reason is None:
+            raise ConnectionFault(
+                "The connection was cut before the answer was complete; it can be asked again.",
+            )
+        self._replied = True
+        parts: list[Part] = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block))]
+        if self._reason == "refusal":
+            parts.append(Refusal(self._explanation or "The model declined to answer."))
+        message = Message("assistant", parts, provider=self._provider, model=self._model)
+        return (Reply(message, self._finish(bool(self._calls)), self._usage()),)
+
+    def _start(self, seen: Event) -> None:
+        if self._started:
+            raise malformed("two beginnings of a message in one stream")
+        self._started = True
+        if isinstance(seen.message, Started):
+            self._model = seen.message.model or self._model
+            self._count(seen.message.usage)
+
+    def _open(self, seen: Event) -> Sequence[Chunk]:
+        raw = bytes(seen.content_block)
+        if seen.index in self._blocks or not raw:
+            raise malformed(f"content block {seen.index} twice or without content")
+        try:
+            start = OPENED.decode(raw)
+        except msgspec.DecodeError as error:
+            raise malformed(f"a content block that is not what the API promises ({error})") from None
+        block = self._blocks[seen.index] = Block(start, raw, self._calls)
+        match start.type:
+            case "tool_use":
+                self._calls += 1
+                return (CallDelta(block.call, self._names.get(start.name, start.name), ""),)
+            case "text" if start.text:
+                return (TextDelta(start.text),)
+            case "thinking" if start.thinking:
+                return (ThinkingDelta(start.thinking),)
+        return ()
+
+    def _delta(self, seen: Event) -> Sequence[Chunk]:
+        block = self._block(seen.index)
+        delta = seen.delta or Delta()
+        match delta.type:
+            case "text_delta":
+                block.text.append(delta.text)
+                return (TextDelta(delta.text),) if delta.text else ()
+            case "input_json_delta":
+                block.text.append(delta.partial_json)
+                name = self._names.get(block.start.name, block.start.name)
+                return (CallDelta(block.call, name, delta.partial_json),) if delta.partial_json else ()
+            case "thinking_delta":
+                block.text.append(delta.thinking)
+                return (ThinkingDelta(delta.thinking),) if delta.thinking else ()
+            case "signature_delta":
+                block.signature = delta.signature  # it always comes whole
+        return ()
+
+    def _block(self, index: int) -> Block:
+        block = self._blocks.get(index)
+        if block is None or not block.open:
+            raise malformed(f"something for content block {index}, which is not open")
+        return block
+
+    def _stop(self, seen: Event) -> None:
+        if seen.delta is not None and seen.delta.stop_reason:
+            self._reason = seen.delta.stop_reason
+            if seen.delta.stop_details is not None:
+                self._explanation = seen.delta.stop_details.explanation or ""
+        self._count(seen.usage)
+
+    def _part(self, block: Block) -> Part | None:
+        start, text = block.start, "".join(block.text)
+        match start.type:
+            case "text":
+                return Text(text) if text else None
+            case "thinking" if block.signature:
+                fields = {"type": "thinking", "thinking": text, "signature": block.signature}
+                return Thinking(text, Opaque(DIALECT, Raw(encode_json(fields))))
+            case "thinking":
+                return Thinking(text) if text else None  # cut before it was signed: it cannot go back
+            case "redacted_thinking":
+                return Thinking("", Opaque(DIALECT, Raw(block.raw)))
+            case "tool_use":
+                arguments, bad = read_arguments(text or bytes(start.input).decode())
+                if block.open and bad is None and not text:
+                    bad = ""  # cut before its arguments came
+                name = self._names.get(start.name, start.name)
+                return ToolCall(new_id("c"), name, arguments, provider_id=start.id or None, malformed=bad)
+        return None
+
+    def _finish(self, calls: bool) -> FinishReason:
+        finish = FINISH.get(self._reason or "", "unknown")
+        if calls and finish == "stop":
+            return "tool_calls"
+        return finish if calls or finish != "tool_calls" else "unknown"
+
+    def _count(self, counts: Counts | None) -> None:
+        if counts is None:
+            return
+        detail = counts.output_tokens_details
+        for name, value in (
+            ("input", counts.input_tokens),
+            ("output", counts.output_tokens),
+            ("read", counts.cache_read_input_tokens),
+            ("write", counts.cache_creation_input_tokens),
+            ("thinking", detail.thinking_tokens if detail else None),
+        ):
+            if value is not None:
+                self._counts[name] = value
+
+    def _usage(self) -> Usage | None:
+        counts = self._counts
+        if not counts:
+            return None
+        read, write = counts.get("read", 0), counts.get("write", 0)
+        return Usage(
+            input_tokens=counts.get("input", 0) + read + write,
+            output_tokens=counts.get("output", 0),
+            cached_input_tokens=read,
+            cache_write_tokens=write,
+            reasoning_tokens=counts.get("thinking", 0),
+        )
+
+
+def malformed(what: str) -> MalformedReply:
+    """The error for a stream that breaks the protocol."""
+    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

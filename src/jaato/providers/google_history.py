@@ -1,0 +1,138 @@
+"""A conversation as Gemini's generateContent wants it, encoded once and kept."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jaato.protocol.messages import Media, Message, Opaque, Refusal, Text, Thinking
+from jaato.providers.google_stream import DIALECT
+from jaato.providers.parts import media_text, read_media
+from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
+from jaato.providers.wire import encode_json, result_content, wire_name
+
+INLINE = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf")
+UNSIGNED = b'"skip_thought_signature_validator"'
+"""Stands where a call that was not this API's has no signature; newer models refuse a call without one."""
+NOTHING = b'{"text":"(empty message)"}'
+
+ReadBlob = Callable[[str], bytes]
+
+
+class Transcript:
+    """The contents of one conversation on the wire; what has ended is kept as bytes, its open end said anew.
+
+    `modern` models take media inside results and want every step's first call signed.
+    """
+
+    def __init__(self, *, modern: bool) -> None:
+        self._modern = modern
+        self._turns = Turns()
+        self._ended: list[bytes] = []
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take in what is new; False when this is another conversation."""
+        return self._turns.follow(messages)
+
+    def contents(self, read_blob: ReadBlob) -> bytes:
+        """The whole conversation as the inside of a JSON array."""
+        self._ended += [self._content(turn, read_blob) for turn in self._turns.take()]
+        return b",".join([*self._ended, *[self._content(turn, read_blob) for turn in self._turns.tail()]])
+
+    def _content(self, turn: Turn, read_blob: ReadBlob) -> bytes:
+        if turn.role == "user":
+            return content(b"user", [*self._answers(turn.pieces, read_blob), *rest(turn.pieces, read_blob)])
+        parts: list[bytes] = []
+        signed = not self._modern
+        for piece in turn.pieces:
+            if isinstance(piece, Asked):
+                parts.append(call_part(piece, None if signed else UNSIGNED))
+                signed = True
+            else:
+                parts += model_parts(piece)
+        return content(b"model", parts)
+
+    def _answers(self, pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
+        beside: list[bytes] = []
+        for piece in pieces:
+            if not isinstance(piece, Answer):
+                continue
+            said = result_content(piece.result)
+            shown = [media_part(part, read_blob) for part in said if isinstance(part, Media)]
+            inside = [part for part in shown if self._modern and part.startswith(b'{"inlineData"')]
+            beside += [part for part in shown if part not in inside]
+            text = "\n".join(part.text for part in said if isinstance(part, Text))
+            yield response_part(piece, text, inside)
+        yield from beside
+
+
+def content(role: bytes, parts: Sequence[bytes]) -> bytes:
+    return b'{"role":"%s","parts":[%s]}' % (role, b",".join(parts or [NOTHING]))
+
+
+def rest(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
+    """What the user says besides answers."""
+    for piece in pieces:
+        match piece:
+            case Text() if piece.text.strip():
+                yield text_part(piece.text)
+            case Media():
+                yield media_part(piece, read_blob)
+
+
+def model_parts(piece: Piece) -> list[bytes]:
+    """One part of what the model said; nothing for thoughts that are unsigned or another API's."""
+    match piece:
+        case Text(text=text, opaque=opaque):
+            signature = signature_of(opaque)
+            if signature is not None:
+                return [b'{"text":%s,"thoughtSignature":%s}' % (encode_json(text), signature)]
+            return [text_part(text)] if text.strip() else []
+        case Thinking(text=text, opaque=opaque):
+            signature = signature_of(opaque)
+            if signature is None:
+                return []
+            return [b'{"text":%s,"thought":true,"thoughtSignature":%s}' % (encode_json(text), signature)]
+        case Refusal(text=text) if text.strip():
+            return [text_part(text)]
+        case Media():
+            return [text_part(f"[{piece.name or piece.mime_type} was part of this reply]")]
+    return []
+
+
+def signature_of(opaque: Opaque | None) -> bytes | None:
+    """This API's signature, as JSON; None for what came from another."""
+    return bytes(opaque.data) if opaque is not None and opaque.dialect == DIALECT else None
+
+
+def text_part(text: str) -> bytes:
+    return b'{"text":%s}' % encode_json(text)
+
+
+def call_part(asked: Asked, unsigned: bytes | None) -> bytes:
+    """A call as the model made it; the id only where a provider gave one, as older models know none."""
+    call = asked.call
+    fields: dict[str, Any] = {"id": asked.wire_id} if call.provider_id is not None else {}
+    fields |= {"name": wire_name(call.name), "args": call.arguments}
+    signature = signature_of(call.opaque) or unsigned
+    signed = b',"thoughtSignature":%s' % signature if signature else b""
+    return b'{"functionCall":%s%s}' % (encode_json(fields), signed)
+
+
+def response_part(answer: Answer, text: str, inside: Sequence[bytes]) -> bytes:
+    """A result beside its call's id and name; media of modern models travel inside."""
+    call = answer.asked.call
+    fields: dict[str, Any] = {"id": answer.asked.wire_id} if call.provider_id is not None else {}
+    fields |= {"name": wire_name(call.name), "response": {"output" if answer.result.ok else "error": text}}
+    media = b',"parts":[%s]' % b",".join(inside) if inside else b""
+    return b'{"functionResponse":%s%s}}' % (encode_json(fields)[:-1], media)
+
+
+def media_part(media: Media, read_blob: ReadBlob) -> bytes:
+    """An image, document, sound or film as bytes in the request; other media as text."""
+    data = read_media(media, read_blob)
+    kind = media.mime_type
+    if data is None or not (kind in INLINE or kind.startswith(("audio/", "video/"))):
+        return text_part(media_text(media, data))
+    return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (encode_json(kind), base64.b64encode(data))

@@ -1,0 +1,163 @@
+"""A conversation as strictly alternating turns in which every call has exactly one answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import is_
+from typing import Literal
+
+from msgspec import Struct
+
+from jaato.protocol.messages import (
+    Media,
+    Message,
+    Problem,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from jaato.providers.wire import result_content
+
+OMITTED = "(Earlier messages were left out.)"
+CONTINUE = "Continue."
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Call ids every dialect takes."""
+
+
+class Asked(Struct, frozen=True):
+    """A call and the id it has on the wire, which no other call of the conversation has."""
+
+    call: ToolCall
+    wire_id: str
+
+
+class Answer(Struct, frozen=True):
+    """A result and the call it belongs to."""
+
+    asked: Asked
+    result: ToolResult
+
+
+Piece = Text | Thinking | Media | Refusal | Asked | Answer
+
+
+class Turn(Struct):
+    """All that one side says before the other speaks; a user turn begins with the answers, in call order."""
+
+    role: Literal["user", "assistant"]
+    pieces: list[Piece]
+
+
+class Turns:
+    """Follows one conversation: tells which turns are over since it was last asked, and how it ends now.
+
+    A history that no API would take is healed: adjacent messages of one side are one turn, a call without a
+    result is answered as interrupted, a result without its call becomes text, the user begins and ends it.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[Message] = []
+        self._over: list[Turn] = []
+        self._turn: Turn | None = None
+        self._pending: dict[str, Asked] = {}
+        self._answers: dict[str, Answer] = {}
+        self._ids: set[str] = set()
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take in what is new; False when the messages do not continue those seen: start anew then."""
+        seen = self._seen
+        if len(messages) < len(seen) or not all(map(is_, seen, messages)):
+            return False
+        for message in messages[len(seen) :]:
+            seen.append(message)
+            if message.role == "assistant":
+                self._assistant(message)
+            else:
+                self._user(message)
+        return True
+
+    def take(self) -> list[Turn]:
+        """The turns that ended since the last call; they will not change any more."""
+        over, self._over = self._over, []
+        return over
+
+    def tail(self) -> list[Turn]:
+        """The turns that still may grow, as they must be sent now; the last is the user's."""
+        match self._turn:
+            case None:
+                return [Turn("user", [Text(OMITTED)])]
+            case Turn(role="user"):
+                return [Turn("user", self._answered() + self._turn.pieces)]
+            case _:
+                return [self._turn, Turn("user", self._answered() or [Text(CONTINUE)])]
+
+    def _assistant(self, message: Message) -> None:
+        turn = self._turn
+        if turn is None:
+            self._over.append(Turn("user", [Text(OMITTED)]))
+        if turn is not None and (turn.role == "user" or self._pending):
+            if turn.role == "assistant":
+                self._over.append(turn)
+                turn = Turn("user", [])
+            self._over.append(Turn("user", self._answered() + turn.pieces))
+            self._pending, self._answers = {}, {}
+            turn = None
+        self._turn = turn = turn or Turn("assistant", [])
+        for part in message.parts:
+            match part:
+                case ToolCall() if part.call_id not in self._pending:
+                    asked = Asked(part, self._wire_id(part))
+                    self._pending[part.call_id] = asked
+                    turn.pieces.append(asked)
+                case ToolResult():
+                    turn.pieces.append(Text(note(part)))
+                case Text() | Thinking() | Media() | Refusal():
+                    turn.pieces.append(part)
+
+    def _user(self, message: Message) -> None:
+        if self._turn is None or self._turn.role == "assistant":
+            if self._turn is not None:
+                self._over.append(self._turn)
+            self._turn = Turn("user", [])
+        for part in message.parts:
+            match part:
+                case ToolResult() if part.call_id in self._pending and part.call_id not in self._answers:
+                    self._answers[part.call_id] = Answer(self._pending[part.call_id], part)
+                case ToolResult():
+                    self._turn.pieces.append(Text(note(part)))
+                    self._turn.pieces += [item for item in part.content if isinstance(item, Media)]
+                case Text() | Media():
+                    self._turn.pieces.append(part)
+                case Refusal():
+                    self._turn.pieces.append(Text(part.text))
+                case Thinking() | ToolCall():
+                    pass  # only a model thinks and calls
+
+    def _answered(self) -> list[Piece]:
+        return [self._answers.get(call_id) or interrupted(asked) for call_id, asked in self._pending.items()]
+
+    def _wire_id(self, call: ToolCall) -> str:
+        wanted = call.provider_id or ""
+        if not CALL_ID.fullmatch(wanted) or wanted in self._ids:
+            wanted = re.sub(r"[^A-Za-z0-9_-]", "_", call.call_id)[:56] or "call"
+        wire_id, count = wanted, 1
+        while wire_id in self._ids:
+            count += 1
+            wire_id = f"{wanted[:56]}-{count}"
+        self._ids.add(wire_id)
+        return wire_id
+
+
+def interrupted(asked: Asked) -> Answer:
+    """The answer to a call that has none."""
+    problem = Problem("interrupted", "no result was recorded; the call may or may not have taken effect")
+    return Answer(asked, ToolResult(asked.call.call_id, asked.call.name, ok=False, error=problem))
+
+
+def note(result: ToolResult) -> str:
+    """A result that lost its call, as text."""
+    said = "\n".join(part.text for part in result_content(result) if isinstance(part, Text))
+    return f"[result of an earlier call of {result.name}]\n{said}"

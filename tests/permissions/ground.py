@@ -1,0 +1,89 @@
+"""What the tests of permissions stand on: a workspace, a gate, a way to step it, an asker with a script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from jaato.abc.asker import Answer, Question
+from jaato.protocol.specs import Access, ToolSpec
+from jaato.tools.call import Call
+from jaato.tools.permissions import Decision, Gate, Policy, Verdict
+from jaato.tools.tool import Tool
+
+
+def nothing(_arguments: dict[str, Any], _call: Call) -> None:
+    """Run nothing."""
+
+
+def tool(name: str, access: Access = "execute", required: Iterable[str] = (), **more: Any) -> Tool:
+    """A tool to ask about."""
+    names = list(required)
+    schema = {"type": "object", "properties": {one: {} for one in names}, "required": names}
+    return Tool(ToolSpec(name, "", schema, access=access), nothing, **more)
+
+
+RUN = tool("run", "execute", ["command"], aliases={"cli_based_tool": {"cmd": "command"}})
+READ = tool("readFile", "read", ["path"])
+WRITE = tool("writeNewFile", "write", ["path", "content"], aliases={"writeFile": {}})
+FETCH = tool("fetch_url", "network", ["url"])
+NOOP = tool("noop")
+
+
+class Script:
+    """An asker that gives these answers in turn and keeps the questions; None at the end."""
+
+    def __init__(self, *answers: str | Answer | Callable[[], Any] | None) -> None:
+        self.answers = list(answers)
+        self.questions: list[Question] = []
+
+    def ask(self, question: Question) -> Answer | None:
+        """The next answer."""
+        self.questions.append(question)
+        if not self.answers:
+            return None
+        answer = self.answers.pop(0)
+        if callable(answer):
+            answer = answer()
+        return Answer(answer=answer, by="tester") if isinstance(answer, str) else answer
+
+
+def call(tool: Tool, workspace: Path, call_id: str = "c1", /, **arguments: Any) -> Call:
+    """A call of a tool."""
+    return Call(call_id, tool.name, arguments, workspace=workspace)
+
+
+def step(gate: Gate, one: Call, of: Tool) -> Decision:
+    """Check a call without a loop."""
+    waiting = gate.check(one, of)
+    try:
+        waiting.send(None)
+    except StopIteration as done:
+        decision: Decision = done.value
+        return decision
+    waiting.close()
+    raise AssertionError("the check suspended")
+
+
+def explain(command: str, workspace: Path, patterns: Iterable[str] = (), **document: Any) -> Verdict:
+    """What would become of a shell command under these whitelist patterns."""
+    policy = Policy.of({"whitelist": {"patterns": list(patterns)}, **document})
+    return Gate(policy, workspace=workspace).explain(call(RUN, workspace, command=command), RUN)
+
+
+def make_workspace(root: Path) -> Path:
+    """A small repository with traps: links that lead out, a FIFO, a secret beside it."""
+    work = root / "work"
+    (work / "src").mkdir(parents=True)
+    (work / "a.txt").write_text("foo\nbar\n")
+    (work / "src" / "b.py").write_text("pass\n")
+    (root / "secret").write_text("secret\n")
+    (work / "link-out").symlink_to("/etc/passwd")
+    (work / "link-dir").symlink_to("/etc")
+    os.mkfifo(work / "fifo")
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", "init", "-q", str(work)], check=True, env=environ)
+    return work

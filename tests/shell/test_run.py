@@ -1,0 +1,369 @@
+"""The `run` tool: what comes back of a command that is not hostile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.shell.running import OneHost, Shell
+
+from jaato import settings
+from jaato.errors import CancelledException, InvalidArguments, ToolError
+from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.tools.tool import tools_of
+
+
+def test_output_and_exit_code(shell: Shell) -> None:
+    """Both streams come interleaved as they were written, with the exit code."""
+    done = shell.run("echo one; echo two >&2; echo three; exit 3")
+    assert done["output"] == "one\ntwo\nthree\n"
+    assert done["exit_code"] == 3
+    assert set(done) == {"exit_code", "output", "duration_s"}
+
+
+def test_bash_is_the_shell(shell: Shell) -> None:
+    """Commands are bash, not sh."""
+    assert shell.run("a=(1 2 3); echo ${a[@]:1} <(:) | cut -c1-4")["output"] == "2 3 \n"
+
+
+def test_arguments_mean_no_shell(shell: Shell) -> None:
+    """With args the program gets them as they are."""
+    assert shell.run("printf", ["%s|", "$HOME", "a b", "*", ""])["output"] == "$HOME|a b|*||"
+
+
+def test_a_missing_program_is_named(shell: Shell) -> None:
+    """Without a shell a program that is not there is said in words."""
+    with pytest.raises(ToolError, match="no program 'no-such-program' on the PATH"):
+        shell.run("no-such-program", [])
+    assert shell.run("no-such-program")["exit_code"] == 127
+
+
+def test_what_cannot_be_executed_is_named(shell: Shell) -> None:
+    """A file that is no program says so."""
+    (shell.workspace / "text").write_text("x")
+    with pytest.raises(ToolError, match="not executable"):
+        shell.run("./text", [])
+
+
+def test_a_missing_workspace_is_named(tmp_path: Path) -> None:
+    """A workspace that is gone is an error with the remedy."""
+    shell = Shell(tmp_path / "gone")
+    with pytest.raises(ToolError, match="is not there; create it"):
+        shell.run("true")
+    shell.plugin.shutdown()
+
+
+def test_a_command_that_is_too_long(shell: Shell) -> None:
+    """A command over the system's limit is refused with the way out."""
+    with pytest.raises(ToolError, match="Write it to a script file"):
+        shell.run("true #" + "x" * 3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s"), [(" ", None), ("a\0b", None), ("true", 0.0), ("true", float("nan"))]
+)
+def test_arguments_no_command_can_have(shell: Shell, command: str, timeout_s: float | None) -> None:
+    """Empty commands, NUL and impossible times are refused before anything starts."""
+    with pytest.raises(InvalidArguments):
+        shell.run(command, timeout_s=timeout_s)
+
+
+def test_the_working_directory_is_the_workspace(shell: Shell) -> None:
+    """Commands start in the workspace."""
+    assert shell.run("pwd -P")["output"].strip() == str(shell.workspace.resolve())
+
+
+def test_ended_by_a_signal(shell: Shell) -> None:
+    """A command that a signal ended says which, with the shell's exit code for it."""
+    done = shell.run("echo before; kill -SEGV $$")
+    assert (done["exit_code"], done["signal"], done["output"]) == (139, "SIGSEGV", "before\n")
+
+
+def test_timeout_keeps_what_was_printed(shell: Shell) -> None:
+    """A command over its time is ended and what it had printed is kept."""
+    done = shell.run("echo early; sleep 600", timeout_s=0.2)
+    assert done["timed_out"] is True
+    assert done["output"] == "early\n"
+    assert done["signal"] == "SIGTERM"
+
+
+def test_a_timeout_lets_the_command_clean_up(shell: Shell) -> None:
+    """SIGTERM comes first, so that a lock can be removed."""
+    done = shell.run("trap 'rm lock; echo cleaned; exit 7' TERM; touch lock; sleep 600 & wait", timeout_s=0.2)
+    assert (done["exit_code"], done["output"], done["timed_out"]) == (7, "cleaned\n", True)
+
+
+def test_cancellation_goes_on_after_the_killing(shell: Shell) -> None:
+    """When the task is cancelled the command is ended first."""
+    seen: list[str] = []
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+
+            async def cancel() -> None:
+                while not seen:
+                    await anyio.sleep(0.005)
+                group.cancel_scope.cancel()
+
+            group.start_soon(cancel)
+            await shell.plugin.run("echo $$; sleep 600", call=shell.call(output=seen.append))
+
+    anyio.run(main)
+    assert (
+        not Path(f"/proc/{seen[0].strip()}").exists()
+        or "Z" in Path(f"/proc/{seen[0].strip()}/stat").read_text()
+    )
+
+
+def test_the_token_stops_a_command_from_any_thread(shell: Shell) -> None:
+    """Cancelling the call's token ends the command."""
+    call = shell.call()
+    call.output = lambda _text: threading.Thread(target=call.token.cancel).start()
+    with pytest.raises(CancelledException):
+        shell.run("echo go; sleep 600", call=call)
+
+
+def test_what_is_left_running_is_named(shell: Shell) -> None:
+    """A server left behind is killed, and the note says how to keep one."""
+    done = shell.run("sleep 3601 & echo started")
+    assert done["output"] == "started\n"
+    assert "sleep 3601" in done["note"]
+    assert "background=true" in done["note"]
+
+
+def test_a_process_substitution_may_finish(shell: Shell) -> None:
+    """What ends by itself right after the command is not cut off."""
+    assert shell.run("exec > >(sleep 0.03; cat); echo late")["output"] == "late\n"
+
+
+def test_bytes_that_are_not_text(shell: Shell) -> None:
+    """What is not UTF-8 becomes the replacement character, whole characters stay whole."""
+    assert shell.run(r"printf 'a\xff\xfeb\xe2\x82\xac\xe2\x82'")["output"] == "a��b€�"
+    seen: list[str] = []
+    shell.run(r"printf '\xe2'; sleep 0.1; printf '\x82\xac'", call=shell.call(output=seen.append))
+    assert "".join(seen) == "€"
+
+
+def test_output_is_shown_while_the_command_runs(shell: Shell) -> None:
+    """Output streams as it comes: a command can wait for what its own output caused."""
+    flag = shell.workspace / "seen"
+    seen: list[str] = []
+
+    def output(text: str) -> None:
+        seen.append(text)
+        flag.touch()
+
+    done = shell.run(
+        "echo first; while [ ! -e seen ]; do sleep 0.01; done; echo second", call=shell.call(output)
+    )
+    assert done["exit_code"] == 0
+    assert "".join(seen) == "first\nsecond\n"
+    assert len(seen) == 2
+
+
+def test_large_output_is_cut_in_the_middle_and_kept(shell: Shell) -> None:
+    """Over the bound the model reads head and tail, and all of it is behind the handle."""
+    kept: list[bytes] = []
+
+    def keep(data: bytes | Path) -> str:
+        assert isinstance(data, Path)
+        kept.append(data.read_bytes())
+        return "result:abc"
+
+    done = shell.run("seq 100000", call=shell.call(keep=keep))
+    whole = "".join(f"{number}\n" for number in range(1, 100001)).encode()
+    assert kept == [whole]
+    assert (done["truncated"], done["handle"], done["output_bytes"]) == (True, "result:abc", len(whole))
+    head, marker, tail = done["output"].partition("\n[… ")
+    assert head.startswith("1\n2\n")
+    assert tail.endswith("\n100000\n")
+    omitted = int(marker and tail.split(" bytes")[0].replace(",", ""))
+    last = tail.split("…]\n", 1)[1]
+    assert len(head) + 1 + omitted + len(last) == len(whole)
+    assert len(done["output"]) < 17_000
+    assert shell.plugin.launcher.warden_pid
+    assert not list(Path("/tmp").glob(f"jaato-run-*{os.getpid()}*"))
+
+
+def test_without_a_session_the_cut_is_said(shell: Shell) -> None:
+    """A call that has nowhere to keep output says that it was cut."""
+    done = shell.run("seq 100000")
+    assert "handle" not in done
+    assert "not kept" in done["note"]
+
+
+def test_one_huge_line(shell: Shell) -> None:
+    """A line of megabytes is cut at whole characters."""
+    done = shell.run("python3 -c \"print('€' * 1000000)\"")
+    assert "�" not in done["output"]
+    assert done["output_bytes"] == 3_000_001
+
+
+def test_output_over_the_cap_stops_the_command(tmp_path: Path) -> None:
+    """A command that never stops printing is stopped."""
+    shell = Shell(tmp_path, {"cap_bytes": 1_000_000})
+    done = shell.run("yes")
+    assert "more than 1,000,000 bytes" in done["note"]
+    shell.plugin.shutdown()
+
+
+def test_a_full_disk_keeps_head_and_tail(shell: Shell) -> None:
+    """Where the rest cannot be kept the command goes on and the result says so."""
+
+    async def main() -> None:
+        from jaato.plugins.shell.command import Command, Limits
+
+        running = Command(
+            ["seq", "100000"], shell.workspace, {"PATH": os.defpath}, limits=Limits(), show=print
+        )
+        running.request["spool"] = "/dev/full"
+        ended = await running.run(shell.plugin.launcher)
+        assert (ended.code, ended.spool, ended.total) == (0, None, 588895)
+        assert ended.spool_error
+        assert ended.tail.endswith(b"100000\n")
+
+    anyio.run(main)
+
+
+def test_nothing_reads_from_the_terminal(shell: Shell) -> None:
+    """Input is at its end and there is no terminal to ask on."""
+    done = shell.run(
+        "read x; echo read=$?; cat; tty; (: </dev/tty) 2>/dev/null; echo tty=$?; ssh-keygen -y -f none"
+    )
+    assert done["output"].startswith("read=1\nnot a tty\ntty=1\n")
+
+
+def test_no_pager_no_editor_no_credential_prompt(shell: Shell) -> None:
+    """git neither pages, nor edits, nor asks for a password."""
+    done = shell.run(
+        "git init -q . && git config core.pager 'sleep 600' && git config core.editor 'sleep 600' &&"
+        "git config user.email a@b && git config user.name n && echo 1 > f && git add f &&"
+        "git commit -qm first && git log --oneline | cut -d' ' -f2 && git -p log --format=%s && echo 2 > f;"
+        "git commit -a; echo commit=$?; git commit -q --amend -a && git log --format=%s;"
+        "git fetch https://127.0.0.1:9/x; echo fetch=$?",
+        timeout_s=20,
+    )
+    assert "timed_out" not in done
+    assert done["output"].startswith("first\nfirst\n")
+    assert "empty commit message" in done["output"]
+    assert "commit=1\nfirst\n" in done["output"]
+    assert "fetch=128" in done["output"]
+
+
+def test_the_environment_is_a_parameter(tmp_path: Path) -> None:
+    """Commands get the host's environment without jaato's own keys, and the configured additions."""
+    environ = {
+        "PATH": settings.environment()["PATH"],
+        "MINE": "1",
+        "OPENAI_API_KEY": "secret",
+        "GITHUB_TOKEN": "t",
+        "OTHER": "x",
+    }
+    shell = Shell(tmp_path, {"hide_env": ["OTHER"], "env": {"EXTRA": "2", "TERM": "vt100"}}, environ)
+    shown = dict(line.split("=", 1) for line in shell.run("env")["output"].splitlines())
+    assert (shown["MINE"], shown["EXTRA"], shown["TERM"], shown["GITHUB_TOKEN"]) == ("1", "2", "vt100", "t")
+    assert (shown["PAGER"], shown["GIT_TERMINAL_PROMPT"]) == ("cat", "0")
+    assert not {"OPENAI_API_KEY", "OTHER"} & shown.keys()
+    shell.plugin.shutdown()
+
+
+def test_a_command_inherits_nothing_of_ours(shell: Shell) -> None:
+    """Its descriptors are the three, its signals are the defaults, its niceness is ours."""
+    done = shell.run("echo /proc/self/fd/*; nice; grep -E 'SigBlk|SigIgn' /proc/self/status | cut -f2")
+    listed, nice, blocked, ignored = done["output"].splitlines()
+    assert [path.rpartition("/")[2] for path in listed.split()][:3] == ["0", "1", "2"]
+    assert len(listed.split()) <= 4  # the listing itself may show its own
+    assert int(nice) == os.nice(0)
+    assert int(blocked, 16) == 0
+    assert int(ignored, 16) & ~(0b11 << 31) == 0  # 32 and 33 are the C library's own
+
+
+def test_eight_at_once(shell: Shell) -> None:
+    """Commands run beside each other, each with its own output."""
+
+    async def main() -> list[str]:
+        found = [""] * 8
+
+        async def one(number: int) -> None:
+            done = await shell.plugin.run(
+                f"touch {number}; while [ $(ls | wc -l) -lt 8 ]; do sleep 0.01; done; echo {number}",
+                call=shell.call(),
+            )
+            found[number] = done["output"]
+
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(one, number)
+        return found
+
+    assert anyio.run(main) == [f"{number}\n" for number in range(8)]
+
+
+def test_descriptors_do_not_leak(shell: Shell) -> None:
+    """After a hundred commands no descriptor is left, here or in the warden."""
+    shell.run("true")
+    places = [Path("/proc/self/fd"), Path(f"/proc/{shell.plugin.launcher.warden_pid}/fd")]
+    before = [len(list(place.iterdir())) for place in places]
+    for _ in range(100):
+        shell.run("true", [])
+    for _ in range(300):  # the warden may still be taking in the last supervisor
+        after = [len(list(place.iterdir())) for place in places]
+        if after <= before:
+            break
+        time.sleep(0.01)
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+
+
+def test_a_killed_warden_is_replaced(shell: Shell) -> None:
+    """The next command after the warden's death has a new one."""
+    shell.run("true")
+    first = shell.plugin.launcher.warden_pid
+    os.kill(first, signal.SIGKILL)
+    assert shell.run("echo again")["output"] == "again\n"
+    assert shell.plugin.launcher.warden_pid != first
+
+
+def test_shutdown_ends_the_warden(tmp_path: Path) -> None:
+    """After shutdown no process of ours is left."""
+    shell = Shell(tmp_path)
+    shell.run("true")
+    pid = shell.plugin.launcher.warden_pid
+    shell.plugin.shutdown()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_shutdown_ends_commands_that_run(tmp_path: Path) -> None:
+    """A plugin that is shut down in the middle of a command ends it."""
+    shell = Shell(tmp_path)
+    call = shell.call()
+    call.output = lambda _text: threading.Thread(target=shell.plugin.shutdown).start()
+    with pytest.raises(CancelledException):
+        shell.run("echo go; trap '' TERM; setsid sleep 3602 & sleep 3603", call=call)
+    shell.plugin.shutdown()
+
+
+@pytest.mark.spec("C1", "Tool names")
+def test_the_tool_as_the_model_sees_it(tmp_path: Path) -> None:
+    """`run` is core, has its documented aliases and parameters, and costs few tokens."""
+    (tool,) = tools_of(ShellPlugin(OneHost(tmp_path)), "cli")
+    assert (tool.name, tool.spec.category, tool.spec.discoverability) == ("run", "system", "core")
+    assert list(tool.spec.parameters["properties"]) == ["command", "args", "timeout_s", "background"]
+    assert set(tool.aliases) == {"cli_based_tool", "cli_execute", "runCommand"}
+    assert all(rename == {"cmd": "command"} for rename in tool.aliases.values())
+    assert tool.background_after_s == 10.0
+    assert len(tool.spec.description.split()) <= 40
+    declared = {"name": tool.name, "description": tool.spec.description, "parameters": tool.spec.parameters}
+    assert len(json.dumps(declared)) < 620
+
+
+def test_git_is_there() -> None:
+    """The tests of prompts need a real git."""
+    assert subprocess.run(["git", "--version"], capture_output=True, check=False).returncode == 0
