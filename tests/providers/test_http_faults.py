@@ -61,6 +61,7 @@ from jaato.providers.profiles import make
             "",
         ),
         (413, said("tokens_limit_reached", "Request body too large"), ContextOverflow, ""),
+        (413, said("rate_limit_exceeded", "Request too large for model"), ContextOverflow, ""),
         (400, said("content_filter", "filtered"), ContentRefused, "policy"),
         (400, said("invalid_value", "bad field", type="invalid_request_error"), InvalidRequest, "bad field"),
         (400, said(None, "foo is not a valid model ID"), ModelNotFound, "foo"),
@@ -284,5 +285,21 @@ def test_what_cannot_be_encoded_is_an_error_of_the_provider() -> None:
                 await anext(provider.stream(request))
             assert caught.value.provider == "openai"
             assert server.requests == []
+
+    anyio.run(main)
+
+
+def test_a_refused_redirect_lets_go_of_its_connection() -> None:
+    """After a redirect that was not followed the connection is closed, though its body never came."""
+
+    async def main() -> None:
+        redirect = head(302, {"location": "https://elsewhere.test/", "content-length": "100"})
+        async with serve(Answer([redirect, "hold"])) as server:
+            provider = provider_at(server)
+            with pytest.raises(ProviderError, match="elsewhere"):
+                await ask(provider)
+            with anyio.fail_after(5):
+                await server.gone.wait()
+            await provider.aclose()
 
     anyio.run(main)
