@@ -19,7 +19,7 @@ from tests.permissions.ground import explain
 from jaato.tools.shell_policy import analyse
 
 PROGRAMS = ("git", "ls", "cat", "rm", "sh", "tool")
-STUB = '#!/bin/dash\nname=${0##*/}\nIFS=$(printf "\\037")\nprintf "%s\\n" "$name$IFS$*" >>"$RECORD"\n'
+STUB = '#!/bin/dash\nname=${0##*/}\nIFS=$(printf "\\037")\nprintf "%s\\036" "$name$IFS$*" >>"$RECORD"\n'
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def started(command: str, root: Path) -> list[list[str]]:
         timeout=10,
         check=False,
     )
-    lines = record.read_bytes().split(b"\n")
+    lines = record.read_bytes().split(b"\x1e")
     return [[word.decode("utf-8", "surrogateescape") for word in words(line)] for line in lines if line]
 
 

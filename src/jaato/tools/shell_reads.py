@@ -1,9 +1,7 @@
 """Shell commands that only read: which programs, with which options, on which files."""
 
 # long lists of words read best as text:
-# ruff: noqa: SIM905
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH105, PTH108, PTH110, PTH111, PTH112, PTH113, PTH116, PTH117, PTH118, PTH119, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -240,7 +238,7 @@ def options_doubt(
     return positional_doubt(name, known, positional, 0 if patterns_given else known.skip, workspace, places)
 
 
-def positional_doubt(  # noqa: PLR0917 the two last say where
+def positional_doubt(
     name: str, known: Reader, words: list[Word], skip: int, workspace: Path, places: tuple[str, ...]
 ) -> str | None:
     """Why what follows the options may not be read."""

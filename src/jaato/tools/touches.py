@@ -1,9 +1,7 @@
 """Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
 # long lists of words read best as text:
-# ruff: noqa: SIM905
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH105, PTH108, PTH110, PTH111, PTH112, PTH113, PTH116, PTH117, PTH118, PTH119, PTH120, PTH208
 
 from __future__ import annotations
 
