@@ -1,5 +1,8 @@
 """The gate: precedence, every answer, scopes, waiting prompts, binding, stepping without a loop."""
 
+# tables of cases:
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import subprocess
@@ -35,7 +38,8 @@ def gate_of(tmp_path: Path, *answers: Any, **document: Any) -> tuple[Gate, Scrip
 
 @C4
 def test_no_policy_means_ask_and_nobody_means_deny(tmp_path: Path) -> None:
-    """Without a policy a tool that does more than read is asked about; with nobody to ask it is denied, and told how."""
+    """Without a policy a tool that does more than read is asked about; with nobody to ask it is denied,
+    and told how."""
     gate = Gate(Policy(), workspace=tmp_path)
     decision = step(gate, call(NOOP, tmp_path), NOOP)
     assert (decision.allowed, decision.permission.method) == (False, "no_channel")
@@ -87,7 +91,8 @@ def test_blacklisted_alias_is_the_tool(tmp_path: Path) -> None:
      "cat <<EOF\n$(rm x)\nEOF", "(rm x)", "f() { rm x; }; f", "nohup rm x &", "bash -c \"bash -c 'rm x'\"", "timeout 1 rm x"],
 )  # fmt: skip
 def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: str) -> None:
-    """A blacklisted command is denied in a chain, a wrapper, a substitution, a construct, quoted or with its path."""
+    """A blacklisted command is denied in a chain, a wrapper, a substitution, a construct, quoted or with
+    its path."""
     policy = Policy.of(
         {"defaultPolicy": "allow", "whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}}
     )
@@ -100,7 +105,8 @@ def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: s
 @C4
 @pytest.mark.parametrize("command", ["$x y", "$(echo rm) x", "r\x00m", "bad 'quote"])
 def test_a_wide_grant_does_not_cover_what_could_hide_from_the_blacklist(tmp_path: Path, command: str) -> None:
-    """With a blacklist in force, a program that the shell computes is asked about even when the whole tool is allowed."""
+    """With a blacklist in force, a program that the shell computes is asked about even when the whole tool
+    is allowed."""
     policy = Policy.of({"whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}})
     assert Gate(policy, workspace=tmp_path).explain(call(RUN, tmp_path, command=command), RUN).effect == "ask"
 
@@ -188,7 +194,8 @@ def test_comment_denies_and_tells_the_model_why(tmp_path: Path) -> None:
 
 @C4
 def test_edited_arguments_are_not_asked_about_again_but_only_exactly_these(tmp_path: Path) -> None:
-    """The user's own arguments pass the second check once; anything else, and the blacklist, is judged anew."""
+    """The user's own arguments pass the second check once; anything else, and the blacklist, is judged
+    anew."""
     gate, script = gate_of(tmp_path, Answer(answer="e", arguments={"command": "make b"}), "n")
     one = call(RUN, tmp_path, command="make a")
     decision = step(gate, one, RUN)
@@ -270,7 +277,8 @@ def test_a_grant_on_a_command_covers_its_structure(tmp_path: Path) -> None:
 def test_control_paths_are_written_for_one_call_only(
     tmp_path: Path, answer: str, tool_: Any, arguments: dict[str, Any]
 ) -> None:
-    """No whitelist, default or lasting answer covers writing a control path: each call of it is asked about."""
+    """No whitelist, default or lasting answer covers writing a control path: each call of it is asked
+    about."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text("")
     (tmp_path / "link").symlink_to(".git")

@@ -1,5 +1,8 @@
 """The order of permissions: a rule that forbids never allows, a narrower grant never allows more."""
 
+# tables of cases:
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -106,7 +109,8 @@ def test_what_the_blacklist_alone_denies_stays_denied(document: Any, rules: Any,
 @examples(300)
 @given(DOCUMENTS, CALLS, st.sampled_from(["git push", "make a b", "ls"]))
 def test_a_narrower_grant_never_allows_more(document: Any, one: Any, exact: str) -> None:
-    """What a grant for exact words allows, the grant for their program does, and so does the grant for the tool."""
+    """What a grant for exact words allows, the grant for their program does, and so does the grant for the
+    tool."""
     program = exact.split()[0]
     narrow, wide, whole = (
         [Grant(id="g", effect="allow", tool="run", scope="turn", shape=shape)]

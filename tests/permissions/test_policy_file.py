@@ -1,4 +1,8 @@
-"""Permission files: what they may say, whom they bind, how answers are kept, and what a workspace cannot do by them."""
+"""Permission files: what they may say, whom they bind, how answers are kept, and what a workspace cannot
+do by them."""
+
+# tables of cases:
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -60,7 +64,8 @@ def allowed(policy: Policy, tmp_path: Path, command: str | None = None) -> bool:
     ],
 )
 def test_a_workspace_file_may_only_tighten_until_it_is_trusted(tmp_path: Path, part: dict[str, Any]) -> None:
-    """What a cloned workspace allows does not count before its content hash is trusted; one byte more and it must be again."""
+    """What a cloned workspace allows does not count before its content hash is trusted; one byte more and
+    it must be again."""
     path = file_of(tmp_path, part)
     assert not allowed(load(tmp_path), tmp_path)
     Trust(tmp_path / "state").add(path, path.read_bytes())
@@ -115,7 +120,8 @@ def test_always_and_never_survive_a_restart(tmp_path: Path) -> None:
 
 @C4
 def test_always_trusts_exactly_its_own_write(tmp_path: Path) -> None:
-    """Answering `always` in a workspace with a loose file believes the new line, never the lines that came with it."""
+    """Answering `always` in a workspace with a loose file believes the new line, never the lines that came
+    with it."""
     file_of(tmp_path, {**LOOSE, "whitelist": {"patterns": ["run(rm *)"]}, "comment": "kept"})
     gate = Gate(load(tmp_path), asker=Script("a"), workspace=tmp_path)
     assert step(gate, call(RUN, tmp_path, command="make x"), RUN).allowed
@@ -221,7 +227,8 @@ def test_an_answer_that_cannot_be_kept_counts_once(tmp_path: Path) -> None:
      (b" " * 1_100_000, "bytes")],
 )  # fmt: skip
 def test_a_damaged_file_is_named_and_loosens_nothing(tmp_path: Path, content: bytes, named: str) -> None:
-    """A malformed or huge file is an error with file, line or field and remedy; a running session denies until repaired."""
+    """A malformed or huge file is an error with file, line or field and remedy; a running session denies
+    until repaired."""
     policy = load(tmp_path).with_flags(allow=["noop"])
     assert allowed(policy, tmp_path)
     path = file_of(tmp_path, content)
@@ -240,7 +247,8 @@ def test_a_damaged_file_is_named_and_loosens_nothing(tmp_path: Path, content: by
 @C4
 @pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable", "loop"])
 def test_what_is_no_readable_file_is_an_error(tmp_path: Path, kind: str) -> None:
-    """A directory, a FIFO, a loop of links or a file of someone else in its place is named, and nothing hangs."""
+    """A directory, a FIFO, a loop of links or a file of someone else in its place is named, and nothing
+    hangs."""
     path = file_of(tmp_path, b"{}")
     path.unlink()
     match kind:

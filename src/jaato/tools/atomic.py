@@ -1,6 +1,6 @@
 """Small private files that several processes change: read bounded, written whole, one writer at a time."""
 
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the right to change this file, among processes and threads; the lock is a file beside it. Raises OSError."""
+    """Hold the right to change this file, among processes and threads; the lock is a file beside it.
+    Raises OSError."""
     import fcntl
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -86,7 +87,8 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def resolved(path: str) -> str:
-    """The path with its links followed as far as there is one; a text that can be no path is only normalised."""
+    """The path with its links followed as far as there is one; a text that can be no path is only
+    normalised."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):

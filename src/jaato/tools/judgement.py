@@ -27,7 +27,8 @@ CONTROL = "it may change {found!r}, which decides what runs later, so only this 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a call is judged by: the policy, the session's grants, the workspace, and directories that are control."""
+    """What a call is judged by: the policy, the session's grants, the workspace, and directories that are
+    control."""
 
     policy: Policy
     grants: tuple[Grant, ...]

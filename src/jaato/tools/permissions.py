@@ -1,6 +1,7 @@
 """The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
 
-It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
+It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend
+can be stepped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ MAX_SETTLED = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the model."""
+    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
+    model."""
 
     allowed: bool
     permission: Permission
@@ -98,7 +100,8 @@ def deny(reason: str, method: str, comment: str | None = None) -> Decision:
 class Gate:
     """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
 
-    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
+    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed
+    session;
     `protected` are directories nobody may write under a lasting grant (jaato's own state).
     """
 
@@ -161,7 +164,8 @@ class Gate:
         return [*self.policy.grants(), *self._grants]
 
     def revoke(self, grant_id: str) -> None:
-        """End a grant. Raises `ConfigError` when there is none of this id, OSError when its file cannot be written."""
+        """End a grant. Raises `ConfigError` when there is none of this id, OSError when its file cannot be
+        written."""
         found = next((one for one in self.grants() if one.id == grant_id), None)
         if found is None:
             raise ConfigError(f"There is no grant {grant_id!r}; `jaato permissions` lists them.")
@@ -283,7 +287,8 @@ class Gate:
         return None
 
     def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
-        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
+        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly
+        these."""
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 

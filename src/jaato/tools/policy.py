@@ -20,7 +20,8 @@ MAX_KNOWN = 4_096
 
 
 class Policy:
-    """What the rules say. `version` rises with every change; `locked` says why nothing can be believed any more."""
+    """What the rules say. `version` rises with every change; `locked` says why nothing can be believed any
+    more."""
 
     def __init__(self, document: Document | None = None, *, file: PolicyFile | None = None) -> None:
         self._own = document or Document()
@@ -44,7 +45,8 @@ class Policy:
     ) -> Policy:
         """The policy of a file, which need not exist.
 
-        A file inside the workspace only tightens until its content is trusted in `state_dir`; `trusted` decides
+        A file inside the workspace only tightens until its content is trusted in `state_dir`; `trusted`
+        decides
         otherwise. Raises `ConfigError` naming file, line or field, and the remedy.
         """
         return cls(file=PolicyFile(path, workspace=workspace, state_dir=state_dir, trusted=trusted))
@@ -135,7 +137,8 @@ class Policy:
         self._fill()
 
     def forget(self, grant_id: str) -> bool:
-        """Take a lasting grant out of the file; tells whether there was one. Raises `ConfigError`, OSError."""
+        """Take a lasting grant out of the file; tells whether there was one. Raises `ConfigError`,
+        OSError."""
         if self._file is None or not self._file.forget(grant_id):
             return False
         self._fill()

@@ -1,4 +1,5 @@
-"""The permission file of a workspace: read with distrust, written whole by several processes without losing a line."""
+"""The permission file of a workspace: read with distrust, written whole by several processes without
+losing a line."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ TEMPLATE: dict[str, Any] = {
 
 
 class PolicyFile:
-    """One file. `document` is what it says, `whitelist` what of that may be believed, `trusted` whether all of it."""
+    """One file. `document` is what it says, `whitelist` what of that may be believed, `trusted` whether
+    all of it."""
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class PolicyFile:
         self.reload()
 
     def remember(self, grant: Grant) -> None:
-        """Write a lasting grant; what was trusted before stays so, and of what was not only this line is believed.
+        """Write a lasting grant; what was trusted before stays so, and of what was not only this line is
+        believed.
 
         Raises OSError, `ConfigError`.
         """

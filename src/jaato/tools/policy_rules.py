@@ -1,6 +1,6 @@
 """Both lists of a policy as far as they concern one tool, and how a pattern meets arguments or a command."""
 
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -163,7 +163,8 @@ def spellings(value: str, place: str) -> tuple[str, ...]:
 
 
 def covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:
-    """Whether every value of an argument is covered; a path must also be when normalised and its links followed."""
+    """Whether every value of an argument is covered; a path must also be when normalised and its links
+    followed."""
     values = values_of(arguments, name)
     return bool(values) and all(value_covered(value, globs, place) for value in values)
 

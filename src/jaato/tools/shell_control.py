@@ -52,14 +52,12 @@ def part_doubt(
     ):
         if program not in ("echo", "printf", "grep", "rg") and (mention := MENTION.search(text)):
             return mention[0]
-    words = [*values, *(word.value if word.value is not None else word.text for word in targets)]
-    for text in words:
-        if program in ("echo", "printf") and text in values:
-            continue
-        for piece in {text, text.rpartition("=")[2]}:
-            for place in places:
-                if (found_path := control_path(piece, place, protected, str(workspace))) is not None:
-                    return found_path
+    words = [] if program in ("echo", "printf") else list(values)
+    words += [word.value if word.value is not None else word.text for word in targets]
+    for piece in (piece for text in words for piece in {text, text.rpartition("=")[2]}):
+        for place in places:
+            if (touched := control_path(piece, place, protected, str(workspace))) is not None:
+                return touched
     if program in SWEEPING or (program in ("cp", "mv") and any(text.endswith("/.") for text in values)):
         for text in values[1:]:
             if any(

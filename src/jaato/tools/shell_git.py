@@ -1,7 +1,7 @@
 """Which git commands only read, in a repository whose configuration starts no program."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# long lists of words read best as text:
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ MAX_INDEX_BYTES = 16_777_216
 GITLINK = b"\x00\x00\xe0\x00"
 
 LOG = frozenset(
-    "oneline graph decorate no-decorate all branches tags remotes stat shortstat numstat name-only name-status patch "
-    "no-patch pretty format abbrev-commit no-abbrev-commit max-count skip since until after before author committer "
-    "grep all-match invert-grep regexp-ignore-case merges no-merges first-parent reverse date follow summary dirstat "
-    "date-order topo-order author-date-order relative-date raw color no-color unified word-diff cached staged "
-    "diff-filter minimal patience histogram ignore-all-space ignore-space-change ignore-blank-lines function-context "
-    "find-renames find-copies abbrev exit-code quiet check full-index binary no-renames no-ext-diff no-textconv "
+    "oneline graph decorate no-decorate all branches tags remotes stat shortstat numstat name-only "
+    "name-status patch "
+    "no-patch pretty format abbrev-commit no-abbrev-commit max-count skip since until after before "
+    "author committer "
+    "grep all-match invert-grep regexp-ignore-case merges no-merges first-parent reverse date follow "
+    "summary dirstat "
+    "date-order topo-order author-date-order relative-date raw color no-color unified word-diff "
+    "cached staged "
+    "diff-filter minimal patience histogram ignore-all-space ignore-space-change ignore-blank-lines "
+    "function-context "
+    "find-renames find-copies abbrev exit-code quiet check full-index binary no-renames no-ext-diff "
+    "no-textconv "
     "name-rev left-right cherry-mark boundary source left-only right-only merge-base text relative".split()
 )
 COMMANDS: dict[str, tuple[str, frozenset[str]]] = {

@@ -1,6 +1,7 @@
-"""What a shell line consists of: simple commands, operators, redirections, and everything nobody can be sure of."""
+"""What a shell line consists of: simple commands, operators, redirections, and everything nobody can be
+sure of."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
+# long lists of words read best as text:
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ WORDS = frozenset(
 )
 GROUPS = frozenset("program list subshell compound_statement".split())
 STATEMENTS = frozenset(
-    "command pipeline redirected_statement declaration_command unset_command variable_assignment comment ERROR".split()
+    "command pipeline redirected_statement declaration_command unset_command variable_assignment comment "
+    "ERROR".split()
 )
 CONSTRUCTS = {
     "function_definition": "defines a function",
@@ -71,7 +73,8 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A simple command. `doubts` says why no rule may cover it as it stands; `pipeline` groups parts joined by |."""
+    """A simple command. `doubts` says why no rule may cover it as it stands; `pipeline` groups parts
+    joined by |."""
 
     text: str
     words: tuple[Word, ...] = ()
@@ -91,7 +94,8 @@ class Part:
 class Analysis:
     """A shell line taken apart.
 
-    `unknown` lists what was not understood: anything there means asking, whatever was granted. `constructs` lists
+    `unknown` lists what was not understood: anything there means asking, whatever was granted.
+    `constructs` lists
     control structures, which only a grant for the whole tool covers.
     """
 
@@ -126,7 +130,8 @@ def parser() -> Parser:
 
 
 def unreadable(command: str) -> str | None:
-    """Why a command is not even parsed: too long, not text, or with characters that shells and parsers read differently."""
+    """Why a command is not even parsed: too long, not text, or with characters that shells and parsers
+    read differently."""
     if len(command) > MAX_CHARS:
         return f"is {len(command):,} characters long, more than the {MAX_CHARS:,} that are looked at"
     if not is_unicode(command):
@@ -175,7 +180,8 @@ def unsure(part: Part) -> bool:
 
 
 def agrees(found: Analysis, command: str) -> bool:
-    """Whether the second, simpler reading sees the same commands in the same order with the same operators."""
+    """Whether the second, simpler reading sees the same commands in the same order with the same
+    operators."""
     tokens = lex(command)
     if tokens is None:
         return False

@@ -1,6 +1,7 @@
-"""Shell commands as a grant sees them: what each part needs, what a rule covers, what a lasting answer would cover."""
+"""Shell commands as a grant sees them: what each part needs, what a rule covers, what a lasting answer
+would cover."""
 
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class ShellPattern:
 
 @functools.lru_cache(maxsize=1024)
 def shell_pattern(text: str) -> ShellPattern | None:
-    """A pattern from its text: words as in a shell, `*`, `?` and `[…]` outside quotes are wild; None when it is none."""
+    """A pattern from its text: words as in a shell, `*`, `?` and `[…]` outside quotes are wild; None when
+    it is none."""
     tokens = lex(text)
     if not tokens:
         return None
@@ -147,7 +149,8 @@ def program_changes(program: str, words: tuple[Word, ...], index: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShellVerdict:
-    """Each part's verdict; `reads` when all of it only reads, `shape` and `entries` as a lasting answer would say it."""
+    """Each part's verdict; `reads` when all of it only reads, `shape` and `entries` as a lasting answer
+    would say it."""
 
     parts: tuple[PartVerdict, ...]
     covered: bool
@@ -198,7 +201,8 @@ def judge(analysis: Analysis, workspace: Path, patterns: Iterable[ShellPattern])
 
 
 def units_of(analysis: Analysis) -> list[tuple[Part, ...]]:
-    """The parts one by one, but a pipeline as a whole when its input decides what one of its commands runs."""
+    """The parts one by one, but a pipeline as a whole when its input decides what one of its commands
+    runs."""
     units: list[tuple[Part, ...]] = []
     pipelines: dict[int, list[Part]] = {}
     for part in analysis.parts:
@@ -238,7 +242,8 @@ def uncoverable(part: Part, workspace: Path, places: tuple[str, ...]) -> str | N
 
 
 def entry_of(unit: tuple[Part, ...]) -> str | None:
-    """The pattern a lasting answer writes for this unit: exact words, or a program and subcommand with `*`."""
+    """The pattern a lasting answer writes for this unit: exact words, or a program and subcommand with
+    `*`."""
     written = " | ".join(exact(part.words) for part in unit)
     kept = width(unit[0].words) if len(unit) == 1 else None
     candidates = [written] if kept is None else [f"{exact(unit[0].words[:kept])} *", written]
@@ -269,7 +274,8 @@ def places_of(analysis: Analysis, workspace: Path) -> tuple[str, ...] | None:
 
 
 def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
-    """Every text a blacklist pattern is held against: each part as its words, without what runs it, and what it quotes."""
+    """Every text a blacklist pattern is held against: each part as its words, without what runs it, and
+    what it quotes."""
     texts: list[str] = []
     pipelines: dict[int, list[str]] = {}
     for part in analysis.parts:

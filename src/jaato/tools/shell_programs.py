@@ -1,6 +1,7 @@
-"""What is known of programs: which run other programs, which read code from their input, how wide a grant may be."""
+"""What is known of programs: which run other programs, which read code from their input, how wide a grant
+may be."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
+# long lists of words read best as text:
 
 from __future__ import annotations
 
@@ -9,14 +10,20 @@ import re
 from jaato.tools.shell_words import Word
 
 RUNNERS = frozenset(
-    """sudo su doas runuser setpriv env xargs parallel nohup setsid nice ionice chrt taskset time timeout command
-    builtin exec eval source . trap watch strace ltrace gdb script expect flock chroot unshare nsenter bwrap firejail
-    systemd-run at batch ssh sshpass busybox toybox stdbuf unbuffer caffeinate proxychains tsocks torsocks entr
-    direnv make-run export declare typeset local readonly unset set shopt alias unalias enable hash read mapfile
-    readarray getopts let printf-v bind complete coproc dbus-run-session xvfb-run start-stop-daemon cgexec prlimit
+    """sudo su doas runuser setpriv env xargs parallel nohup setsid nice ionice chrt taskset time timeout
+    command
+    builtin exec eval source . trap watch strace ltrace gdb script expect flock chroot unshare nsenter
+    bwrap firejail
+    systemd-run at batch ssh sshpass busybox toybox stdbuf unbuffer caffeinate proxychains tsocks
+    torsocks entr
+    direnv make-run export declare typeset local readonly unset set shopt alias unalias enable hash read
+    mapfile
+    readarray getopts let printf-v bind complete coproc dbus-run-session xvfb-run start-stop-daemon
+    cgexec prlimit
     torify faketime fakeroot rlwrap ld.so watchexec nodemon npx pnpx bunx uvx pipx tmux screen""".split()
 )
-"""Programs and builtins that run their arguments or change what later commands mean: covered only when named."""
+"""Programs and builtins that run their arguments or change what later commands mean: covered only when
+named."""
 
 INTERPRETERS = re.compile(
     r"(?:ba|da|z|k|c|tc|a|fi|mk|pdk|r)?sh|fish|pwsh|python[\d.]*|pypy[\d.]*|node|nodejs|deno|bun|perl[\d.]*|ruby[\d.]*|"
@@ -26,10 +33,13 @@ INTERPRETERS = re.compile(
 
 EXECUTING: dict[str, tuple[str, ...]] = {
     # options by which a program runs or writes what its name does not say
-    "git": ("--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec", "--output", "--ext-diff",
-            "--open-files-in-pager", "-O", "--extcmd", "-x", "--git-dir", "--work-tree", "--textconv", "--template"),
+    "git": ("--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec", "--output",
+            "--ext-diff",
+            "--open-files-in-pager", "-O", "--extcmd", "-x", "--git-dir", "--work-tree",
+            "--textconv", "--template"),
     "find": ("-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprintf", "-fprint0", "-fls", "-delete"),
-    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I", "--rsh-command", "--info-script",
+    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I", "--rsh-command",
+            "--info-script",
             "--new-volume-script", "-F"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "sort": ("-o", "--output", "--compress-program", "-T"),
@@ -50,7 +60,8 @@ EXECUTING: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 WIDE = frozenset(
-    "pytest ruff mypy pyright black isort flake8 pylint eslint prettier tsc jest vitest mocha rustfmt gofmt shellcheck yamllint markdownlint hadolint clang-format mkdir touch".split()
+    "pytest ruff mypy pyright black isort flake8 pylint eslint prettier tsc jest vitest mocha "
+    "rustfmt gofmt shellcheck yamllint markdownlint hadolint clang-format mkdir touch".split()
 )
 """Programs whose lasting grant covers any arguments."""
 

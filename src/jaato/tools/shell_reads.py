@@ -1,7 +1,7 @@
 """Shell commands that only read: which programs, with which options, on which files."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# long lists of words read best as text:
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MAX_MATCHES = 2_000
 class Reader:
     """A program that only reads. `short` and `long` are the options that may appear; others ask.
 
-    `skip` positional arguments are no files (a pattern, say); more than `most` positional arguments ask, because
+    `skip` positional arguments are no files (a pattern, say); more than `most` positional arguments
+    ask, because
     for some programs the second names an output. `plain` must match each positional that is no file.
     """
 
@@ -44,9 +45,12 @@ def reader(short: str = "", long: str = "", valued: str = "", **more: object) ->
 
 GREP_SHORT = "aEFGiyPnHhlLcoqrsvwxzbTIZU"
 GREP_LONG = (
-    "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp "
-    "line-regexp count color colour files-without-match files-with-matches max-count only-matching quiet silent "
-    "no-messages byte-offset with-filename no-filename line-number initial-tab null after-context before-context "
+    "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match "
+    "word-regexp "
+    "line-regexp count color colour files-without-match files-with-matches max-count only-matching "
+    "quiet silent "
+    "no-messages byte-offset with-filename no-filename line-number initial-tab null after-context "
+    "before-context "
     "context text binary-files exclude exclude-dir include recursive null-data line-buffered regexp"
 )
 HASH = reader("btw", "binary text tag zero")
@@ -56,9 +60,12 @@ NO_ARGUMENTS = reader(no_files=True, most=0)
 READERS: dict[str, Reader] = {
     "ls": reader(
         "aAbBcCdFfgGhHiklLmnNopqQrRsStuUvxXZ1",
-        "all almost-all author escape block-size ignore-backups color directory classify file-type format full-time "
-        "group-directories-first no-group human-readable si dereference hide hyperlink indicator-style inode ignore "
-        "kibibytes numeric-uid-gid literal hide-control-chars quote-name quoting-style reverse recursive size sort "
+        "all almost-all author escape block-size ignore-backups color directory classify file-type "
+        "format full-time "
+        "group-directories-first no-group human-readable si dereference hide hyperlink indicator- "
+        "style inode ignore "
+        "kibibytes numeric-uid-gid literal hide-control-chars quote-name quoting-style reverse "
+        "recursive size sort "
         "time time-style tabsize width zero context",
         "ITw",
     ),
@@ -78,7 +85,8 @@ READERS: dict[str, Reader] = {
     "sort": reader(
         "bdfgiMhnRrVcCmsuz",
         "ignore-leading-blanks dictionary-order fold-case general-numeric-sort ignore-nonprinting month-sort "
-        "human-numeric-sort numeric-sort reverse version-sort unique stable zero-terminated key field-separator",
+        "human-numeric-sort numeric-sort reverse version-sort unique stable zero-terminated key "
+        "field-separator",
         "kt",
     ),
     "uniq": reader(
@@ -97,10 +105,14 @@ READERS: dict[str, Reader] = {
     "grep": reader(GREP_SHORT, GREP_LONG, "ABCme", skip=1),
     "rg": reader(
         "FHIlLncivwxSsNUPoqp0au",
-        "files count count-matches files-with-matches files-without-match fixed-strings ignore-case smart-case "
-        "case-sensitive line-number no-line-number line-regexp word-regexp invert-match max-count max-depth glob "
-        "iglob type type-not hidden no-ignore only-matching pcre2 multiline multiline-dotall heading no-heading "
-        "with-filename no-filename color json stats sort sortr context after-context before-context quiet text "
+        "files count count-matches files-with-matches files-without-match fixed-strings ignore-case "
+        "smart-case "
+        "case-sensitive line-number no-line-number line-regexp word-regexp invert-match max-count "
+        "max-depth glob "
+        "iglob type type-not hidden no-ignore only-matching pcre2 multiline multiline-dotall heading "
+        "no-heading "
+        "with-filename no-filename color json stats sort sortr context after-context before-context "
+        "quiet text "
         "trim vimgrep column byte-offset type-list max-columns passthru null replace regexp",
         "ABCmegtTrd",
         skip=1,
@@ -109,7 +121,8 @@ READERS: dict[str, Reader] = {
     "file": reader("bhiLNrsv0", "brief mime mime-type mime-encoding dereference no-dereference"),
     "du": reader(
         "0abcDhHklLmPsSx",
-        "all apparent-size bytes total human-readable si summarize max-depth separate-dirs one-file-system exclude",
+        "all apparent-size bytes total human-readable si summarize max-depth separate-dirs one-file- "
+        "system exclude",
         "dt",
     ),
     "df": reader("ahHiklPT", "all human-readable si inodes local portability print-type total"),
@@ -146,12 +159,15 @@ READERS: dict[str, Reader] = {
     "cd": reader("LP", most=1),
 }
 FIND_PLAIN = frozenset(
-    "-a -and -o -or -not ! -print -print0 -ls -depth -mount -xdev -prune -quit -true -false -empty -executable "
+    "-a -and -o -or -not ! -print -print0 -ls -depth -mount -xdev -prune -quit -true -false -empty "
+    "-executable "
     "-readable -writable -daystart -noleaf -nouser -nogroup".split()
 )
 FIND_VALUED = frozenset(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth "
-    "-size -mtime -atime -ctime -mmin -amin -cmin -user -group -uid -gid -perm -links -inum -newermt -printf".split()
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype "
+    "-maxdepth -mindepth "
+    "-size -mtime -atime -ctime -mmin -amin -cmin -user -group -uid -gid -perm -links -inum -newermt "
+    "-printf".split()
 )
 
 

@@ -1,6 +1,7 @@
-"""The words of a shell line: what they expand to, and a second reading of them that must agree with the parser's."""
+"""The words of a shell line: what they expand to, and a second reading of them that must agree with the
+parser's."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
+# long lists of words read best as text:
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Word:
 
 
 def read_word(text: str) -> Word:
-    """A word from its source text, quotes and backslashes taken off; no value when anything would be expanded."""
+    """A word from its source text, quotes and backslashes taken off; no value when anything would be
+    expanded."""
     value: list[str] = []
     bare: list[str] = []  # the same, what was quoted blanked out
     position = 0
@@ -135,7 +137,8 @@ def closing(text: str, position: int, quote: str) -> int:
 def lex(command: str) -> list[str] | None:
     """The words (as written) and operators of a simple line; redirections as one token with their target.
 
-    None for anything beyond words, quotes, comments, the operators above and plain redirections: the caller then
+    None for anything beyond words, quotes, comments, the operators above and plain redirections: the
+    caller then
     has only one reading and must ask.
     """
     tokens: list[str] = []

@@ -1,7 +1,7 @@
 """Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
-# ruff: noqa: SIM905 (long lists of words read best as text)
-# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+# long lists of words read best as text:
+# text paths: several times faster, and `..` stays as it was written:
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environme
 STARTING = (".bashrc", ".profile", ".zshrc", ".envrc", ".gitconfig", ".mcp.json")
 FOLDERS = (".git", ".git/hooks", ".jaato", ".vscode", ".ssh")
 REPRESENTATIVE = (
-    ".git/config", ".git/hooks/pre-commit", ".jaato/permissions.json", ".mcp.json", ".bashrc", ".profile", ".zshrc",
+    ".git/config", ".git/hooks/pre-commit", ".jaato/permissions.json", ".mcp.json", ".bashrc", ".profile",
+    ".zshrc",
     ".envrc", ".vscode/tasks.json", "x/.git/config", "x/.envrc", "x/.jaato/permissions.json",
 )  # fmt: skip
 CONTENT_KEYS = frozenset(
-    "content new_content old new text old_string new_string prologue epilogue replacement replace body message "
+    "content new_content old new text old_string new_string prologue epilogue replacement replace "
+    "body message "
     "description task prompt query question".split()
 )
 WRITING_GIT = re.compile(
@@ -53,9 +55,11 @@ def named(path: str) -> bool:
 def control_path(
     path: str, place: str, protected: Iterable[Path] = (), root: str | None = None
 ) -> str | None:
-    """Which control path a path means: as written, normalised, through links, by identity; None when it means none.
+    """Which control path a path means: as written, normalised, through links, by identity; None when it
+    means none.
 
-    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are directories
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are
+    directories
     whose whole content counts as control.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
@@ -78,13 +82,15 @@ def control_path(
 
 
 def holds_workspace(path: str, place: str, root: str) -> bool:
-    """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control
+    path."""
     real, root = resolved(os.path.join(place, path)), resolved(root)
     return root == real or root.startswith(real.rstrip("/") + "/")
 
 
 def same_thing(real: str, root: str) -> str | None:
-    """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind mount."""
+    """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind
+    mount."""
     identities = control_identities(root, tuple(changed(f"{root}/{one}") for one in ("", *FOLDERS[:3])))
     if not identities:
         return None
@@ -159,7 +165,8 @@ def plain(key: str, value: Any) -> bool:
 
 
 PATH_KEYS = frozenset(
-    "path paths file filename file_path filepath source_path destination_path destination target dest dir directory "
+    "path paths file filename file_path filepath source_path destination_path destination target dest "
+    "dir directory "
     "root output output_path uri".split()
 )
 

@@ -1,4 +1,5 @@
-"""Which files a person has vouched for, by content: a change of one byte and they must be vouched for again."""
+"""Which files a person has vouched for, by content: a change of one byte and they must be vouched for
+again."""
 
 from __future__ import annotations
 

@@ -21,8 +21,10 @@ class PartVerdict:
 class Verdict:
     """What would happen to a call without asking anyone.
 
-    `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting` says whether a
-    lasting answer is worth more than one call (never for control paths). `entries` is the shape as lines of a policy
+    `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting`
+    says whether a
+    lasting answer is worth more than one call (never for control paths). `entries` is the shape as
+    lines of a policy
     file: (list name, text).
     """
 

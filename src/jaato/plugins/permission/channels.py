@@ -21,7 +21,8 @@ CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
 
 
 class ConsoleChannel:
-    """Asks on the terminal. Without one, or at its end, there is nobody: the call is denied as `no_channel`."""
+    """Asks on the terminal. Without one, or at its end, there is nobody: the call is denied as
+    `no_channel`."""
 
     def __init__(
         self, timeout_s: float | None = None, *, stdin: TextIO | None = None, stdout: TextIO | None = None
@@ -105,7 +106,8 @@ class Pending:
 
 
 class QueueChannel:
-    """Puts each question into `questions`, whoever serves that queue answers; `close` says nobody does any more."""
+    """Puts each question into `questions`, whoever serves that queue answers; `close` says nobody does any
+    more."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self.questions: queue.Queue[Pending] = queue.Queue()

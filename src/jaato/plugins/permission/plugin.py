@@ -37,9 +37,11 @@ class Turn:
 
 
 class PermissionPlugin:
-    """A policy file and a channel. `gate` judges calls; `check_permission` is the same for a name and arguments.
+    """A policy file and a channel. `gate` judges calls; `check_permission` is the same for a name and
+    arguments.
 
-    `config_path` is relative to `workspace` (default: the current directory) and need not exist. `tools` finds the
+    `config_path` is relative to `workspace` (default: the current directory) and need not exist.
+    `tools` finds the
     tool of a name, to know what it may touch; without it every tool counts as one that may execute. Raises
     `ConfigError` for a damaged file or an unknown channel.
     """
@@ -86,7 +88,8 @@ class PermissionPlugin:
         return Turn(self._lock)
 
     def check_permission(self, tool: str, args: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Whether the call may run, asking if need be, and `{decision, reason, method}`; with `arguments` if edited,
+        """Whether the call may run, asking if need be, and `{decision, reason, method}`; with `arguments`
+        if edited,
         `comment` if the user left one. Blocks while a question is open."""
         decision = self._decide(tool, dict(args))
         permission = decision.permission
