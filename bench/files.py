@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.row import Row
+
 from jaato.plugins.files import FilesPlugin
 from jaato.tools.call import Call
 

@@ -32,7 +32,7 @@ def say(text: str, **more: Any) -> Step:
     return Step(text=text, usage=USAGE, **more)
 
 
-def call(name: str, **arguments: Any) -> Step:
+def call(name: str, /, **arguments: Any) -> Step:
     """A reply that makes one call."""
     return Step(calls=[ScriptedCall(name, arguments)], usage=USAGE)
 

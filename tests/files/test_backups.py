@@ -37,7 +37,7 @@ def stored(desk: Desk) -> set[str]:
     return {path.read_text() for path in (desk.workspace / ".jaato/backups/objects").glob("*")}
 
 
-@pytest.mark.spec("S4", "Waypoints")
+@pytest.mark.spec("S4", "What's Captured")
 @settings(max_examples=35, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, max_size=12))
 def test_no_sequence_of_changes_and_undos_loses_content(
@@ -91,7 +91,7 @@ def test_undoing_a_creation_removes_and_undoing_again_recreates(desk: Desk) -> N
     assert content(desk, "f") == "A"
 
 
-@pytest.mark.spec("S4", "Waypoints")
+@pytest.mark.spec("S4", "What's Captured")
 def test_an_edit_of_the_user_survives_undo_as_a_backup(desk: Desk) -> None:
     """What the user wrote since is kept: undo replaces it, and the next undo brings it back."""
     desk.call("writeNewFile", path="f", content="A")
@@ -133,7 +133,7 @@ def test_removed_links_come_back_as_links(desk: Desk) -> None:
     assert os.readlink(desk.workspace / "l") == "target"
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment")
+@pytest.mark.spec("C7", "Context, sessions, enrichment (S3, S4)")
 def test_restoring_follows_no_link(desk: Desk, tmp_path: Path) -> None:
     """A link put in the file's place is replaced, not written through; a linked directory is refused."""
     outside = tmp_path / "outside"

@@ -264,7 +264,7 @@ def test_a_swapper_gains_nothing(tmp_path: Path) -> None:
     thread.start()
     done = 0
     try:
-        for turn in range(250):
+        for turn in range(80):
             for name, arguments in (
                 ("readFile", {"path": "d/f"}),
                 ("updateFile", {"path": "d/f", "new_content": f"mine {turn}"}),

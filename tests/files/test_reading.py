@@ -104,7 +104,7 @@ def test_images_are_shown_and_binaries_named(desk: Desk) -> None:
     assert "not shown" in desk.read("huge.png")
 
 
-@pytest.mark.spec("C2", "ToolExecutor")
+@pytest.mark.spec("C2", "ToolExecutor (S1)")
 def test_handles_are_read_by_bytes(desk: Desk) -> None:
     """A `result:` handle is read on in byte ranges that do not cut characters; an unknown one is an error."""
     handle = desk.keep("aé€".encode() * 50_000)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.files.desk import Desk
 
-from jaato.errors import ToolError
+from jaato.errors import PluginError, ToolError
 from jaato.protocol.codec import encode
 from jaato.tools.call import Output
 
@@ -22,7 +22,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.mark.spec("C1", "Tool names")
-@pytest.mark.spec("S0", "Discoverable Tools")
+@pytest.mark.spec("S0", "Core Tool Registry")
 def test_the_names_modes_and_aliases_are_the_documented_ones(desk: Desk) -> None:
     """Canonical names in order, one core tool, the documented aliases, reading apart from writing."""
     names = [
@@ -65,7 +65,7 @@ def test_the_core_declaration_is_short(desk: Desk) -> None:
     assert len(count.encode(text)) <= 90
 
 
-@pytest.mark.spec("S3", "FileEditPlugin")
+@pytest.mark.spec("S3", "Plugin System")
 def test_write_update_remove_and_undo(desk: Desk) -> None:
     """The life of a file: written with its directories, edited, removed, brought back."""
     said = desk.call("writeNewFile", path="a/b/c.txt", content="one\ntwo\n")
@@ -79,7 +79,7 @@ def test_write_update_remove_and_undo(desk: Desk) -> None:
 
 
 def test_writing_does_not_overwrite(desk: Desk) -> None:
-    """A path that exists is refused and points to updateFile; so is a dangling link or a slash at the end."""
+    """A path that exists is refused and points to updateFile; so is a slash at the end."""
     desk.call("writeNewFile", path="f", content="x")
     with pytest.raises(ToolError, match="updateFile"):
         desk.call("writeNewFile", path="f", content="y")
@@ -300,3 +300,10 @@ def test_ten_megabytes_are_written_and_edited(desk: Desk) -> None:
     said = desk.call("updateFile", path="big", old="line 400000\n", new="LINE\n")
     assert len(said["diff"]) < 300
     assert (desk.workspace / "big").read_text() == content.replace("line 400000\n", "LINE\n")
+
+
+@pytest.mark.parametrize("setting", [{"max": 1}, {"max_count": 0}, {"max_bytes": "1"}, 5])
+def test_wrong_settings_are_named(tmp_path: Path, setting: Any) -> None:
+    """A setting of the backups that is none is refused when the plugin is made."""
+    with pytest.raises(PluginError, match="max_count and max_bytes"):
+        Desk(tmp_path / "w", {"backups": setting})

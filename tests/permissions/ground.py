@@ -36,7 +36,7 @@ NOOP = tool("noop")
 class Script:
     """An asker that gives these answers in turn and keeps the questions; None at the end."""
 
-    def __init__(self, *answers: str | Answer | None | Callable[[], Any]) -> None:
+    def __init__(self, *answers: str | Answer | Callable[[], Any] | None) -> None:
         self.answers = list(answers)
         self.questions: list[Question] = []
 
@@ -53,7 +53,7 @@ class Script:
 
 def call(tool: Tool, workspace: Path, call_id: str = "c1", /, **arguments: Any) -> Call:
     """A call of a tool."""
-    return Call(call_id, tool.name, arguments, directory=workspace)
+    return Call(call_id, tool.name, arguments, workspace=workspace)
 
 
 def step(gate: Gate, one: Call, of: Tool) -> Decision:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, Script, call, step, tool
 
 from jaato.abc.asker import ANSWERS, Answer, Question
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions import Decision, Gate, Policy, digest_of
-from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, Script, call, step, tool
 
 C4 = pytest.mark.spec("C4", "Permissions")
 S4 = pytest.mark.spec("S4", "9. Permission Responses Are Granular")
@@ -60,7 +60,9 @@ def test_reading_tools_are_allowed_by_default(tmp_path: Path, default: str) -> N
 def test_blacklist_wins_over_everything(tmp_path: Path, rule: dict[str, Any]) -> None:
     """No whitelist, default, approval by the plugin, grant or answer outranks the blacklist."""
     policy = Policy.of({"defaultPolicy": "allow", "whitelist": {"tools": ["noop"]}, "blacklist": rule})
-    grants = [Grant(id="g", effect="allow", tool="noop", scope=scope) for scope in ("turn", "idle", "session")]
+    grants = [
+        Grant(id="g", effect="allow", tool="noop", scope=scope) for scope in ("turn", "idle", "session")
+    ]
     loose = tool("noop", "read", auto_approved=True)
     script = Script("y")
     gate = Gate(policy, asker=script, workspace=tmp_path, grants=grants)
@@ -86,8 +88,13 @@ def test_blacklisted_alias_is_the_tool(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: str) -> None:
     """A blacklisted command is denied in a chain, a wrapper, a substitution, a construct, quoted or with its path."""
-    policy = Policy.of({"defaultPolicy": "allow", "whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}})
-    assert step(Gate(policy, workspace=tmp_path), call(RUN, tmp_path, command=command), RUN).permission.method == "blacklist"
+    policy = Policy.of(
+        {"defaultPolicy": "allow", "whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}}
+    )
+    assert (
+        step(Gate(policy, workspace=tmp_path), call(RUN, tmp_path, command=command), RUN).permission.method
+        == "blacklist"
+    )
 
 
 @C4
@@ -117,7 +124,10 @@ def test_whitelist_arguments_hold_for_every_spelling_of_a_path(tmp_path: Path) -
 @C4
 def test_patterns_over_arguments_are_read_argument_by_argument(tmp_path: Path) -> None:
     """`tool(name=glob)` is held against that argument, so that the text of another one cannot fake it."""
-    gate = Gate(Policy.of({"whitelist": {"patterns": ["writeNewFile(path=docs/*)", "fetch_url(https://a/*)"]}}), workspace=tmp_path)
+    gate = Gate(
+        Policy.of({"whitelist": {"patterns": ["writeNewFile(path=docs/*)", "fetch_url(https://a/*)"]}}),
+        workspace=tmp_path,
+    )
     assert gate.explain(call(WRITE, tmp_path, path="docs/a", content="x"), WRITE).effect == "allow"
     assert gate.explain(call(WRITE, tmp_path, path="x", content=", path=docs/a"), WRITE).effect == "ask"
     assert gate.explain(call(FETCH, tmp_path, url="https://a/x"), FETCH).effect == "allow"
@@ -148,7 +158,9 @@ def test_every_answer(tmp_path: Path, answer: str, allowed: bool, method: str) -
     [("y", 1, 1, 1), ("once", 1, 1, 1), ("all", 1, 1, 1), ("n", 1, 1, 1), ("t", 0, 1, 1), ("i", 0, 0, 1), ("a", 0, 0, 0),
      ("never", 0, 0, 0)],
 )  # fmt: skip
-def test_how_long_an_answer_holds(tmp_path: Path, answer: str, same: int, after_turn: int, after_idle: int) -> None:
+def test_how_long_an_answer_holds(
+    tmp_path: Path, answer: str, same: int, after_turn: int, after_idle: int
+) -> None:
     """`turn` ends with the response, `idle` with the session's rest, `always` and `never` do not end."""
     gate, script = gate_of(tmp_path, answer, "n", "n", "n")
     step(gate, call(NOOP, tmp_path), NOOP)
@@ -194,7 +206,9 @@ def test_edited_arguments_are_not_asked_about_again_but_only_exactly_these(tmp_p
 @C4
 def test_edited_arguments_meet_the_blacklist(tmp_path: Path) -> None:
     """What the user typed is still held against the blacklist."""
-    gate, _ = gate_of(tmp_path, Answer(answer="e", arguments={"command": "rm x"}), blacklist={"patterns": ["rm *"]})
+    gate, _ = gate_of(
+        tmp_path, Answer(answer="e", arguments={"command": "rm x"}), blacklist={"patterns": ["rm *"]}
+    )
     one = call(RUN, tmp_path, command="make a")
     decision = step(gate, one, RUN)
     assert decision.arguments is not None
@@ -262,7 +276,9 @@ def test_control_paths_are_written_for_one_call_only(
     (tmp_path / "link").symlink_to(".git")
     (tmp_path / "hard").hardlink_to(tmp_path / ".git" / "config")
     script = Script(answer, "n")
-    policy = Policy.of({"defaultPolicy": "allow", "whitelist": {"tools": ["run", "writeNewFile"], "patterns": ["*"]}})
+    policy = Policy.of(
+        {"defaultPolicy": "allow", "whitelist": {"tools": ["run", "writeNewFile"], "patterns": ["*"]}}
+    )
     session = [Grant(id=name, effect="allow", tool=name, scope="session") for name in ("run", "writeNewFile")]
     gate = Gate(policy, asker=script, workspace=tmp_path, grants=session)
     one = call(tool_, tmp_path)
@@ -279,7 +295,11 @@ def test_digest_binds_tool_arguments_and_directory(tmp_path: Path) -> None:
     """Two calls have one digest only if tool, arguments and directory are the same."""
     base = digest_of(call(NOOP, tmp_path, a=1, b=[1, {"x": "\ud800"}]))
     assert base == digest_of(call(NOOP, tmp_path, "other", b=[1, {"x": "\ud800"}], a=1))
-    others = [call(READ, tmp_path, a=1, b=[1, {"x": "\ud800"}]), call(NOOP, tmp_path / "x", a=1, b=[1, {"x": "\ud800"}]), call(NOOP, tmp_path, a=2)]
+    others = [
+        call(READ, tmp_path, a=1, b=[1, {"x": "\ud800"}]),
+        call(NOOP, tmp_path / "x", a=1, b=[1, {"x": "\ud800"}]),
+        call(NOOP, tmp_path, a=2),
+    ]
     assert base not in {digest_of(one) for one in others}
     assert len(base) == 64
 
@@ -300,8 +320,12 @@ def test_grants_can_be_listed_and_revoked(tmp_path: Path) -> None:
     """Grants are objects with an origin; a revoked one no longer holds, here or in the file."""
     began: list[Grant] = []
     ended: list[Grant] = []
-    policy = Policy.load(tmp_path / ".jaato" / "permissions.json", workspace=tmp_path, state_dir=tmp_path / "state")
-    gate = Gate(policy, asker=Script("a", "t"), workspace=tmp_path, on_grant=began.append, on_revoke=ended.append)
+    policy = Policy.load(
+        tmp_path / ".jaato" / "permissions.json", workspace=tmp_path, state_dir=tmp_path / "state"
+    )
+    gate = Gate(
+        policy, asker=Script("a", "t"), workspace=tmp_path, on_grant=began.append, on_revoke=ended.append
+    )
     step(gate, call(RUN, tmp_path, command="make x"), RUN)
     step(gate, call(NOOP, tmp_path), NOOP)
     assert [(one.tool, one.scope, one.shape, one.created_by) for one in gate.grants()] == [
@@ -412,7 +436,12 @@ def test_an_asker_that_fails_never_allows(tmp_path: Path) -> None:
 def test_the_gate_needs_no_loop_and_no_threads() -> None:
     """Importing the gate loads neither an event loop nor threads."""
     code = "import sys, jaato.tools.permissions as p; print(sorted({'asyncio','anyio','threading','concurrent'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:] = " + repr(sys.path) + "; " + code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import sys; sys.path[:] = " + repr(sys.path) + "; " + code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 

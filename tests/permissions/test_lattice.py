@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, call
 
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions import Gate, Policy
-from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, call
 
 C4 = pytest.mark.spec("C4", "Permissions")
 ORDER = {"deny": 0, "ask": 1, "allow": 2}
@@ -26,12 +27,24 @@ PATTERNS = st.sampled_from(
      "sudo *", "make a b", "ls", "readFile(src/*)", "sh", "bash *", "git push *"]
 )  # fmt: skip
 PATHS = st.sampled_from(["docs/a", "docs/../x", "src/a", ".git/config", "/etc/passwd", "a\0b", ""])
-ARGUMENTS = st.dictionaries(st.just("writeNewFile"), st.dictionaries(st.just("path"), st.lists(st.sampled_from(["docs/*", "*", "src/a"]), max_size=2), min_size=1), max_size=1)
-RULES = st.fixed_dictionaries({"tools": st.lists(NAMES, max_size=2), "patterns": st.lists(PATTERNS, max_size=3), "arguments": ARGUMENTS})
-DOCUMENTS = st.fixed_dictionaries({"defaultPolicy": st.sampled_from(["allow", "ask", "deny"]), "whitelist": RULES, "blacklist": RULES})
+ARGUMENTS = st.dictionaries(
+    st.just("writeNewFile"),
+    st.dictionaries(
+        st.just("path"), st.lists(st.sampled_from(["docs/*", "*", "src/a"]), max_size=2), min_size=1
+    ),
+    max_size=1,
+)
+RULES = st.fixed_dictionaries(
+    {"tools": st.lists(NAMES, max_size=2), "patterns": st.lists(PATTERNS, max_size=3), "arguments": ARGUMENTS}
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {"defaultPolicy": st.sampled_from(["allow", "ask", "deny"]), "whitelist": RULES, "blacklist": RULES}
+)
 CALLS = st.tuples(st.sampled_from(TOOLS), COMMANDS, PATHS)
 GRANTS = st.builds(
-    lambda tool, scope, shape: Grant(id="g", effect="allow", tool=tool, scope=scope, shape=shape if tool == "run" else None),
+    lambda tool, scope, shape: Grant(
+        id="g", effect="allow", tool=tool, scope=scope, shape=shape if tool == "run" else None
+    ),
     NAMES,
     st.sampled_from(["turn", "idle", "session"]),
     st.sampled_from([None, "git *", "make a b", "git push\nls"]),
@@ -39,17 +52,25 @@ GRANTS = st.builds(
 WORK = Path("/nonexistent/workspace")
 
 
-def effect(document: dict[str, Any], one: tuple[Any, str, str], grants: list[Grant] = []) -> int:
+def effect(document: dict[str, Any], one: tuple[Any, str, str], grants: Sequence[Grant] = ()) -> int:
     """How far a call gets."""
     tool, command, path = one
-    made = call(tool, WORK, command=command) if tool is RUN else call(tool, WORK, path=path, content="x", url="https://a/" + path)
+    made = (
+        call(tool, WORK, command=command)
+        if tool is RUN
+        else call(tool, WORK, path=path, content="x", url="https://a/" + path)
+    )
     return ORDER[Gate(Policy.of(document), workspace=WORK, grants=grants).explain(made, tool).effect]
 
 
 def more(document: dict[str, Any], name: str, rules: dict[str, Any]) -> dict[str, Any]:
     """The document with more rules in one list."""
     old = document[name]
-    merged = {"tools": old["tools"] + rules["tools"], "patterns": old["patterns"] + rules["patterns"], "arguments": {**old["arguments"]}}
+    merged = {
+        "tools": old["tools"] + rules["tools"],
+        "patterns": old["patterns"] + rules["patterns"],
+        "arguments": {**old["arguments"]},
+    }
     for tool, entries in rules["arguments"].items():
         mine = merged["arguments"].setdefault(tool, {"path": []})
         merged["arguments"][tool] = {"path": [*mine.get("path", []), *entries["path"]]}
@@ -88,9 +109,15 @@ def test_a_narrower_grant_never_allows_more(document: Any, one: Any, exact: str)
     """What a grant for exact words allows, the grant for their program does, and so does the grant for the tool."""
     program = exact.split()[0]
     narrow, wide, whole = (
-        [Grant(id="g", effect="allow", tool="run", scope="turn", shape=shape)] for shape in (exact, f"{program} *", None)
+        [Grant(id="g", effect="allow", tool="run", scope="turn", shape=shape)]
+        for shape in (exact, f"{program} *", None)
     )
-    assert effect(document, one) <= effect(document, one, narrow) <= effect(document, one, wide) <= effect(document, one, whole)
+    assert (
+        effect(document, one)
+        <= effect(document, one, narrow)
+        <= effect(document, one, wide)
+        <= effect(document, one, whole)
+    )
 
 
 @C4
@@ -99,7 +126,11 @@ def test_a_narrower_grant_never_allows_more(document: Any, one: Any, exact: str)
 def test_no_grant_outlives_its_scope(document: Any, one: Any, scope: Any) -> None:
     """After the session has rested, only what holds for the session is left of its grants."""
     tool, command, path = one
-    made = call(tool, WORK, command=command) if tool is RUN else call(tool, WORK, path=path, content="x", url="https://a/" + path)
+    made = (
+        call(tool, WORK, command=command)
+        if tool is RUN
+        else call(tool, WORK, path=path, content="x", url="https://a/" + path)
+    )
     grants = [Grant(id="g", effect="allow", tool=tool.name, scope=scope)]
     gate = Gate(Policy.of(document), workspace=WORK, grants=grants)
     gate.go_idle()

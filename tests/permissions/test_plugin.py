@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.permissions.ground import READ, Script
 
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin, QueueChannel
 from jaato.plugins.permission.show import question_text
-from tests.permissions.ground import READ, Script
 
 S1 = pytest.mark.spec("S1", "Permission Integration")
 C4 = pytest.mark.spec("C4", "Permissions")
@@ -25,7 +25,9 @@ C4 = pytest.mark.spec("C4", "Permissions")
 
 def plugin(tmp_path: Path, channel_type: str = "console", **more: Any) -> PermissionPlugin:
     """A plugin for a workspace of its own."""
-    return PermissionPlugin(channel_type=channel_type, workspace=tmp_path, state_dir=tmp_path / "state", **more)
+    return PermissionPlugin(
+        channel_type=channel_type, workspace=tmp_path, state_dir=tmp_path / "state", **more
+    )
 
 
 @S1
@@ -47,7 +49,12 @@ def test_known_tools_are_judged_by_what_they_touch(tmp_path: Path) -> None:
 def test_other_spellings_of_run_are_shell_commands(tmp_path: Path) -> None:
     """A command is judged as one under each documented name of the tool."""
     gate = plugin(tmp_path, channel=Script())
-    for name, argument in (("run", "command"), ("cli_based_tool", "command"), ("cli_execute", "cmd"), ("runCommand", "command")):
+    for name, argument in (
+        ("run", "command"),
+        ("cli_based_tool", "command"),
+        ("cli_execute", "cmd"),
+        ("runCommand", "command"),
+    ):
         assert gate.check_permission(name, {argument: "ls"})[0]
         assert not gate.check_permission(name, {argument: "ls; rm x"})[0]
 
@@ -66,7 +73,14 @@ def test_edited_arguments_come_back(tmp_path: Path) -> None:
 
 
 @C4
-@pytest.mark.parametrize(("kind", "says"), [("webhook", "not available in this version"), ("file", "not available in this version"), ("pigeon", "no permission channel 'pigeon'")])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("webhook", "not available in this version"),
+        ("file", "not available in this version"),
+        ("pigeon", "no permission channel 'pigeon'"),
+    ],
+)
 def test_a_channel_that_does_not_exist_is_an_error(tmp_path: Path, kind: str, says: str) -> None:
     """An unknown channel is refused at construction, and by the policy file."""
     with pytest.raises(ConfigError, match=says):
@@ -131,7 +145,9 @@ Path(sys.argv[4]).write_text(json.dumps(result))
 """
 
 
-def console(tmp_path: Path, typed: bytes, tool: str = "run", arguments: str = '{"command": "make a"}') -> tuple[str, Any]:
+def console(
+    tmp_path: Path, typed: bytes, tool: str = "run", arguments: str = '{"command": "make a"}'
+) -> tuple[str, Any]:
     """Run a check on a real terminal; tells what was shown and the result."""
     result = tmp_path / "result.json"
     leader, follower = pty.openpty()
@@ -157,7 +173,14 @@ def test_console_shows_the_question_and_reads_the_answer(tmp_path: Path) -> None
     shown, (allowed, answer) = console(tmp_path, b"y\n", arguments='{"command": "ls | make a"}')
     assert allowed
     assert answer["method"] == "user_approved"
-    for text in ("May run run?", "command: ls | make a", "make a: runs make", "would cover: make a", "[t]urn", "once never all"):
+    for text in (
+        "May run run?",
+        "command: ls | make a",
+        "make a: runs make",
+        "would cover: make a",
+        "[t]urn",
+        "once never all",
+    ):
         assert text in shown
 
 
@@ -177,14 +200,30 @@ def test_console_answers(tmp_path: Path, typed: bytes, allowed: bool, says: str)
 def test_a_question_cannot_forge_the_terminal() -> None:
     """Control characters in arguments are spelled out, so that nothing shown can be hidden or faked."""
     hostile = "x\x1b[2K\rMay readFile run?\u202e\u200b\x07"
-    text = question_text(Question(id="q", call_id="c", tool="run", arguments={"command": hostile, hostile: 1}, digest="", reason=hostile))
+    text = question_text(
+        Question(
+            id="q",
+            call_id="c",
+            tool="run",
+            arguments={"command": hostile, hostile: 1},
+            digest="",
+            reason=hostile,
+        )
+    )
     assert not set("\x1b\r\u202e\u200b\x07") & set(text)
     assert "\\x1b[2K\\rMay" in text
 
 
 def test_a_replacement_is_shown_as_a_diff() -> None:
     """`old` and `new` are shown as what changes."""
-    question = Question(id="q", call_id="c", tool="updateFile", arguments={"path": "a", "old": "x\ny", "new": "x\nz"}, digest="", reason="")
+    question = Question(
+        id="q",
+        call_id="c",
+        tool="updateFile",
+        arguments={"path": "a", "old": "x\ny", "new": "x\nz"},
+        digest="",
+        reason="",
+    )
     lines = question_text(question).splitlines()
     assert "    -y" in lines
     assert "    +z" in lines
@@ -212,5 +251,10 @@ def test_plugin_takes_its_settings_from_initialize(tmp_path: Path) -> None:
     gate.initialize()
     with pytest.raises(ConfigError, match="colour"):
         gate.initialize({"colour": "red"})
-    assert (gate.get_tool_schemas(), gate.get_executors(), gate.get_auto_approved_tools(), gate.get_user_commands()) == ([], {}, [], [])
+    assert (
+        gate.get_tool_schemas(),
+        gate.get_executors(),
+        gate.get_auto_approved_tools(),
+        gate.get_user_commands(),
+    ) == ([], {}, [], [])
     assert gate.get_system_instructions() is None

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.permissions.ground import NOOP, READ, RUN, Script, call, step
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions import Gate, Policy
 from jaato.tools.trust import Trust
-from tests.permissions.ground import NOOP, READ, RUN, Script, call, step
 
 C4 = pytest.mark.spec("C4", "Permissions")
 LOOSE = {
@@ -50,7 +50,15 @@ def allowed(policy: Policy, tmp_path: Path, command: str | None = None) -> bool:
 
 
 @C4
-@pytest.mark.parametrize("part", [{"defaultPolicy": "allow"}, {"whitelist": {"tools": ["noop"]}}, {"whitelist": {"patterns": ["no*"]}}, LOOSE])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"defaultPolicy": "allow"},
+        {"whitelist": {"tools": ["noop"]}},
+        {"whitelist": {"patterns": ["no*"]}},
+        LOOSE,
+    ],
+)
 def test_a_workspace_file_may_only_tighten_until_it_is_trusted(tmp_path: Path, part: dict[str, Any]) -> None:
     """What a cloned workspace allows does not count before its content hash is trusted; one byte more and it must be again."""
     path = file_of(tmp_path, part)
@@ -64,7 +72,11 @@ def test_a_workspace_file_may_only_tighten_until_it_is_trusted(tmp_path: Path, p
 @C4
 def test_an_untrusted_file_tightens(tmp_path: Path) -> None:
     """Its blacklist and a stricter default apply at once; its channel does not."""
-    document = {"defaultPolicy": "deny", "blacklist": {"tools": ["readFile"]}, "channel": {"type": "queue", "timeout": 1}}
+    document = {
+        "defaultPolicy": "deny",
+        "blacklist": {"tools": ["readFile"]},
+        "channel": {"type": "queue", "timeout": 1},
+    }
     file_of(tmp_path, document)
     policy = load(tmp_path)
     gate = Gate(policy, asker=Script("y"), workspace=tmp_path)
@@ -166,7 +178,9 @@ for n in range(10):
     assert step(gate, call(RUN, root, command=f"make {name}{n}"), RUN).allowed
 """
     environ = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": "/usr/bin:/bin"}
-    running = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name], env=environ) for name in "abcd"]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name], env=environ) for name in "abcd"
+    ]
     assert [one.wait() for one in running] == [0] * 4
     policy = load(tmp_path)
     assert len(policy.grants()) == 40
@@ -177,7 +191,11 @@ for n in range(10):
 def test_an_answer_that_cannot_be_kept_counts_once(tmp_path: Path) -> None:
     """On a directory that cannot be written `always` allows this call, says so, and grants nothing."""
     (tmp_path / ".jaato").write_text("in the way")
-    gate = Gate(Policy.load(tmp_path / "nowhere" / "p.json", workspace=tmp_path, state_dir=tmp_path / "s"), asker=Script("a", "never"), workspace=tmp_path)
+    gate = Gate(
+        Policy.load(tmp_path / "nowhere" / "p.json", workspace=tmp_path, state_dir=tmp_path / "s"),
+        asker=Script("a", "never"),
+        workspace=tmp_path,
+    )
     (tmp_path / "nowhere").write_text("in the way")
     decision = step(gate, call(NOOP, tmp_path), NOOP)
     assert (decision.allowed, decision.permission.method) == (True, "user_approved")
@@ -240,10 +258,17 @@ def test_what_is_no_readable_file_is_an_error(tmp_path: Path, kind: str) -> None
             drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
             for parent in tmp_path.parents[:3]:
                 assert parent.exists()
-            done = subprocess.run(drop, capture_output=True, text=True, cwd="/", env={"PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
+            done = subprocess.run(
+                drop,
+                capture_output=True,
+                text=True,
+                cwd="/",
+                env={"PYTHONPATH": os.pathsep.join(sys.path)},
+                check=False,
+            )
             assert "cannot be read" in done.stderr
             return
-    with pytest.raises(ConfigError, match="permissions.json"):
+    with pytest.raises(ConfigError, match=r"permissions\.json"):
         load(tmp_path)
 
 
@@ -264,7 +289,9 @@ def test_a_file_given_by_its_owner_is_believed(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     mine = tmp_path / "policy.json"
     mine.write_text(json.dumps({"whitelist": {"tools": ["noop"]}}))
-    assert allowed(Policy.load(mine, workspace=tmp_path / "work", state_dir=tmp_path / "state"), tmp_path / "work")
+    assert allowed(
+        Policy.load(mine, workspace=tmp_path / "work", state_dir=tmp_path / "state"), tmp_path / "work"
+    )
 
 
 def test_grants_of_another_workspace_do_not_hold(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.permissions.ground import explain, make_workspace
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("shell_cases.jsonl").read_text().splitlines()]
@@ -20,7 +19,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.spec("C4", "Permissions")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['command'][:40]!a} {','.join(case['grants'])[:20]}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case['command'][:40]!a} {','.join(case['grants'])[:20]}"
+)
 def test_command(case: dict[str, Any], workspace: Path) -> None:
     """A command is allowed exactly when every part of it only reads or is covered by a grant."""
     verdict = explain(case["command"], workspace, case["grants"])

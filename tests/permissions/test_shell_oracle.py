@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.permissions.ground import explain
 
 from jaato.tools.shell_policy import analyse
-from tests.permissions.ground import explain
 
 PROGRAMS = ("git", "ls", "cat", "rm", "sh", "tool")
 STUB = '#!/bin/dash\nfor word in "${0##*/}" "$@"; do printf "%s\\037" "$word"; done >>"$RECORD"\nprintf "\\n" >>"$RECORD"\n'
@@ -46,7 +46,11 @@ def started(command: str, root: Path) -> list[list[str]]:
         check=False,
     )
     lines = record.read_bytes().split(b"\n")
-    return [[word.decode("utf-8", "surrogateescape") for word in line.split(b"\x1f")[:-1]] for line in lines if line]
+    return [
+        [word.decode("utf-8", "surrogateescape") for word in line.split(b"\x1f")[:-1]]
+        for line in lines
+        if line
+    ]
 
 
 def check(command: str, root: Path) -> bool:
@@ -64,13 +68,66 @@ def check(command: str, root: Path) -> bool:
 
 
 SPACES = st.sampled_from([" ", " ", " ", "  ", "\t", "\n", ""])
-JOINTS = st.sampled_from([" && ", " || ", "; ", " | ", " |& ", "\n", " & ", ";", "|", "&&", " ;; ", "&", " ) ", "( "])
-BARE = ["a", "-b", "x=1", "#c", "a#b", "\\;", "\\ ", "'q r'", '"q r"', "''", '""', "'\"'", '"\'"', "a'b'c", '"$"', "$"]
-SHARP = ["$(rm x)", "`rm x`", '"$(rm x)"', "$x", "${x}", "~", "{a,b}", "*", "[ab]", "$'a'", '$"a"', "\\", "'", '"', "!"]
-SIGNS = [">f", "2>&1", ">/dev/null", "2>/dev/null", "<f", "<(rm x)", ">|f", "&>f", "<<<x", "1>&2", ">&2", "\\\n", "}"]
+JOINTS = st.sampled_from(
+    [" && ", " || ", "; ", " | ", " |& ", "\n", " & ", ";", "|", "&&", " ;; ", "&", " ) ", "( "]
+)
+BARE = [
+    "a",
+    "-b",
+    "x=1",
+    "#c",
+    "a#b",
+    "\\;",
+    "\\ ",
+    "'q r'",
+    '"q r"',
+    "''",
+    '""',
+    "'\"'",
+    '"\'"',
+    "a'b'c",
+    '"$"',
+    "$",
+]
+SHARP = [
+    "$(rm x)",
+    "`rm x`",
+    '"$(rm x)"',
+    "$x",
+    "${x}",
+    "~",
+    "{a,b}",
+    "*",
+    "[ab]",
+    "$'a'",
+    '$"a"',
+    "\\",
+    "'",
+    '"',
+    "!",
+]
+SIGNS = [
+    ">f",
+    "2>&1",
+    ">/dev/null",
+    "2>/dev/null",
+    "<f",
+    "<(rm x)",
+    ">|f",
+    "&>f",
+    "<<<x",
+    "1>&2",
+    ">&2",
+    "\\\n",
+    "}",
+]
 WORDS = st.sampled_from([*BARE, *BARE, *BARE, *SHARP, *SIGNS, "rm", "sh", "git", "é", "\u00a0"])
-HEADS = st.sampled_from(["git", "git", "git", "ls", "cat", "rm", "g''it", "'git'", "X=1 git", "CI=1 git", "time git", "! git"])
-HEADS_ODD = st.sampled_from(["(git", "{ git", "if git", "then git", "git()", "eval git", "command git", "\\git", "#git", ">f git"])
+HEADS = st.sampled_from(
+    ["git", "git", "git", "ls", "cat", "rm", "g''it", "'git'", "X=1 git", "CI=1 git", "time git", "! git"]
+)
+HEADS_ODD = st.sampled_from(
+    ["(git", "{ git", "if git", "then git", "git()", "eval git", "command git", "\\git", "#git", ">f git"]
+)
 COMMANDS = st.builds(
     lambda head, pairs: head + "".join(space + word for space, word in pairs),
     st.one_of(HEADS, HEADS, HEADS, HEADS_ODD),
@@ -111,10 +168,10 @@ def test_generated_commands_start_only_what_was_seen(range_: Path) -> None:
         "git $'a'",
         "git a\n\n git b\n",
         "CI=1 git a 2>&1 >/dev/null | cat",
-        "git \"a\\\"b\" 'c\"d'",
+        'git "a\\"b" \'c"d\'',
         "git '' \"\"",
         "git a''b\"\"c",
-        "git \"a\\\\\" ; git b",
+        'git "a\\\\" ; git b',
     ],
 )
 def test_chosen_commands_start_only_what_was_seen(command: str, range_: Path) -> None:

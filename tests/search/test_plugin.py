@@ -41,7 +41,7 @@ def call_tool(
     plugin.engine = engine
     [found] = [tool for tool in tools_of(plugin, "search") if tool.name == name]
     assert found.issues(arguments) == []
-    output = found.run(arguments, call or Call("c1", name, arguments, directory=workspace))
+    output = found.run(arguments, call or Call("c1", name, arguments, workspace=workspace))
     assert isinstance(output, Output)
     return output
 
@@ -220,7 +220,7 @@ def test_a_link_made_meanwhile_does_not_escape(tmp_path: Path) -> None:
 def test_cancel_ends_a_search(tmp_path: Path) -> None:
     """A cancelled call ends at once, its matcher with it."""
     plant(tmp_path, {"f": "a" * 60 + "!\n"})
-    call = Call("c1", "grep_content", {}, directory=tmp_path)
+    call = Call("c1", "grep_content", {}, workspace=tmp_path)
     timer = threading.Timer(0.3, call.token.cancel)
     timer.start()
     with pytest.raises(CancelledException):

@@ -315,10 +315,11 @@ def test_descriptors_do_not_leak(shell: Shell) -> None:
         shell.run("true", [])
     for _ in range(300):  # the warden may still be taking in the last supervisor
         after = [len(list(place.iterdir())) for place in places]
-        if after == before:
+        if after <= before:
             break
         time.sleep(0.01)
-    assert after == before
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
 
 
 def test_a_killed_warden_is_replaced(shell: Shell) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant
-from jaato.tools.touches import control_argument
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt
 from jaato.tools.shell_policy import Analysis, ShellPattern, ShellVerdict, analyse, judge, shell_pattern
+from jaato.tools.touches import control_argument
 from jaato.tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +33,20 @@ class Circumstances:
     grants: tuple[Grant, ...]
     workspace: Path
     protected: tuple[Path, ...] = ()
+
+    def whole(self, tool: Tool) -> Grant | None:
+        """The grant of this session that covers every call of the tool."""
+        return next((one for one in self.grants if covers_tool(one, tool) and here(one, self)), None)
+
+
+def covers_tool(grant: Grant, tool: Tool) -> bool:
+    """Whether a grant allows a tool whole, for a while."""
+    return (
+        grant.effect == "allow"
+        and grant.tool == tool.name
+        and grant.shape is None
+        and grant.scope in ("turn", "idle", "session")
+    )
 
 
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
@@ -72,11 +86,8 @@ def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fix
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
             return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
-    for grant in given.grants:
-        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
-            if grant.scope in ("turn", "idle", "session"):
-                return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}")
-    return None
+    grant = given.whole(tool)
+    return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
 
 
 def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
@@ -134,12 +145,10 @@ def settle_shell(
     wide = rules.allowed if certain(analysis, rules) else None
     if wide is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)
-    for grant in given.grants:
-        if grant.effect == "allow" and grant.tool == tool.name and grant.shape is None and here(grant, given):
-            if grant.scope in ("turn", "idle", "session") and certain(analysis, rules):
-                return Verdict(
-                    "allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}", parts=found.parts
-                )
+    grant = given.whole(tool) if certain(analysis, rules) else None
+    if grant is not None:
+        reason = f"{tool.name} was allowed for this {grant.scope}"
+        return Verdict("allow", grant.scope, reason, parts=found.parts)
     if found.covered and not found.reads:
         method, reason = covering(found, rules, given, tool)
         return Verdict("allow", method, reason, parts=found.parts)

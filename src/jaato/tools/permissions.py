@@ -124,6 +124,7 @@ class Gate:
         self._protected = tuple(one.resolve() for one in protected)
         self._waiting: list[Waiting] = []
         self._edited: dict[str, str] = {}
+        self._given: Circumstances | None = None
         self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
 
     async def check(self, call: Call, tool: Tool) -> Decision:
@@ -172,7 +173,10 @@ class Gate:
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
         workspace = self._workspace or call.workspace
-        return judge_call(call, tool, Circumstances(self.policy, self._grants, workspace, self._protected))
+        given = self._given
+        if given is None or given.grants is not self._grants or given.workspace is not workspace:
+            given = self._given = Circumstances(self.policy, self._grants, workspace, self._protected)
+        return judge_call(call, tool, given)
 
     def _end(self, scopes: tuple[str, ...]) -> None:
         ended = [one for one in self._grants if one.scope in scopes]

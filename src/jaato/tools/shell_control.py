@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaato.tools.touches import MENTION, WRITING_GIT, control_path, holds_workspace
 from jaato.tools.shell_parse import Analysis, Part
 from jaato.tools.shell_policy import places_of
 from jaato.tools.shell_programs import last_name
 from jaato.tools.shell_reads import read_doubt
-
+from jaato.tools.touches import MENTION, WRITING_GIT, control_path, holds_workspace
 
 SWEEPING = frozenset(("rm", "shred", "chmod", "chown", "chgrp", "rsync", "mount", "setfacl"))
 """Programs that, given a directory, change what is in it."""
@@ -63,7 +62,9 @@ def part_doubt(
                     return found_path
     if program in SWEEPING or (program in ("cp", "mv") and any(text.endswith("/.") for text in values)):
         for text in values[1:]:
-            if any(holds_workspace(text, place, str(workspace)) for place in places if not text.startswith("-")):
+            if any(
+                holds_workspace(text, place, str(workspace)) for place in places if not text.startswith("-")
+            ):
                 return text
     for word in targets:
         if word.value is None and word.text != "/dev/null":

@@ -1,5 +1,7 @@
 """What a shell line consists of: simple commands, operators, redirections, and everything nobody can be sure of."""
 
+# ruff: noqa: SIM905 (long lists of words read best as text)
+
 from __future__ import annotations
 
 import functools

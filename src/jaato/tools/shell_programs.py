@@ -1,5 +1,7 @@
 """What is known of programs: which run other programs, which read code from their input, how wide a grant may be."""
 
+# ruff: noqa: SIM905 (long lists of words read best as text)
+
 from __future__ import annotations
 
 import re

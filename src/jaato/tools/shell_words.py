@@ -1,5 +1,7 @@
 """The words of a shell line: what they expand to, and a second reading of them that must agree with the parser's."""
 
+# ruff: noqa: SIM905 (long lists of words read best as text)
+
 from __future__ import annotations
 
 import re

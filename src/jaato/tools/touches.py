@@ -1,14 +1,19 @@
 """Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
+# ruff: noqa: SIM905 (long lists of words read best as text)
+# ruff: noqa: PTH (text paths: several times faster, and `..` stays as it was written)
+
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jaato.tools.atomic import resolved
 from jaato.tools.control import names_control
 
 MENTION = re.compile(
@@ -45,7 +50,9 @@ def named(path: str) -> bool:
     return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
 
 
-def control_path(path: str, place: str, protected: Iterable[Path] = (), root: str | None = None) -> str | None:
+def control_path(
+    path: str, place: str, protected: Iterable[Path] = (), root: str | None = None
+) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it means none.
 
     `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are directories
@@ -60,43 +67,49 @@ def control_path(path: str, place: str, protected: Iterable[Path] = (), root: st
     inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside) or named(os.path.normpath(inside)):
         return path
-    real = os.path.realpath(written)
-    below = os.path.relpath(real, os.path.realpath(root))
+    real = resolved(written)
+    below = os.path.relpath(real, resolved(root))
     if named(below):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, os.path.realpath(root))
+    return same_thing(real, resolved(root))
 
 
 def holds_workspace(path: str, place: str, root: str) -> bool:
     """Whether a path is the workspace or a directory above it, so that changing it changes every control path."""
-    real, root = os.path.realpath(os.path.join(place, path)), os.path.realpath(root)
+    real, root = resolved(os.path.join(place, path)), resolved(root)
     return root == real or root.startswith(real.rstrip("/") + "/")
 
 
 def same_thing(real: str, root: str) -> str | None:
     """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind mount."""
-    identities = dict(control_identities(root))
+    identities = control_identities(root, tuple(changed(f"{root}/{one}") for one in ("", *FOLDERS[:3])))
     if not identities:
         return None
     current = real
     while current.startswith(root) and current != root:
         try:
             state = os.stat(current)
-        except OSError:
-            pass
-        else:
-            if current != real or os.path.isdir(current) or state.st_nlink > 1:
-                found = identities.get((state.st_dev, state.st_ino))
-                if found is not None:
-                    return found
+        except (OSError, ValueError):
+            state = None
+        if state is not None and (found := identities.get((state.st_dev, state.st_ino))) is not None:
+            return found
         current = os.path.dirname(current)
     return None
 
 
-def control_identities(root: str) -> Iterator[tuple[tuple[int, int], str]]:
+def changed(directory: str) -> int:
+    """When a directory last gained or lost an entry; 0 when there is none."""
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=16)
+def control_identities(root: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
     """The device and inode of each control file and directory that exists in a workspace."""
     names = [*STARTING, *FOLDERS, ".git/config"]
     for directory in (".git/hooks", ".jaato"):
@@ -104,18 +117,22 @@ def control_identities(root: str) -> Iterator[tuple[tuple[int, int], str]]:
             names += [f"{directory}/{entry}" for entry in os.listdir(os.path.join(root, directory))[:200]]
         except OSError:
             continue
+    found: dict[tuple[int, int], str] = {}
     for name in names:
         try:
             state = os.stat(os.path.join(root, name))
         except OSError:
             continue
-        yield (state.st_dev, state.st_ino), name
+        found[state.st_dev, state.st_ino] = name
+    return found
 
 
 def control_argument(
     arguments: dict[str, Any], place: str, executes: bool, protected: Iterable[Path]
 ) -> str | None:
     """Which control path a call of a writing or executing tool may change, judged by its arguments."""
+    if executes and all(plain(key, value) for key, value in arguments.items()):
+        return None
     protected = tuple(protected)
     for count, (key, text) in enumerate(strings(arguments)):
         if count >= MAX_STRINGS:
@@ -132,6 +149,13 @@ def control_argument(
         if key in ("path", "source_path", "destination_path") and holds_workspace(text, place, place):
             return text
     return None
+
+
+def plain(key: str, value: Any) -> bool:
+    """Whether an argument of an executing tool can name no path at all: the common case, told in no time."""
+    if isinstance(value, str):
+        return "." not in value and "/" not in value and key not in PATH_KEYS
+    return not isinstance(value, dict | list | tuple)
 
 
 PATH_KEYS = frozenset(

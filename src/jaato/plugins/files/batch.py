@@ -48,10 +48,13 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
         except BaseException:
             changes.unmake(made)
             raise
-    return [
-        outcome(change, unified(loaded.text if loaded else "", text))
-        for change, loaded, text in steps.values()
-    ]
+    room = 2 * MAX_DIFF_CHARS
+    said: list[dict[str, Any]] = []
+    for change, loaded, text in steps.values():
+        diff = unified(loaded.text if loaded else "", text)[:room]
+        room -= len(diff)
+        said.append(outcome(change, diff))
+    return said
 
 
 def stage(

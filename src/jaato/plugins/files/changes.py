@@ -17,7 +17,7 @@ from jaato.plugins.files.replace import Draft, Seen, draft, take_away
 from jaato.plugins.files.text import Form, form_of
 from jaato.tools.beneath import FileFailed, FileMissing, PathRefused, Place, explained
 from jaato.tools.call import Call
-from jaato.tools.paths import Roots, kind_of, special
+from jaato.tools.paths import Roots, special
 
 MAX_EDIT_BYTES = 64 << 20
 
@@ -154,9 +154,7 @@ class Changes:
                         raise explained(error, step) from None
                     made.append(target.label)
                 elif not stat.S_ISDIR(target.place.info.st_mode):
-                    raise PathRefused(
-                        f"{target.label!r} is a {kind_of(target.info.st_mode)}, not a directory."
-                    )
+                    raise PathRefused(f"{target.label!r} is not a directory, so nothing can be made in it.")
         return made
 
     def unmake(self, made: Sequence[str]) -> None:

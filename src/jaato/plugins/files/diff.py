@@ -6,6 +6,7 @@ from jaato.plugins.files.text import aligned, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120
+MAX_CHARS = 8000
 MAX_LINE_CHARS = 200
 Opcode = tuple[str, int, int, int, int]
 
@@ -15,11 +16,13 @@ def unified(old: str, new: str) -> str:
 
     Lines that differ in their ends alone are shown as changed, with a note.
     """
-    before, after = lines_of(old), lines_of(new)
+    start, old_end, new_end = differing(old, new)
+    number = old.count("\n", 0, start)
+    before, after = lines_of(old[start:old_end]), lines_of(new[start:new_end])
     lines: list[str] = []
     for group in grouped(aligned(before, after)):
         first, last = group[0], group[-1]
-        lines.append(f"@@ -{span(first[1], last[2])} +{span(first[3], last[4])} @@")
+        lines.append(f"@@ -{span(first[1], last[2], number)} +{span(first[3], last[4], number)} @@")
         for tag, a, b, c, d in group:
             if tag == "equal":
                 lines += [f" {cut(line)}" for line in before[a:b]]
@@ -30,7 +33,8 @@ def unified(old: str, new: str) -> str:
             break
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… the diff goes on; it is cut at {MAX_LINES} lines"]
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n… the diff goes on; it is cut here"
 
 
 def cut(line: str) -> str:
@@ -40,9 +44,36 @@ def cut(line: str) -> str:
     return body if line.endswith("\n") else f"{body} ⟨no newline at the end⟩"
 
 
-def span(start: int, end: int) -> str:
-    """A range of lines as a hunk's head writes it."""
-    return f"{start + 1 if end > start else start},{end - start}"
+def span(start: int, end: int, number: int) -> str:
+    """A range of lines, counted from a line number, as a hunk's head writes it."""
+    return f"{number + start + (end > start)},{end - start}"
+
+
+def differing(old: str, new: str) -> tuple[int, int, int]:
+    """The part of two texts that differs with some lines around it: its start, and its end in either."""
+    same = common(old, new)
+    start = same
+    for _ in range(CONTEXT + 1):
+        start = old.rfind("\n", 0, max(start, 0)) if start > 0 else -1
+    start += 1
+    rest = min(len(old), len(new)) - same
+    tail = common(old[len(old) - rest :][::-1], new[len(new) - rest :][::-1])
+    end = len(old) - tail
+    for _ in range(CONTEXT + 1):
+        end = old.find("\n", end) + 1 or len(old)
+    return start, end, end + len(new) - len(old)
+
+
+def common(old: str, new: str) -> int:
+    """How many characters two texts share from their start, by bisection."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def grouped(opcodes: list[Opcode]) -> list[list[Opcode]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
 from collections import Counter
 
@@ -230,6 +229,8 @@ def similar(have: list[str], wanted: list[str]) -> int | None:
     if votes:
         return votes.most_common(1)[0][0]
     key = max(wanted, key=len)
+    import difflib
+
     near = difflib.get_close_matches(key[:200], [line[:200] for line in have[:2000]], n=1, cutoff=0.6)
     if not near:
         return None

@@ -45,7 +45,7 @@ def check(here: Target, there: Target, overwrite: bool) -> None:
     if there.place.info is None:
         return
     if os.path.samestat(there.place.info, here.info):
-        raise PathRefused(f"{here.path!r} and {there.path!r} are the same file; nothing to move.")
+        raise PathRefused(f"{here.path!r} and {there.path!r} are the same file; nothing was changed.")
     if stat.S_ISDIR(there.place.info.st_mode):
         raise PathRefused(
             f"{there.path!r} is a directory. To move into it, name {there.label}/{here.place.name}."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from jaato.abc.plugin import Host, Plugin
+from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.backups import Backups
 from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
@@ -25,6 +26,20 @@ FILES = "filesystem"
 MOVED = {"old_path": "source_path", "new_path": "destination_path"}
 
 
+def bounds_of(setting: Any) -> dict[str, int]:
+    """The bounds of the backups from the plugin's settings. Raises `PluginError`."""
+    known = {"max_count", "max_bytes"}
+    if (
+        not isinstance(setting, dict)
+        or not known.issuperset(setting)
+        or any(type(value) is not int or value < 1 for value in setting.values())
+    ):
+        raise PluginError(
+            f"file_edit: backups takes max_count and max_bytes, positive integers; not {setting!r}."
+        )
+    return setting
+
+
 class FilesPlugin(Plugin):
     """Read, write, edit, move and restore files beneath the workspace and what was granted.
 
@@ -39,8 +54,9 @@ class FilesPlugin(Plugin):
         try:
             self.roots: Roots = host.service("roots")
         except KeyError:
-            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
-        self.backups = Backups(self.roots.workspace, **host.config.get("backups", {}))
+            granted = [Path(path).expanduser() for path in host.config.get("granted", ())]
+            self.roots = Roots(host.workspace, granted)
+        self.backups = Backups(self.roots.workspace, **bounds_of(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
 
     @tool(category=FILES, access="read", core=True)
@@ -147,6 +163,7 @@ class FilesPlugin(Plugin):
     @tool(category=FILES, access="write")
     def createDirectory(self, path: str) -> dict[str, Any]:
         """Create a directory and the missing ones above it. Fine when it exists."""
+        self.roots.relative(path)  # what cannot be a path is refused by its own name
         made = self.changes.make_parents(f"{path.rstrip('/')}/x")
         return {"path": path, "created": made}
 

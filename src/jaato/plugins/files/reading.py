@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mimetypes
 import os
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -51,6 +50,8 @@ def mime_of(head: bytes, name: str) -> str:
             return mime
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
+    import mimetypes
+
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -179,6 +180,8 @@ class Window:
 
     def skip(self, count: int) -> int:
         """Pass lines without keeping them; returns how many there were."""
+        if not isinstance(self.lines, io.TextIOWrapper):
+            return skip_lines(self.file, count, self.call)
         passed = 0
         while passed < count:
             piece = self.lines.readline(CHUNK_BYTES)
@@ -201,6 +204,26 @@ class Window:
             count += piece.count("\n") if isinstance(piece, str) else piece.count(b"\n")
             last = "\n" if ends(piece) else "x"
         return count + (last == "x")
+
+
+def skip_lines(file: BinaryIO, count: int, call: Call) -> int:
+    """Pass lines of a file by counting their ends; returns how many there were."""
+    passed, last = 0, b"\n"
+    while passed < count:
+        call.token.raise_if_cancelled()
+        start = file.tell()
+        chunk = file.read(CHUNK_BYTES)
+        if not chunk:
+            return passed + (last != b"\n")
+        found = chunk.count(b"\n")
+        if passed + found >= count:
+            place = -1
+            for _ in range(count - passed):
+                place = chunk.find(b"\n", place + 1)
+            file.seek(start + place + 1)
+            return count
+        passed, last = passed + found, chunk[-1:]
+    return passed
 
 
 def ends(piece: str | bytes) -> bool:

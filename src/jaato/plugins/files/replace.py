@@ -30,15 +30,17 @@ class Seen:
     data: bytes | None = None
     link: str | None = None
 
-    def is_at(self, dir_fd: int, name: str) -> bool:
-        """Whether that name still holds the same, content included where it was read."""
+    def is_at(self, dir_fd: int, name: str, *, by_content: bool = True) -> bool:
+        """Whether that name still holds the same, byte for byte where it was read, or by its stamps alone."""
         try:
             info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
             if not same(info, self.info):
                 return False
             if self.link is not None:
                 return os.readlink(name, dir_fd=dir_fd) == self.link
-            return self.data is None or read_at(dir_fd, name, len(self.data) + 1) == self.data
+            return (
+                not by_content or self.data is None or read_at(dir_fd, name, len(self.data) + 1) == self.data
+            )
         except OSError:
             return False
 
@@ -124,15 +126,17 @@ class Draft:
         """Put the draft in the place of what was seen there. Raises `FileChanged` when that is gone."""
         target, target_fd = self.place.name, self.place.dir_fd
         try:
-            if not seen.is_at(target_fd, target):
+            if not seen.is_at(target_fd, target, by_content=False):
                 raise changed(self.path)
             self.give_name()
             if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
                 if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment: give it back
                     rename(self.holder_fd, self.name, target_fd, target, EXCHANGE)
                     raise changed(self.path)
-            else:
+            elif seen.is_at(target_fd, target):
                 os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
+            else:
+                raise changed(self.path)
         except OSError as error:
             raise explained(error, self.path) from None
         settle(target_fd)
@@ -240,6 +244,8 @@ def copy_attributes(made: Draft) -> None:
 
 def take_away(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
     """Remove what was seen at a place. Raises `FileChanged`, the file still there, when it is another."""
+    if not seen.is_at(place.dir_fd, place.name, by_content=False):
+        raise changed(path)
     hidden = f".jaato-{new_id('t')}.tmp"
     for holder in (staging_fd, place.dir_fd):
         try:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 from jaato.errors import ToolError
 from jaato.plugins.files.text import Lined
 from jaato.tools.cancel import CancelToken
@@ -66,6 +62,10 @@ def matches(
 
     Raises `PatternRefused` when it takes more than `timeout_s` seconds or fails.
     """
+    import json
+    import subprocess
+    import sys
+
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", WORKER],
         stdin=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -187,6 +186,8 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int,
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     middle: list[tuple[str, int, int, int, int]] = []
     if a and b and len(a) + len(b) <= MAX_ALIGNED_LINES:
+        import difflib
+
         middle = [
             (tag, i + start, j + start, k + start, m + start)
             for tag, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()

@@ -80,7 +80,12 @@ class Pending:
     _answer: Answer | None = None
 
     def answer(
-        self, answer: str, *, arguments: dict[str, Any] | None = None, comment: str | None = None, by: str = ""
+        self,
+        answer: str,
+        *,
+        arguments: dict[str, Any] | None = None,
+        comment: str | None = None,
+        by: str = "",
     ) -> None:
         """Answer it, in any of the spellings of the answers. Later answers do nothing."""
         if not self._settled.is_set():
@@ -144,7 +149,9 @@ def channel_of(kind: str, timeout_s: float | None) -> Asker:
     """The channel of this name. Raises `ConfigError` for one that does not exist, or not in this version."""
     known = ", ".join(CHANNELS)
     if kind in LATER:
-        raise ConfigError(f"The permission channel {kind!r} is not available in this version; use one of: {known}.")
+        raise ConfigError(
+            f"The permission channel {kind!r} is not available in this version; use one of: {known}."
+        )
     if kind not in CHANNELS:
         raise ConfigError(f"There is no permission channel {kind!r}; use one of: {known}.")
     return CHANNELS[kind](timeout_s)

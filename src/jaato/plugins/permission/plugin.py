@@ -69,7 +69,9 @@ class PermissionPlugin:
     def _open(self, config_path: Path, channel_type: str) -> None:
         self._config_path = config_path
         path = self._workspace / config_path
-        policy = Policy.load(path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted)
+        policy = Policy.load(
+            path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted
+        )
         kind = policy.channel.type if policy.channel.type and channel_type == "console" else channel_type
         self.channel: Asker = self._given or channel_of(kind, policy.channel.timeout_s)
         self.gate = Gate(
@@ -103,7 +105,7 @@ class PermissionPlugin:
         tool = self._tool(name)
         if tool.name == "run" and "cmd" in arguments and "command" not in arguments:
             arguments["command"] = arguments.pop("cmd")
-        call = Call(new_id("c"), tool.name, arguments, directory=self._workspace)
+        call = Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
         decision = step(self.gate, call, tool)
         if decision.allowed and decision.arguments is not None:
             call.arguments = decision.arguments
@@ -176,7 +178,9 @@ def step(gate: Gate, call: Call, tool: Tool) -> Decision:
         decision: Decision = done.value
         return decision
     waiting.close()
-    raise ConfigError("A channel with a coroutine `ask` needs an event loop; use one whose `ask` is a plain method.")
+    raise ConfigError(
+        "A channel with a coroutine `ask` needs an event loop; use one whose `ask` is a plain method."
+    )
 
 
 def default_state_dir() -> Path:

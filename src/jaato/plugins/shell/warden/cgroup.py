@@ -1,8 +1,5 @@
 """One control group per command, where that is allowed: the kernel then kills all of it at once."""
 
-# pathlib takes longer to import than a command to run
-# ruff: noqa: PTH102, PTH106, PTH110, PTH116, PTH118, PTH123, PTH208
-
 from __future__ import annotations
 
 import os

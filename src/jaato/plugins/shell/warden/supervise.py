@@ -1,8 +1,5 @@
 """One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
 
-# pathlib takes longer to import than a command to run
-# ruff: noqa: PTH108
-
 from __future__ import annotations
 
 import os

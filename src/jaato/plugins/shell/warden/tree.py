@@ -1,8 +1,5 @@
 """Find and kill every descendant of a process, whatever it did to hide."""
 
-# pathlib takes longer to import than a command to run
-# ruff: noqa: PTH110, PTH112, PTH123, PTH208
-
 from __future__ import annotations
 
 import ctypes
