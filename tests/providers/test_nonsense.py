@@ -99,3 +99,11 @@ def test_any_error_body_is_a_typed_error(dialect: Dialect, status: int, body: by
     assert isinstance(error, ProviderError)
     assert error.status == status
     assert str(error)
+
+
+@pytest.mark.parametrize("dialect", [AnthropicDialect(), GeminiDialect()], ids=["anthropic", "gemini"])
+def test_an_error_in_another_encoding_is_shown_as_well_as_it_can_be(dialect: Dialect) -> None:
+    """An error whose text is not UTF-8 keeps its status and what can be read of it."""
+    error = dialect.error(503, {}, b'{"error":{"message":"caf\xe9 closed"}}')
+    assert error.retryable
+    assert "closed" in str(error)
