@@ -228,6 +228,25 @@ def test_models_are_listed(side: Side) -> None:
     assert "claude-a" in paths[1] or "pageToken=t" in paths[1]
 
 
+@both
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"data":[{"id":"caf\xe9"}],"models":[{"name":"\xe9"}]}', b"<html>"]
+)
+def test_a_list_of_models_that_is_none_is_a_typed_error(side: Side, body: bytes) -> None:
+    """A list of another shape or encoding is a malformed reply."""
+
+    async def main() -> None:
+        async with serve(answer(body, content_type="application/json")) as server:
+            provider = side.provider(server)
+            try:
+                await provider.models()
+            finally:
+                await provider.aclose()
+
+    with pytest.raises(MalformedReply):
+        anyio.run(main)
+
+
 def test_what_is_missing_is_named() -> None:
     """Without a key the error names the variable to set; another server needs none."""
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):

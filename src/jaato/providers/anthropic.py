@@ -91,7 +91,7 @@ class AnthropicDialect:
         """The typed error for an answer that is no success."""
         try:
             fault = msgspec.json.decode(body, type=ErrorBody).error
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             fault = Fault()
         message = faults.clip(fault.message) or faults.body_message(body)
         cls = ERRORS.get(fault.type) or (ServerFault if status == 529 else faults.status_class(status))

@@ -32,9 +32,11 @@ class Wired:
         self.last = blocks[-1]
 
     def plain(self) -> bytes:
+        """The message as JSON."""
         return self.head + self.last + b"]}"
 
     def marked(self) -> bytes:
+        """The message as JSON with a cache breakpoint on its last block."""
         return self.head + marked(self.last) + b"]}"
 
 
@@ -119,6 +121,7 @@ class Transcript:
 
 
 def text_block(text: str) -> bytes:
+    """Text as a block."""
     return b'{"type":"text","text":%s}' % encode_json(text)
 
 
@@ -160,6 +163,7 @@ def user_block(part: Text | Media, read_blob: ReadBlob) -> bytes:
 
 
 def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:
+    """The answer to a call as a block, from the blocks of its content."""
     return b'{"type":"tool_result","tool_use_id":%s,"content":[%s]%s}' % (
         encode_json(answer.asked.wire_id),
         b",".join(content),
@@ -180,6 +184,7 @@ def references(answer: Answer, deferrable: Collection[str], plain: Collection[st
 
 
 def reference(name: str) -> bytes:
+    """A reference to a tool whose declaration is deferred, as a block."""
     return b'{"type":"tool_reference","tool_name":%s}' % encode_json(name)
 
 

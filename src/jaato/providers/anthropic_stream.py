@@ -82,7 +82,7 @@ class MessagesDecoder:
             return ()
         try:
             seen = EVENTS.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise malformed(f"an event that is not what the API promises ({error})") from None
         match seen.type or event:
             case "content_block_delta":
@@ -133,7 +133,7 @@ class MessagesDecoder:
             raise malformed(f"content block {seen.index} twice or without content")
         try:
             start = OPENED.decode(raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise malformed(f"a content block that is not what the API promises ({error})") from None
         block = self._blocks[seen.index] = Block(start, raw, self._calls)
         match start.type:

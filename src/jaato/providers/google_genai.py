@@ -71,7 +71,7 @@ class GeminiDialect:
         """The typed error for an answer that is no success."""
         try:
             seen = msgspec.json.decode(body, type=ErrorBody | list[ErrorBody])
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             fault = Fault(message=faults.body_message(body))
         else:
             fault = next(iter(seen), ErrorBody()).error if isinstance(seen, list) else seen.error

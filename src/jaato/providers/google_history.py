@@ -68,6 +68,7 @@ class Transcript:
 
 
 def content(role: bytes, parts: Sequence[bytes]) -> bytes:
+    """What one side says, as JSON; never without a part."""
     return b'{"role":"%s","parts":[%s]}' % (role, b",".join(parts or [NOTHING]))
 
 
@@ -107,6 +108,7 @@ def signature_of(opaque: Opaque | None) -> bytes | None:
 
 
 def text_part(text: str) -> bytes:
+    """Text as a part."""
     return b'{"text":%s}' % encode_json(text)
 
 

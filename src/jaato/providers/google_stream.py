@@ -124,7 +124,7 @@ class ContentDecoder:
             return ()
         try:
             seen = ANSWERS.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise malformed(f"an answer that is not what the API promises ({error})") from None
         chunks: list[Chunk] = []
         for answer in seen if isinstance(seen, list) else [seen]:
@@ -203,7 +203,7 @@ class ContentDecoder:
         raw = bytes(called.args)
         try:
             arguments = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             arguments = None
         if arguments is None and raw == b"null":
             arguments = {}

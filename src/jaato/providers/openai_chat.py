@@ -27,6 +27,7 @@ from jaato.providers.parts import (
     remembered,
     result_text,
 )
+from jaato.tools.catalog import wire_name
 
 REASONING_MODELS = ("o[1-9]*", "gpt-[5-9]*", "codex*")
 """Names, without a vendor in front, of models that take `max_completion_tokens` and no `max_tokens`."""
@@ -138,7 +139,7 @@ class OpenAIChat:
                 case ToolCall():
                     wire_id = (own and part.provider_id) or part.call_id
                     ids[part.call_id] = wire_id
-                    function = {"name": part.name, "arguments": self._arguments(part)}
+                    function = {"name": wire_name(part.name), "arguments": self._arguments(part)}
                     calls.append({"id": wire_id, "type": "function", "function": function})
                 case ToolResult() | Media():
                     pass  # an assistant message holds none
@@ -168,7 +169,7 @@ def token_field(wanted: str, model: str) -> str:
 
 def encode_tool(tool: ToolSpec) -> bytes:
     """A tool as this dialect declares it."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    function = {"name": wire_name(tool.name), "description": tool.description, "parameters": tool.parameters}
     return dump({"type": "function", "function": function})
 
 

@@ -26,6 +26,7 @@ from jaato.providers.parts import (
     remembered,
     result_text,
 )
+from jaato.tools.catalog import wire_name
 
 PLAIN_MODELS = ("gpt-3*", "gpt-4*", "chatgpt-*", "gpt-*-chat*")
 """Models that do not reason; they refuse to be asked for encrypted reasoning."""
@@ -145,7 +146,12 @@ class OpenAIResponses:
                     wire_id = (own and part.provider_id) or part.call_id
                     ids[part.call_id] = wire_id
                     text = arguments_text(part)
-                    item = {"type": "function_call", "call_id": wire_id, "name": part.name, "arguments": text}
+                    item = {
+                        "type": "function_call",
+                        "call_id": wire_id,
+                        "name": wire_name(part.name),
+                        "arguments": text,
+                    }
                 case ToolResult() | Media():
                     continue  # an assistant message holds none
             items += [*held, dump(item)]
@@ -164,7 +170,7 @@ def encode_tool(tool: ToolSpec) -> bytes:
     return dump(
         {
             "type": "function",
-            "name": tool.name,
+            "name": wire_name(tool.name),
             "description": tool.description,
             "parameters": tool.parameters,
             "strict": False,
