@@ -22,7 +22,9 @@ def workspace_of(args: Namespace) -> Path:
     try:
         workspace = Path(args.workspace) if args.workspace else Path.cwd()
     except OSError:
-        raise ConfigError("This directory is gone; change to one that exists, or name one with --workspace.") from None
+        raise ConfigError(
+            "This directory is gone; change to one that exists, or name one with --workspace."
+        ) from None
     if not workspace.is_dir():
         raise ConfigError(f"The workspace {workspace} is not a directory; create it or pass another one.")
     return workspace.resolve()
@@ -76,7 +78,9 @@ def schema_of_argument(text: str | None) -> dict[str, Any] | None:
             with Path(text).open("rb") as file:
                 data = file.read(MAX_SCHEMA_BYTES + 1)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"The schema {text} cannot be read: {getattr(error, 'strerror', error)}.") from None
+            raise ConfigError(
+                f"The schema {text} cannot be read: {getattr(error, 'strerror', error)}."
+            ) from None
         if len(data) > MAX_SCHEMA_BYTES:
             raise ConfigError(f"The schema {text} is larger than {MAX_SCHEMA_BYTES} bytes.")
         text = data.decode("utf-8", "replace")
@@ -85,5 +89,5 @@ def schema_of_argument(text: str | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not JSON: {error}.") from None
     if not isinstance(schema, dict):
-        raise ConfigError(f"{where} must be a JSON object, a schema such as {{\"type\": \"object\"}}.")
+        raise ConfigError(f'{where} must be a JSON object, a schema such as {{"type": "object"}}.')
     return schema

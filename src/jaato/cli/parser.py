@@ -33,8 +33,8 @@ examples:
   jaato run --output events --yes "format the code" > events.jsonl
   cat error.log | jaato run "explain this"
 
-exit codes: 0 the agent finished; 1 error; 2 wrong usage or configuration; 3 the provider failed; 4 a call was denied and
-none succeeded after it; 5 a limit was reached; 130 interrupted"""
+exit codes: 0 the agent finished; 1 error; 2 wrong usage or configuration; 3 the provider failed; 4 a call in the agent's last round of
+calls was denied; 5 a limit was reached; 130 interrupted"""
 
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
@@ -126,10 +126,17 @@ def add_run(commands: Commands) -> None:
     run = command(commands, "run", "run", "give the agent one task and wait for its answer", RUN)
     run.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended")
     session_arguments(run)
-    run.add_argument("--image", action="append", default=[], metavar="FILE", help="show the model an image, again for more")
-    run.add_argument("--schema", metavar="FILE|JSON", help="a JSON Schema; the answer is one JSON value that fits it")
     run.add_argument(
-        "--output", choices=("text", "json", "events"), default="text", help="text (default), one JSON object, or JSON lines"
+        "--image", action="append", default=[], metavar="FILE", help="show the model an image, again for more"
+    )
+    run.add_argument(
+        "--schema", metavar="FILE|JSON", help="a JSON Schema; the answer is one JSON value that fits it"
+    )
+    run.add_argument(
+        "--output",
+        choices=("text", "json", "events"),
+        default="text",
+        help="text (default), one JSON object, or JSON lines",
     )
 
 
@@ -149,12 +156,25 @@ def session_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("session").add_argument
     add("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
     add("--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name")
-    add("--continue", dest="resume", action="store_true", help="go on with the newest session of this workspace")
+    add(
+        "--continue",
+        dest="resume",
+        action="store_true",
+        help="go on with the newest session of this workspace",
+    )
     add("--name", metavar="NAME", help="name the session")
     add = parser.add_argument_group("permissions").add_argument
     add("--yes", action="store_true", help="allow everything that no rule denies, downloads included")
-    add("--allow", action="append", default=[], metavar="PATTERN", help="allow a tool or command: writeNewFile, 'run(git *)'")
-    add("--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said")
+    add(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="allow a tool or command: writeNewFile, 'run(git *)'",
+    )
+    add(
+        "--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said"
+    )
     add("--read-only", action="store_true", help="deny every call that does more than read")
     parser.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
 
@@ -188,18 +208,24 @@ def add_listings(commands: Commands) -> None:
     for one in (listing, search, schema, tokens):
         one.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
         one.add_argument("--json", action="store_true", help="as JSON")
-    models = command(commands, "models", "models", "list the models of the providers that can be used", MODELS)
+    models = command(
+        commands, "models", "models", "list the models of the providers that can be used", MODELS
+    )
     provider_arguments(models.add_argument)
     models.add_argument("--json", action="store_true", help="as JSON")
 
 
 def add_sessions(commands: Commands) -> None:
     """`jaato sessions`."""
-    sessions = command(commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS)
+    sessions = command(
+        commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS
+    )
     kinds = sessions.add_subparsers(dest="action", metavar="list|show|rename|export|delete", required=True)
     listing = kinds.add_parser("list", help="the sessions, newest first")
     listing.add_argument("--all", action="store_true", help="of every workspace, not only of this one")
-    listing.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)")
+    listing.add_argument(
+        "--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)"
+    )
     show = kinds.add_parser("show", help="the conversation, to be read")
     show.add_argument("--full", action="store_true", help="with whole tool results and thinking")
     rename = kinds.add_parser("rename", help="give a session a name")
@@ -221,20 +247,28 @@ def add_permissions(commands: Commands) -> None:
     """`jaato permissions`."""
     text = "list and revoke lasting answers, and say what would happen to a call"
     permissions = command(commands, "permissions", "permissions", text, PERMISSIONS)
-    permissions.set_defaults(action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False)
+    permissions.set_defaults(
+        action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False
+    )
     kinds = permissions.add_subparsers(dest="action", metavar="list|revoke|explain|trust")
     listing = kinds.add_parser("list", help="the rules and the lasting answers in force here")
     revoke = kinds.add_parser("revoke", help="take lasting answers back")
     revoke.add_argument("grants", nargs="+", metavar="ID", help="the grant's id, as list shows it")
-    explain = kinds.add_parser("explain", help="what would happen to a command, or to a call of a tool, and why")
-    explain.add_argument("subject", metavar="COMMAND|TOOL", help="a shell command, or a tool's name followed by JSON")
+    explain = kinds.add_parser(
+        "explain", help="what would happen to a command, or to a call of a tool, and why"
+    )
+    explain.add_argument(
+        "subject", metavar="COMMAND|TOOL", help="a shell command, or a tool's name followed by JSON"
+    )
     explain.add_argument("arguments", nargs="?", metavar="JSON", help="the tool's arguments")
     add = explain.add_argument
     add("--yes", action="store_true", help="as with jaato run --yes")
     add("--allow", action="append", default=[], metavar="PATTERN", help="as with jaato run --allow")
     add("--deny", action="append", default=[], metavar="PATTERN", help="as with jaato run --deny")
     add("--read-only", action="store_true", help="as with jaato run --read-only")
-    trust = kinds.add_parser("trust", help="let the permission file of this workspace allow things, as it is now")
+    trust = kinds.add_parser(
+        "trust", help="let the permission file of this workspace allow things, as it is now"
+    )
     for one in (listing, revoke, explain, trust):
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
         one.add_argument("--json", action="store_true", help="as JSON")
@@ -242,16 +276,26 @@ def add_permissions(commands: Commands) -> None:
 
 def add_setup(commands: Commands) -> None:
     """`jaato config`, `login`, `logout` and `doctor`."""
-    config = command(commands, "config", "config", "show every setting, its value and where that comes from", CONFIG)
-    config.add_argument("--explain", action="store_true", help="with what each setting means and how to change it")
-    config.add_argument("--trust", action="store_true", help="let .jaato/config.toml of this workspace decide, as it is now")
+    config = command(
+        commands, "config", "config", "show every setting, its value and where that comes from", CONFIG
+    )
+    config.add_argument(
+        "--explain", action="store_true", help="with what each setting means and how to change it"
+    )
+    config.add_argument(
+        "--trust", action="store_true", help="let .jaato/config.toml of this workspace decide, as it is now"
+    )
     config.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
     config.add_argument("--json", action="store_true", help="as JSON")
-    login = command(commands, "login", "login", "save a provider's key in the system keyring or a private file", LOGIN)
+    login = command(
+        commands, "login", "login", "save a provider's key in the system keyring or a private file", LOGIN
+    )
     login.add_argument("provider", metavar="PROVIDER", help=f"one of {', '.join(KEYED)}")
     login.add_argument("--key-stdin", action="store_true", help="read the key from stdin")
     logout = command(commands, "logout", "login", "forget a provider's saved key")
     logout.add_argument("provider", metavar="PROVIDER", help=f"one of {', '.join(KEYED)}")
-    doctor = command(commands, "doctor", "doctor", "check everything jaato needs, and say how to mend it", DOCTOR)
+    doctor = command(
+        commands, "doctor", "doctor", "check everything jaato needs, and say how to mend it", DOCTOR
+    )
     doctor.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
     doctor.add_argument("--json", action="store_true", help="as JSON")

@@ -30,7 +30,9 @@ def one_line(text: str, width: int) -> str:
 class Screen:
     """Two streams that may share one terminal: a line for stderr never lands in the middle of the answer."""
 
-    def __init__(self, environ: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
         self._out = out or sys.stdout or devnull()
         self._err = err or sys.stderr or devnull()
         self.out_is_terminal = self._out.isatty()
