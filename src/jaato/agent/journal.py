@@ -11,13 +11,17 @@ from jaato.protocol.events import Event
 
 
 class Journal:
-    """Writes a session's log. An event is durable when `record` returns, and only then does anyone see it."""
+    """Writes a session's log. An event is durable when `record` returns, and only then does anyone see it.
+
+    `loaded_seq` is the last event that was there when the log was opened; 0 for a new one.
+    """
 
     def __init__(self, store: Store, state: State, bus: Bus | None = None) -> None:
         self.store = store
         self.state = state
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
+        self.loaded_seq = 0
         self._next = state.seq + 1
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
@@ -61,4 +65,4 @@ class Journal:
             else:
                 self.state.apply(event)
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
-        self.state.seq = self._next - 1
+        self.state.seq = self.loaded_seq = self._next - 1

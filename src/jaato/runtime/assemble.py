@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
@@ -15,15 +15,19 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.errors import StoreError
+from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.settings import Settings, load
+from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, options_of, tool_from
+from jaato.tools.trust import Trust
+
+if TYPE_CHECKING:
+    from jaato.runtime.choose import Choice
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
 
@@ -51,7 +55,13 @@ class Blueprint:
     api_key: str | None = None
     state_dir: Path | None = None
     environ: dict[str, str] | None = None
+    resume: bool = False
+    """Go on with the newest session of the workspace."""
     progress: Callable[[str, int, int | None], None] | None = None
+    chosen: Callable[[Choice, str], None] | None = None
+    """Told which provider and model answer, and why."""
+    confirm: Callable[[str], Awaitable[bool]] | None = None
+    """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
     registry: PluginRegistry | None = None
     """Plugins that are somebody else's to shut down; None: made for this session."""
     policy: Policy | None = None
@@ -67,9 +77,14 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
     runtime: Runtime | None = None
     provider: Provider | None = None
     try:
-        journal = stored(store, blueprint.session) if blueprint.session else None
+        journal = resumed(store, blueprint, workspace)
         if journal is not None:
             workspace = Path(journal.state.workspace)
+            if not workspace.is_dir():
+                raise ConfigError(
+                    f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
+                    "bring it back, or begin a new session."
+                )
         provider, model = await pick_provider(blueprint, settings, journal)
         registry = blueprint.registry or make_registry(workspace, settings, model, blueprint)
         runtime = Runtime(
@@ -104,7 +119,9 @@ def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
     """The settings under which a session of this workspace works."""
     named = blueprint.provider if isinstance(blueprint.provider, str) else None
     flags = {"provider": named, "model": blueprint.model, "base_url": blueprint.base_url}
-    return load(flags, environ=blueprint.environ, workspace=workspace)
+    environ = environment() if blueprint.environ is None else blueprint.environ
+    state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
+    return load(flags, environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
 
 
 def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
@@ -115,9 +132,26 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
     return SqliteStore(directory / "jaato.db", durability=settings["durability"])
 
 
-def stored(store: Store, text: str) -> Journal:
-    """The log of the session with this id, prefix or name, folded. Raises `SessionNotFound`."""
-    session_id = store.find(text)
+def resumed(store: Store, blueprint: Blueprint, workspace: Path) -> Journal | None:
+    """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
+    if blueprint.session:
+        return stored(store, blueprint.session, str(workspace))
+    if not blueprint.resume:
+        return None
+    newest = store.sessions(str(workspace), limit=1)
+    if not newest:
+        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
+    return stored(store, newest[0].id)
+
+
+def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
+    """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
+    try:
+        session_id = store.find(text, workspace)
+    except SessionNotFound:
+        if workspace is None:
+            raise
+        session_id = store.find(text)
     journal = Journal(store, State())
     journal.load(session_id)
     if not journal.state.session_id:
@@ -133,14 +167,20 @@ async def pick_provider(
     """The provider and model: those given, else those of the stored session, else the first that can be used."""
     if blueprint.provider is not None and not isinstance(blueprint.provider, str):
         return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
-    from jaato.runtime.choose import choose, make_provider
+    from jaato.runtime.choose import Choice, choose, make_provider, prepare
 
     name, model = settings["provider"], settings["model"]
-    if name is None and journal is not None and settings.source("model") == "default":
-        name, model = journal.state.provider, journal.state.model
-    if name is None:
-        name = await choose(settings)
-    return make_provider(name, settings, model=model, api_key=blueprint.api_key, progress=blueprint.progress)
+    choice = Choice(name, settings.source("provider")) if name is not None else None
+    if choice is None and journal is not None and settings.source("model") == "default":
+        choice, model = Choice(journal.state.provider, "as before"), journal.state.model
+    choice = choice or await choose(settings)
+    if choice.name == "local":
+        confirm = None if blueprint.yes else blueprint.confirm
+        await prepare(settings, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
+    made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
+    if blueprint.chosen is not None:
+        blueprint.chosen(choice, model)
+    return made, model
 
 
 def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
@@ -213,6 +253,5 @@ def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Pol
     allow: Iterable[str] = (*settings["allow"], *blueprint.allow)
     deny: Iterable[str] = (*settings["deny"], *blueprint.deny)
     default: Any = "allow" if blueprint.yes else None
-    if blueprint.read_only or settings["read_only"]:
-        allow, default = (), "deny"
-    return policy.with_flags(allow=allow, deny=deny, default=default)
+    read_only = blueprint.read_only or settings["read_only"]
+    return policy.with_flags(allow=allow, deny=deny, default=default, read_only=read_only)

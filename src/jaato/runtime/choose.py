@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from jaato.abc.provider import Provider
 from jaato.errors import ConfigError
@@ -25,18 +26,29 @@ DEFAULT_MODELS = {
 }
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 Progress = Callable[[str, int, int | None], None]
+Confirm = Callable[[str], Awaitable[bool]]
 
 
-async def choose(settings: Settings) -> str:
+class Choice(NamedTuple):
+    """A provider and why it is this one."""
+
+    name: str
+    reason: str
+
+
+async def choose(settings: Settings) -> Choice:
     """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
     from jaato.runtime.keys import stored_key
 
     for name, variables in KEY_ORDER:
-        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name):
-            return name
+        for variable in variables:
+            if settings.environ.get(variable):
+                return Choice(name, f"{variable} is set")
+        if stored_key(settings, name):
+            return Choice(name, "its key was saved with jaato login")
     if await ollama_runs(settings):
-        return "ollama"
-    return "local"
+        return Choice("ollama", "it runs on this machine")
+    return Choice("local", "no key is set and no Ollama runs")
 
 
 async def ollama_runs(settings: Settings) -> bool:
@@ -62,7 +74,6 @@ def make_provider(
     *,
     model: str | None = None,
     api_key: str | None = None,
-    progress: Progress | None = None,
 ) -> tuple[Provider, str]:
     """The provider of this name and the model it answers with. Raises `ConfigError` naming what is missing."""
     from jaato.runtime.keys import stored_key
@@ -75,7 +86,7 @@ def make_provider(
                 raise ConfigError("The provider scripted plays a file: pass it with --model PATH.")
             return ScriptedProvider.from_file(Path(model)), model
         case "local":
-            return local_provider(settings, model, progress)
+            return local_provider(settings)
         case _ if name in NAMES:
             from jaato.providers.profiles import make
 
@@ -90,6 +101,16 @@ def make_provider(
     raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
 
 
-def local_provider(settings: Settings, model: str | None, progress: Progress | None) -> tuple[Provider, str]:
-    """The embedded model."""
+async def prepare(
+    settings: Settings, *, progress: Progress | None, allowed: bool, confirm: Confirm | None
+) -> None:
+    """Have the embedded model's file on this machine: fetched first, if the user says so.
+
+    Raises `ConfigError` when nobody agrees to the download, `ProviderError`s when it fails.
+    """
+    raise ConfigError("The embedded model is not part of this build.")
+
+
+def local_provider(settings: Settings) -> tuple[Provider, str]:
+    """The embedded model, whose file is on this machine already. Raises `ConfigError` when it is not."""
     raise ConfigError("The embedded model is not part of this build.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
 PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
+READ_ONLY = "{name} may do more than read, and this session only reads (--read-only)"
 CONTROL = "it may change {found!r}, which decides what runs later, so only this one call can be allowed"
 
 
@@ -67,6 +68,8 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if given.policy.locked is not None and not tool.auto_approved:
         return Verdict("deny", "policy_invalid", given.policy.locked)
     access = tool.spec.access
+    if given.policy.read_only and access != "read" and not tool.auto_approved:
+        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), fixed=rules.by_name_only)
     if access in ("write", "execute") and not tool.auto_approved and call.arguments:
         found = control_argument(call.arguments, place, access == "execute", given.protected)
         if found is not None:
@@ -143,6 +146,10 @@ def settle_shell(
 ) -> Verdict:
     """What is left when nothing forbids a command: whitelist, grants, plain reads, the default."""
     policy = given.policy
+    if policy.read_only:
+        if found.reads:
+            return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
+        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), parts=found.parts)
     wide = rules.allowed if certain(analysis, rules) else None
     if wide is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)

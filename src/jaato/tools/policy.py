@@ -23,9 +23,13 @@ class Policy:
     """What the rules say. `version` rises with every change; `locked` says why nothing can be believed any
     more."""
 
-    def __init__(self, document: Document | None = None, *, file: PolicyFile | None = None) -> None:
+    def __init__(
+        self, document: Document | None = None, *, file: PolicyFile | None = None, read_only: bool = False
+    ) -> None:
         self._own = document or Document()
         self._file = file
+        self.read_only = read_only
+        """Whether only what reads may run, whatever else is allowed."""
         self.version = 0
         self._fill()
 
@@ -52,9 +56,14 @@ class Policy:
         return cls(file=PolicyFile(path, workspace=workspace, state_dir=state_dir, trusted=trusted))
 
     def with_flags(
-        self, *, allow: Iterable[str] = (), deny: Iterable[str] = (), default: Default | None = None
+        self,
+        *,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        default: Default | None = None,
+        read_only: bool = False,
     ) -> Policy:
-        """The same with rules from the command line: patterns to allow and to deny, and another default."""
+        """The same with rules from the command line: patterns to allow and to deny, another default, or reading only."""
         flags = from_mapping(
             {"whitelist": {"patterns": list(allow)}, "blacklist": {"patterns": list(deny)}}, "--allow/--deny"
         )
@@ -65,7 +74,7 @@ class Policy:
             own.whitelist | flags.whitelist,
             own.channel,
         )
-        return Policy(merged, file=self._file)
+        return Policy(merged, file=self._file, read_only=read_only or self.read_only)
 
     def _fill(self) -> None:
         own, file = self._own, self._file

@@ -1,0 +1,113 @@
+"""How a command ends: every failure as one message that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from argparse import Namespace
+
+OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+def carry_out(args: Namespace) -> int:
+    """Run the command the arguments name; no failure of it leaves as a traceback, unless `JAATO_DEBUG` is set."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    code = guarded(args)
+    if not flushed():
+        code = code or ERROR
+    leave_threads(code)
+    return code
+
+
+def guarded(args: Namespace) -> int:
+    """The exit code of the command, with what it raised said on stderr."""
+    try:
+        code: int = importlib.import_module(args.module).main(args)
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        mute()
+        return OK
+    except BaseException as error:
+        if isinstance(error, (SystemExit, GeneratorExit)) or debugging():
+            raise
+        return complain(error)
+    return code
+
+
+def complain(error: BaseException) -> int:
+    """Say what went wrong and what to do; gives the exit code."""
+    from jaato.errors import JaatoError
+
+    match error:
+        case JaatoError():
+            say(str(error))
+            return error.exit_code
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"{place}{error.strerror or error}")
+            return ERROR
+        case BaseExceptionGroup() if len(error.exceptions) == 1:
+            return complain(error.exceptions[0])
+        case MemoryError():
+            say("There is not enough memory for this.")
+            return ERROR
+    text = " ".join(str(error).split())[:500]
+    say(f"Something is wrong in jaato itself: {type(error).__name__}: {text} (JAATO_DEBUG=1 shows where)")
+    return ERROR
+
+
+def debugging() -> bool:
+    """Whether the user wants to see tracebacks."""
+    from jaato.settings import environment
+
+    return environment().get("JAATO_DEBUG", "") not in ("", "0")
+
+
+def say(text: str) -> None:
+    """A message of the program on stderr, if anybody can read it."""
+    from jaato.cli.screen import printable
+
+    try:
+        print(f"jaato: {printable(text)}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass  # nobody reads stderr; the exit code still tells
+
+
+def mute() -> None:
+    """The reader of stdout has gone: what is still buffered goes nowhere, instead of raising at exit."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError, AttributeError):
+        pass  # there is no stdout to mute
+
+
+def flushed() -> bool:
+    """Write out what is buffered; False when it cannot be, as on a full disk."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        mute()
+    except OSError as error:
+        mute()
+        say(f"The output cannot be written: {error.strerror}.")
+        return False
+    return True
+
+
+def leave_threads(code: int) -> None:
+    """End at once when a thread is left that may never end, such as a tool that was cancelled."""
+    main = threading.main_thread()
+    if any(t is not main and t.is_alive() and not t.daemon for t in threading.enumerate()):
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,301 @@
+"""The arguments of every command; nothing but argparse is imported to show help."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jaato
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    Commands = _SubParsersAction[ArgumentParser]
+
+TOP = """examples:
+  jaato run "what does this project do?"
+  git diff | jaato run --read-only "review this change"
+  jaato run --continue --allow 'run(pytest *)' "now make the tests pass"
+  jaato chat
+  jaato doctor
+
+exit codes: 0 ok, 1 error, 2 usage or configuration, 3 provider, 4 denied, 5 limit, 130 interrupted"""
+
+RUN = """PROMPT is what the agent should do; text piped into the command is appended to it. The answer goes to stdout,
+everything else to stderr. A call that needs permission is asked about on the terminal; without one it is denied with the
+reason: allow it beforehand with --allow or --yes.
+
+examples:
+  jaato run "find the slowest test and say why"
+  jaato run --allow 'run(make *)' --allow writeNewFile "add a Makefile target for the linter"
+  jaato run --schema '{"type":"object","properties":{"files":{"type":"array"}}}' "which files are unused?"
+  jaato run --output events --yes "format the code" > events.jsonl
+  cat error.log | jaato run "explain this"
+
+exit codes: 0 the agent finished; 1 error; 2 wrong usage or configuration; 3 the provider failed; 4 a call in the agent's last round of
+calls was denied; 5 a limit was reached; 130 interrupted"""
+
+PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
+KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
+
+TOOLS = """examples:
+  jaato tools list filesystem
+  jaato tools search "replace text in many files"
+  jaato tools schema updateFile
+  jaato tools tokens"""
+
+MODELS = """examples:
+  jaato models
+  jaato models --provider ollama"""
+
+SESSIONS = """examples:
+  jaato sessions list --all
+  jaato sessions show s_01k
+  jaato sessions export s_01k > session.jsonl
+  jaato sessions delete s_01k"""
+
+PERMISSIONS = """examples:
+  jaato permissions
+  jaato permissions explain 'git log | head'
+  jaato permissions explain writeNewFile '{"path": "a.txt", "content": ""}'
+  jaato permissions revoke 3f9c2a61b07d"""
+
+CONFIG = """Settings come from flags, then JAATO_* variables, then a trusted .jaato/config.toml of the workspace, then the
+user's config.toml, then the defaults. An untrusted workspace can only tighten.
+
+examples:
+  jaato config --explain
+  jaato config --trust"""
+
+LOGIN = """examples:
+  jaato login anthropic
+  pass show openai | jaato login openai --key-stdin"""
+
+DOCTOR = """Exit code 1 when something is broken; a warning is something you may want.
+
+examples:
+  jaato doctor
+  jaato doctor --json"""
+
+CHAT = """Ctrl-C stops what the agent does, not the program; Ctrl-D or /exit leaves. What you type while the agent works reaches
+it at its next pause. /help lists the commands.
+
+examples:
+  jaato chat
+  jaato chat --continue
+  jaato chat --provider ollama --model qwen3"""
+
+
+def make_parser() -> ArgumentParser:
+    """The whole command line."""
+    parser = ArgumentParser(
+        prog="jaato",
+        description="An agent that works with tools in your files.",
+        epilog=TOP,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"jaato {jaato.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_run(commands)
+    add_chat(commands)
+    add_listings(commands)
+    add_sessions(commands)
+    add_permissions(commands)
+    add_setup(commands)
+    return parser
+
+
+def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> ArgumentParser:
+    """A command, and the module whose `main(args)` carries it out."""
+    made = commands.add_parser(
+        name,
+        help=text,
+        description=text[:1].upper() + text[1:] + ".",
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.set_defaults(module=f"jaato.cli.{module}", command=name)
+    return made
+
+
+def add_run(commands: Commands) -> None:
+    """`jaato run`."""
+    run = command(commands, "run", "run", "give the agent one task and wait for its answer", RUN)
+    run.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended")
+    session_arguments(run)
+    run.add_argument(
+        "--image", action="append", default=[], metavar="FILE", help="show the model an image, again for more"
+    )
+    run.add_argument(
+        "--schema", metavar="FILE|JSON", help="a JSON Schema; the answer is one JSON value that fits it"
+    )
+    run.add_argument(
+        "--output",
+        choices=("text", "json", "events"),
+        default="text",
+        help="text (default), one JSON object, or JSON lines",
+    )
+
+
+def add_chat(commands: Commands) -> None:
+    """`jaato chat`."""
+    session_arguments(command(commands, "chat", "chat", "talk with the agent", CHAT))
+
+
+def session_arguments(parser: ArgumentParser) -> None:
+    """What a session may be told on the command line."""
+    add = parser.add_argument_group("model").add_argument
+    provider_arguments(add)
+    add("--temperature", type=float, metavar="T", help="sampling temperature")
+    add("--effort", choices=("minimal", "low", "medium", "high"), help="how hard the model thinks")
+    add("--system-prompt", metavar="TEXT", help="replaces the system prompt of a new session")
+    add("--max-turns", type=positive, metavar="N", help="model calls one prompt may take (default 200)")
+    add = parser.add_argument_group("session").add_argument
+    add("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
+    add("--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name")
+    add(
+        "--continue",
+        dest="resume",
+        action="store_true",
+        help="go on with the newest session of this workspace",
+    )
+    add("--name", metavar="NAME", help="name the session")
+    add = parser.add_argument_group("permissions").add_argument
+    add("--yes", action="store_true", help="allow everything that no rule denies, downloads included")
+    add(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="allow a tool or command: writeNewFile, 'run(git *)'",
+    )
+    add(
+        "--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said"
+    )
+    add("--read-only", action="store_true", help="deny every call that does more than read")
+    parser.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
+
+
+def provider_arguments(add: Callable[..., object]) -> None:
+    """Which provider and model."""
+    add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
+    add("--model", metavar="NAME", help="which model (jaato models lists them)")
+    add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def add_listings(commands: Commands) -> None:
+    """`jaato tools` and `jaato models`."""
+    tools = command(commands, "tools", "tools", "list, search and show the tools the agent has", TOOLS)
+    kinds = tools.add_subparsers(dest="action", metavar="list|search|schema|tokens", required=True)
+    listing = kinds.add_parser("list", help="all tools, or those of one category")
+    listing.add_argument("category", nargs="?", metavar="CATEGORY")
+    search = kinds.add_parser("search", help="the best tools for what you want to do")
+    search.add_argument("query", nargs="+", metavar="QUERY")
+    schema = kinds.add_parser("schema", help="everything about one tool, as JSON")
+    schema.add_argument("name", metavar="NAME")
+    tokens = kinds.add_parser("tokens", help="what the tools cost in the first request")
+    for one in (listing, search, schema, tokens):
+        one.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
+        one.add_argument("--json", action="store_true", help="as JSON")
+    models = command(
+        commands, "models", "models", "list the models of the providers that can be used", MODELS
+    )
+    provider_arguments(models.add_argument)
+    models.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_sessions(commands: Commands) -> None:
+    """`jaato sessions`."""
+    sessions = command(
+        commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS
+    )
+    kinds = sessions.add_subparsers(dest="action", metavar="list|show|rename|export|delete", required=True)
+    listing = kinds.add_parser("list", help="the sessions, newest first")
+    listing.add_argument("--all", action="store_true", help="of every workspace, not only of this one")
+    listing.add_argument(
+        "--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)"
+    )
+    show = kinds.add_parser("show", help="the conversation, to be read")
+    show.add_argument("--full", action="store_true", help="with whole tool results and thinking")
+    rename = kinds.add_parser("rename", help="give a session a name")
+    export = kinds.add_parser("export", help="every event of it, as JSON lines")
+    export.add_argument("--to", metavar="FILE", help="into a file instead of stdout")
+    delete = kinds.add_parser("delete", help="remove sessions for good")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    for one in (show, rename, export):
+        one.add_argument("session", metavar="ID", help="its id, the beginning of it, or its name")
+    delete.add_argument("sessions", nargs="+", metavar="ID", help="an id, the beginning of one, or a name")
+    rename.add_argument("name", metavar="NAME")
+    for one in (listing, show, export):
+        one.add_argument("--json", action="store_true", help="as one JSON document")
+    for one in (listing, show, rename, export, delete):
+        one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+
+
+def add_permissions(commands: Commands) -> None:
+    """`jaato permissions`."""
+    text = "list and revoke lasting answers, and say what would happen to a call"
+    permissions = command(commands, "permissions", "permissions", text, PERMISSIONS)
+    permissions.set_defaults(
+        action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False
+    )
+    kinds = permissions.add_subparsers(dest="action", metavar="list|revoke|explain|trust")
+    listing = kinds.add_parser("list", help="the rules and the lasting answers in force here")
+    revoke = kinds.add_parser("revoke", help="take lasting answers back")
+    revoke.add_argument("grants", nargs="+", metavar="ID", help="the grant's id, as list shows it")
+    explain = kinds.add_parser(
+        "explain", help="what would happen to a command, or to a call of a tool, and why"
+    )
+    explain.add_argument(
+        "subject", metavar="COMMAND|TOOL", help="a shell command, or a tool's name followed by JSON"
+    )
+    explain.add_argument("arguments", nargs="?", metavar="JSON", help="the tool's arguments")
+    add = explain.add_argument
+    add("--yes", action="store_true", help="as with jaato run --yes")
+    add("--allow", action="append", default=[], metavar="PATTERN", help="as with jaato run --allow")
+    add("--deny", action="append", default=[], metavar="PATTERN", help="as with jaato run --deny")
+    add("--read-only", action="store_true", help="as with jaato run --read-only")
+    trust = kinds.add_parser(
+        "trust", help="let the permission file of this workspace allow things, as it is now"
+    )
+    for one in (listing, revoke, explain, trust):
+        one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+        one.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_setup(commands: Commands) -> None:
+    """`jaato config`, `login`, `logout` and `doctor`."""
+    config = command(
+        commands, "config", "config", "show every setting, its value and where that comes from", CONFIG
+    )
+    config.add_argument(
+        "--explain", action="store_true", help="with what each setting means and how to change it"
+    )
+    config.add_argument(
+        "--trust", action="store_true", help="let .jaato/config.toml of this workspace decide, as it is now"
+    )
+    config.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+    config.add_argument("--json", action="store_true", help="as JSON")
+    login = command(
+        commands, "login", "login", "save a provider's key in the system keyring or a private file", LOGIN
+    )
+    login.add_argument("provider", metavar="PROVIDER", help=f"one of {', '.join(KEYED)}")
+    login.add_argument("--key-stdin", action="store_true", help="read the key from stdin")
+    logout = command(commands, "logout", "login", "forget a provider's saved key")
+    logout.add_argument("provider", metavar="PROVIDER", help=f"one of {', '.join(KEYED)}")
+    doctor = command(
+        commands, "doctor", "doctor", "check everything jaato needs, and say how to mend it", DOCTOR
+    )
+    doctor.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
+    doctor.add_argument("--json", action="store_true", help="as JSON")

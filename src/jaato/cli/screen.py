@@ -1,0 +1,140 @@
+"""What the user sees: the answer on stdout, everything else on stderr, safe for any terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+Look = Literal["", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
+BAR_CHARS = 24
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor, change colours or hide what stands there."""
+    return CONTROLS.sub("", text.replace("\r\n", "\n"))
+
+
+def one_line(text: str, width: int) -> str:
+    """Text on one line of at most `width` characters."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= width else f"{line[: max(1, width - 1)]}…"
+
+
+class Screen:
+    """Two streams that may share one terminal: a line for stderr never lands in the middle of the answer."""
+
+    def __init__(
+        self, environ: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self._out = out or sys.stdout or devnull()
+        self._err = err or sys.stderr or devnull()
+        self.out_is_terminal = self._out.isatty()
+        self.err_is_terminal = self._err.isatty()
+        plain = bool(environ.get("NO_COLOR")) or environ.get("TERM", "") in ("", "dumb")
+        self.colours = self.err_is_terminal and not plain
+        self.moves = self.err_is_terminal and environ.get("TERM", "") not in ("", "dumb")
+        self.whole_messages = is_file(self._out)
+        """Whether stdout is a file: nobody watches it grow, so only messages that are whole go there."""
+        self._open_line = False
+        self._bar = ""
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal, 100 where there is none."""
+        return shutil.get_terminal_size((100, 24)).columns if self.err_is_terminal else 100
+
+    def paint(self, text: str, look: Look) -> str:
+        """Text in a colour, where colours are wanted."""
+        return f"\x1b[{COLOURS[look]}m{text}\x1b[0m" if look and self.colours else text
+
+    def text(self, text: str) -> None:
+        """A piece of the answer. Raises BrokenPipeError when its reader has gone."""
+        if not text:
+            return
+        self._clear_bar()
+        shown = printable(text) if self.out_is_terminal else text
+        self._out.write(shown)
+        self._out.flush()
+        self._open_line = not text.endswith("\n")
+
+    def end_text(self) -> None:
+        """The answer, or a part of it, is complete: it ends with a newline."""
+        if self._open_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._open_line = False
+
+    def note(self, text: str, look: Look = "") -> None:
+        """A line beside the answer."""
+        if self._open_line and self.out_is_terminal and self.err_is_terminal:
+            self.end_text()
+        self._clear_bar()
+        self._write(self.paint(printable(text), look) + "\n")
+
+    def prompt(self, text: str) -> None:
+        """A question the user answers on the same line."""
+        if self._open_line and self.out_is_terminal:
+            self.end_text()
+        self._clear_bar()
+        self._write(self.paint(printable(text), "bold"))
+
+    def progress(self, step: str, done: int, total: int | None) -> None:
+        """How far something slow has come: a bar that moves, or now and then a line."""
+        part = min(1.0, done / total) if total else 0.0
+        if self.moves:
+            filled = round(part * BAR_CHARS)
+            bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {amount(done)} of {amount(total)}"
+            self._write(f"\r\x1b[K{one_line(bar, self.width - 1)}")
+            self._bar = bar
+            if total and done >= total:
+                self._write("\n")
+                self._bar = ""
+            return
+        line = f"{step}: {int(part * 10) * 10} % of {amount(total)}"
+        if line != self._bar:
+            self._bar = line
+            self._write(line + "\n")
+
+    def _clear_bar(self) -> None:
+        if self._bar and self.moves:
+            self._write("\r\x1b[K")
+        self._bar = ""
+
+    def _write(self, text: str) -> None:
+        try:
+            self._err.write(text)
+            self._err.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads stderr; the work goes on
+
+
+def amount(count: int | None) -> str:
+    """A number of bytes in words."""
+    if count is None:
+        return "?"
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"
+
+
+def is_file(stream: TextIO) -> bool:
+    """Whether a stream goes into a regular file."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def devnull() -> TextIO:
+    """Where output goes when its stream was closed before the program began."""
+    return open(os.devnull, "w", encoding="utf-8")

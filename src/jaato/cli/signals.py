@@ -1,0 +1,59 @@
+"""Ctrl-C and SIGTERM: the first stops the work, the second ends the program at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from jaato.cli.ending import INTERRUPTED
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """What a signal stops: the work that has a way to be stopped, else the whole task."""
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self.count = 0
+        self.stop: Callable[[], object] | None = None
+        self._task = task
+
+    def __call__(self) -> None:
+        """A signal has come."""
+        self.count += 1
+        if self.count > 1:
+            restore_terminal()
+            os._exit(INTERRUPTED)
+        if self.stop is not None:
+            self.stop()
+        else:
+            self._task.cancel()
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupts]:
+    """Handle the signals while the body runs."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    interrupts = Interrupts(task)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupts)
+    try:
+        yield interrupts
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def restore_terminal() -> None:
+    """Write out what is buffered and leave the terminal on a fresh line."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
