@@ -67,7 +67,9 @@ def head_of(entries: dict[str, object]) -> Head:
     architecture = str(entries.get("general.architecture", ""))
     limit = entries.get(f"{architecture}.context_length")
     return Head(
-        architecture, str(entries.get("general.name", "")), limit if isinstance(limit, int) and limit > 0 else None
+        architecture,
+        str(entries.get("general.name", "")),
+        limit if isinstance(limit, int) and limit > 0 else None,
     )
 
 
