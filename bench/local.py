@@ -282,23 +282,20 @@ TASKS = (
         r".*4\.2\.1.*",
     ),
     Task(
-        "List the folder in and then show me the one file in it.",
+        "List the folder inbox and then show me the one file in it.",
         (
-            (case("", "list_directory", path="in/?"), "report.txt"),
-            (case("", "readFile", path=r"in/report\.txt"), "1: All is well."),
+            (case("", "list_directory", path="inbox/?"), "report.txt"),
+            (case("", "readFile", path=r"inbox/report\.txt"), "1: All is well."),
         ),
         ".*well.*",
     ),
     Task(
-        "Run date and write its output to now.txt.",
+        "Delete the file that git status shows as untracked.",
         (
-            (case("", "run", command="date"), "exit code 0\nTue Mar 3 10:00:00 UTC 2026"),
-            (
-                case("", "writeNewFile", path=r"now\.txt", content=r"Tue Mar 3 10:00:00 UTC 2026\s*"),
-                "created now.txt",
-            ),
+            (case("", "run", command="git status.*"), "exit code 0\n?? scratch.txt"),
+            (case("", "removeFile", path=r"scratch\.txt"), "removed scratch.txt"),
         ),
-        ".*now.*",
+        ".*scratch.*",
     ),
     Task(
         "In main.c the greeting is misspelled. Read the file and correct the spelling.",
@@ -369,7 +366,7 @@ async def measure_tasks(provider: LocalProvider) -> int:
     done = 0
     for task in TASKS:
         messages = [Message("user", [Text(task.prompt)])]
-        tools = TOOLS
+        tools: tuple[ToolSpec, ...] = TOOLS
         for expected, result in task.steps:
             reply = await reply_to(provider, messages, tools)
             if not judge(expected, reply.message)[1]:

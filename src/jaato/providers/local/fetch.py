@@ -179,7 +179,7 @@ class Fetch:
                 if response.status_code != 206 or length != total - have:
                     return False
                 with self._partial.open("ab") as file:
-                    for data in response.iter_bytes(READ_BYTES):
+                    for data in response.iter_bytes():
                         file.write(data)
                         have += len(data)
                         self._progress(min(have, total), total, "download")

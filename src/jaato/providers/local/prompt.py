@@ -23,16 +23,17 @@ CORE = (
 )
 """The tools a profile for a small model declares at first; the others are found with `list_tools`."""
 
-SYSTEM = "You work for the user in the workspace, with the tools. Paths are relative to the workspace."
+SYSTEM = "You help the user with the files of one project."
 """A system prompt of the length a small model can follow; the rules of the format are the provider's own."""
 
 RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
 {"tool": NAME, "args": {...}} to use one tool, or
-{"answer": TEXT} to tell the user the result when the task is done, or to answer what needs no tool.
+{"answer": TEXT} when every part of the task is done, or for what you know yourself: facts, explanations, greetings.
 Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user wrote them. \
-Leave out arguments marked ? unless the task needs them. Never say that something is done before a tool has done it.
-If no tool below fits, find one: list_tools with a query, then get_tool_schemas with its name, then use it.
+Leave out arguments marked ? unless the user asked for them. What a file says you must read first.
+If no tool below is made for the task (mail, web, pictures, ...), find one: list_tools with a query, then \
+get_tool_schemas with its name, then use it.
 
 Tools:
 """
@@ -64,13 +65,9 @@ def prompt_of(
     fixed = len(said)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
     unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
-    first = True
+    said += opening(system, unseen.values())
     for message in messages:
-        for role, content in rendered(message, shown):
-            if first and role == "user":
-                content = opening(system, unseen.values(), content)
-                first = False
-            said.append({"role": role, "content": content})
+        said += [{"role": role, "content": content} for role, content in rendered(message, shown)]
     return Prompt(said, fixed)
 
 
@@ -83,12 +80,15 @@ def rules(tools: Sequence[ToolSpec]) -> str:
     return text + "\n".join(signature(tool) for tool in tools)
 
 
-def opening(system: str, unseen: Iterable[str], content: str) -> str:
-    """The first user message, with what the session says of itself in front."""
+def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
+    """What the session says of itself, as a turn before the task, so that the task looks like the examples'."""
     parts = [system] if system else []
     if lines := "\n".join(unseen):
-        parts.append(f"More tools:\n{lines}")
-    return "\n\n".join([*parts, f"Task: {content}"]) if parts else content
+        parts.append(f"You can also use:\n{lines}")
+    if not parts:
+        return []
+    reply = json.dumps({"answer": "Ready."})
+    return [{"role": "user", "content": "\n\n".join(parts)}, {"role": "assistant", "content": reply}]
 
 
 def fitting(names: set[str]) -> list[Example]:
