@@ -1,0 +1,1 @@
+"""The embedded model: fetched once, run inside the process, held to valid tool calls by its grammar."""

@@ -1,0 +1,204 @@
+"""The inference engine, llama.cpp inside the process, and the one thread that may touch it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaato.errors import ContextOverflow, InvalidRequest, ModelNotFound, ProviderError, ServerFault
+from jaato.providers.local.control import Control
+from jaato.providers.local.state import SavedStates
+from jaato.settings import set_process_variables
+
+BATCH_TOKENS = 64
+"""Tokens read between two looks at the clock: about a second, so that a cancelled turn stops within one."""
+PROMPT_CACHE_MB = 512
+REPLY_RESERVE_TOKENS = 256
+
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Job:
+    """One generation: the request body, where its events go, and whether it is still wanted.
+
+    `on_event` is called in the engine's thread for every event; `on_end` once, with the failure or None.
+    """
+
+    body: dict[str, Any]
+    fixed: list[dict[str, str]]
+    on_event: Callable[[Event], None]
+    on_end: Callable[[BaseException | None], None]
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class Engine:
+    """A model loaded on first use. Jobs run one after the other; closing stops the running one."""
+
+    def __init__(
+        self, model_path: Path, *, context_tokens: int, threads: int, states: SavedStates | None
+    ) -> None:
+        self._path = model_path
+        self._context_tokens = context_tokens
+        self._threads = threads
+        self._states = states
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._running: Job | None = None
+        self._closed = False
+        self._server: Any = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a generation is under way."""
+        return self._running is not None
+
+    def submit(self, job: Job) -> None:
+        """Put a job in the queue; starts the thread when there is none."""
+        if self._closed:
+            raise ServerFault("The embedded model was closed.", provider="local")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="jaato-local-model", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Stop the running job, let go of the model and wait for the thread. Blocks for at most a batch of tokens."""
+        self._closed = True
+        running = self._running
+        if running is not None:
+            running.stop.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._running = job
+            failure: BaseException | None = None
+            try:
+                if not (job.stop.is_set() or self._closed):
+                    self._generate(job)
+            except Exception as error:  # noqa: BLE001 the thread outlives any job; the waiting turn gets the error
+                failure = error
+            self._running = None
+            job.on_end(failure)
+        self._server = None
+
+    def _generate(self, job: Job) -> None:
+        if self._server is None:
+            self._server = self._load(job)
+        if job.stop.is_set():
+            return
+        failures: list[ProviderError] = []
+
+        def on_event(event: Event) -> bool:
+            if job.stop.is_set():
+                return True
+            if "error" in event:
+                failures.append(engine_error(event["error"]))
+                return True
+            total = event.get("prompt_progress", {}).get("total", 0)
+            if total > self._context_tokens - REPLY_RESERVE_TOKENS:
+                failures.append(overflow(total, self._context_tokens))
+                return True
+            job.on_event(event)
+            return False
+
+        self._server.handle_chat_completions(job.body, on_event)
+        if failures:
+            raise failures[0]
+
+    def _load(self, job: Job) -> Any:
+        """Load the model, and bring in the saved state of the fixed prompt or make it."""
+        set_process_variables({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"})
+        xllamacpp = import_engine()
+        with Control() as control:
+            params = xllamacpp.CommonParams()
+            params.model.path = str(self._path)
+            params.n_ctx = self._context_tokens
+            params.n_parallel = 1
+            params.n_batch = params.n_ubatch = BATCH_TOKENS
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+            params.n_gpu_layers = 0
+            params.fit_params = False
+            params.warmup = False
+            params.verbosity = -1
+            params.cache_ram_mib = PROMPT_CACHE_MB
+            params.ui = False
+            params.hostnames = [str(control.socket_path)]
+            params.api_keys = [control.key]
+            params.slot_save_path = f"{control.folder}{os.sep}"
+            try:
+                server = xllamacpp.Server(params)
+            except RuntimeError:
+                raise ModelNotFound(
+                    f"The engine cannot load {self._path}: the file is damaged or its architecture is not known. "
+                    "Remove it to have it fetched again, or name another GGUF file in JAATO_LOCAL_MODEL.",
+                    provider="local",
+                ) from None
+            if self._states is not None and job.fixed:
+                self._warm(server, control, job)
+        return server
+
+    def _warm(self, server: Any, control: Control, job: Job) -> None:
+        """Restore the fixed prompt from disk; when it is not there, read it and save it for the next process."""
+        assert self._states is not None
+        key = self._states.key(job.fixed, self._context_tokens)
+        name = "state.bin"
+        if self._states.fetch(key, control.folder / name) and control.slot("restore", name):
+            return
+        done: list[bool] = []
+
+        def on_event(event: Event) -> bool:
+            if "prompt_progress" in event:
+                job.on_event(event)
+            elif "timings" in event:
+                done.append(True)
+            return job.stop.is_set() or "error" in event
+
+        body = {
+            "messages": job.fixed,
+            "max_tokens": 1,
+            "stream": True,
+            "cache_prompt": True,
+            "return_progress": True,
+        }
+        server.handle_chat_completions(body, on_event)
+        if done and control.slot("save", name):
+            self._states.keep(key, control.folder / name)
+
+
+def import_engine() -> Any:
+    """The engine's module; raises `ModelNotFound` naming the extra when it is not installed."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ModelNotFound(
+            f"The embedded model needs its engine ({error}): pip install 'jaato[local]'.", provider="local"
+        ) from None
+    return xllamacpp
+
+
+def engine_error(error: dict[str, Any]) -> ProviderError:
+    """The engine's own error as ours."""
+    message = str(error.get("message", "unknown error"))
+    if error.get("type") == "exceed_context_size_error":
+        return overflow(int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0)))
+    kind = InvalidRequest if error.get("code") == 400 else ServerFault
+    return kind(f"The embedded model's engine refused: {message}", provider="local", status=error.get("code"))
+
+
+def overflow(tokens: int, limit: int) -> ContextOverflow:
+    """The conversation is too long for the model."""
+    return ContextOverflow(
+        f"The conversation has {tokens} tokens; the embedded model reads {limit}, {REPLY_RESERVE_TOKENS} of them for "
+        "its reply. Shorten it, or begin a new session.",
+        provider="local",
+    )

@@ -1,0 +1,218 @@
+"""The conversation as the embedded model reads it: rules and tools, examples, then what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall, ToolResult
+from jaato.protocol.specs import ToolSpec
+from jaato.providers.local.examples import EXAMPLES, Example
+
+CORE = (
+    "readFile",
+    "list_directory",
+    "writeNewFile",
+    "updateFile",
+    "grep_content",
+    "run",
+    "createPlan",
+    "list_tools",
+    "get_tool_schemas",
+)
+"""The tools a profile for a small model declares at first; the others are found with `list_tools`."""
+
+SYSTEM = "You help the user with the files of one project."
+"""A system prompt of the length a small model can follow; the rules of the format are the provider's own."""
+
+RULES = """\
+You are an agent that does the user's task with tools. Reply with one JSON object, either
+{"tool": NAME, "args": {...}} to use one tool, or
+{"answer": TEXT} when every part of the task is done, or for what you know yourself: facts, explanations, greetings.
+Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user wrote them. \
+Leave out arguments marked ? unless the user asked for them. What a file says you must read first.
+If no tool below is made for the task (mail, web, pictures, ...), find one: list_tools with a query, then \
+get_tool_schemas with its name, then use it.
+
+Tools:
+"""
+
+RULES_WITHOUT_SEARCH = RULES[: RULES.index("If no tool below")] + "\nTools:\n"
+RULES_WITHOUT_TOOLS = """\
+You are a helpful assistant. Reply with one JSON object: {"answer": TEXT}
+"""
+DESCRIPTION_CHARS = 220
+PARAMETER_CHARS = 60
+
+
+class Prompt(NamedTuple):
+    """The messages for the model's chat template; the first `fixed` of them are the same for every conversation."""
+
+    messages: list[dict[str, str]]
+    fixed: int
+
+
+def prompt_of(
+    messages: Sequence[Message], system: str, tools: Sequence[ToolSpec], base: frozenset[str]
+) -> Prompt:
+    """The whole prompt. `base` names the tools that were declared first: they are listed in front, the others were
+    shown to the model by `get_tool_schemas`, or else are listed with the newest user message."""
+    listed = [tool for tool in tools if tool.name in base]
+    said = [{"role": "system", "content": rules(listed)}]
+    for example in fitting({tool.name for tool in listed}):
+        said += turns(example)
+    fixed = len(said)
+    shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
+    unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
+    said += opening(system, unseen.values())
+    for message in messages:
+        said += [{"role": role, "content": content} for role, content in rendered(message, shown)]
+    return Prompt(said, fixed)
+
+
+def rules(tools: Sequence[ToolSpec]) -> str:
+    """The first message: the rules, and a line for each tool."""
+    if not tools:
+        return RULES_WITHOUT_TOOLS
+    names = {tool.name for tool in tools}
+    text = RULES if {"list_tools", "get_tool_schemas"} <= names else RULES_WITHOUT_SEARCH
+    return text + "\n".join(signature(tool) for tool in tools)
+
+
+def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
+    """What the session says of itself, as a turn before the task, so that the task looks like the examples'."""
+    parts = [system] if system else []
+    if lines := "\n".join(unseen):
+        parts.append(f"You can also use:\n{lines}")
+    if not parts:
+        return []
+    reply = json.dumps({"answer": "Ready."})
+    return [{"role": "user", "content": "\n\n".join(parts)}, {"role": "assistant", "content": reply}]
+
+
+def fitting(names: set[str]) -> list[Example]:
+    """The examples whose tools are all declared."""
+    return [example for example in EXAMPLES if example.uses <= names]
+
+
+def turns(example: Example) -> list[dict[str, str]]:
+    """An example as alternating turns."""
+    roles = ("user", "assistant")
+    return [{"role": roles[index % 2], "content": text} for index, text in enumerate(example.turns)]
+
+
+def introduced(messages: Sequence[Message]) -> set[str]:
+    """The tools whose schemas the conversation shows."""
+    found: set[str] = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult) and part.name == "get_tool_schemas":
+                found |= {str(entry.get("name")) for entry in schemas_in(part)}
+    return found
+
+
+def schemas_in(result: ToolResult) -> list[dict[str, Any]]:
+    """The schemas a result of `get_tool_schemas` carries."""
+    value = result.structured
+    schemas = value.get("schemas") if isinstance(value, dict) else None
+    return [entry for entry in schemas if isinstance(entry, dict)] if isinstance(schemas, list) else []
+
+
+def rendered(message: Message, shown: dict[str, str]) -> list[tuple[str, str]]:
+    """One message as (role, text) pairs; what a text model cannot see is named instead."""
+    if message.role == "assistant":
+        calls = [as_call(part) for part in message.parts if isinstance(part, ToolCall)]
+        refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
+        text = message.text or "\n".join(refusals)
+        lines = calls or ([json.dumps({"answer": text}, ensure_ascii=False)] if text else [])
+        return [("assistant", "\n".join(lines))] if lines else []
+    pieces: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                pieces.append(text if message.source == "user" else f"[{message.source}] {text}")
+            case Media(mime_type=kind, name=name):
+                pieces.append(f"[{name or kind}: not shown, you read text only]")
+            case ToolResult():
+                pieces.append(as_result(part, shown))
+            case _:
+                continue
+    return [("user", "\n\n".join(pieces))] if pieces else []
+
+
+def as_call(call: ToolCall) -> str:
+    """A call in the form the model writes it."""
+    return json.dumps({"tool": call.name, "args": call.arguments}, ensure_ascii=False)
+
+
+def as_result(result: ToolResult, shown: dict[str, str]) -> str:
+    """A result; schemas are shortened to the signatures the model knows from its tool list."""
+    if not result.ok:
+        reason = result.error.message if result.error else "the call failed"
+        return f"Error from {result.name}: {reason}"
+    if result.name == "get_tool_schemas" and (schemas := schemas_in(result)):
+        lines = [shown.get(str(entry.get("name"))) or signature(spec_of(entry)) for entry in schemas]
+        return "You can now use:\n" + "\n".join(lines)
+    text = "\n".join(
+        part.text if isinstance(part, Text) else f"[{part.name or part.mime_type}: not shown]"
+        for part in result.content
+    )
+    return f"Result of {result.name}:\n{text or 'done'}"
+
+
+def spec_of(entry: dict[str, Any]) -> ToolSpec:
+    """A schema of a result as a tool."""
+    parameters = entry.get("parameters")
+    return ToolSpec(
+        str(entry.get("name", "")),
+        str(entry.get("description", "")),
+        parameters if isinstance(parameters, dict) else {},
+    )
+
+
+def signature(tool: ToolSpec) -> str:
+    """A tool in one line: name, parameters with their types, the beginning of its description."""
+    required = tool.parameters.get("required", [])
+    properties = tool.parameters.get("properties", {})
+    if not isinstance(properties, dict):
+        properties = {}
+    inside = ", ".join(
+        f"{name}{'' if name in required else '?'}: {type_of(entry)}" for name, entry in properties.items()
+    )
+    return f"- {tool.name}({inside}): {shortened(tool.description, DESCRIPTION_CHARS)}"
+
+
+def type_of(schema: Any, depth: int = 0) -> str:
+    """A parameter's type as a reader would write it."""
+    if not isinstance(schema, dict) or depth > 3:
+        return "any"
+    if isinstance(choices := schema.get("enum"), list):
+        return "|".join(json.dumps(choice) for choice in choices[:12])
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(kinds := schema.get(key), list):
+            names = dict.fromkeys(type_of(kind, depth + 1) for kind in kinds if kind != {"type": "null"})
+            return "|".join(names)
+    match schema.get("type"):
+        case "array":
+            return f"[{type_of(schema.get('items'), depth + 1)}]"
+        case "object" if isinstance(schema.get("properties"), dict):
+            entries = schema["properties"].items()
+            return "{" + ", ".join(f"{name}: {type_of(entry, depth + 1)}" for name, entry in entries) + "}"
+        case str() as kind:
+            return kind
+        case list() as kinds:
+            return "|".join(str(kind) for kind in kinds if kind != "null")
+    return "any"
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text on one line, cut after a sentence or a word."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    cut = text[:limit]
+    end = cut.rfind(". ")
+    return cut[: end + 1] if end > limit // 3 else cut[: cut.rfind(" ")] + " ..."

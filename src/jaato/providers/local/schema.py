@@ -1,0 +1,92 @@
+"""What one turn of the embedded model may be, as a JSON Schema: a call of one declared tool, or the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaato.protocol.specs import ToolSpec
+
+MAX_STRING_CHARS = 6000
+MAX_ANSWER_CHARS = 4000
+MAX_ITEMS = 32
+PROSE = frozenset({"title", "description", "default", "examples", "$comment", "deprecated", "$schema", "$id"})
+NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+VERBATIM = frozenset({"const", "enum", "required"})
+GUIDANCE: dict[str, Any] = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "lenient": True,
+}
+"""No free whitespace, which small models lose themselves in; keywords the grammar cannot hold are left to the check."""
+
+
+def turn_schema(
+    tools: Sequence[ToolSpec], response: dict[str, Any] | None = None, *, exact: bool = True
+) -> dict[str, Any]:
+    """The schema of a turn over these tools; `response` is the schema of the answer when it is not text.
+
+    Every string and list is bounded, no object has properties its tool does not know, `tool` comes before `args`.
+    With `exact` false the arguments are any object: for schemas that the grammar cannot express.
+    """
+    definitions: dict[str, Any] = {}
+    choices: list[dict[str, Any]] = []
+    for index, tool in enumerate(tools):
+        key = f"t{index}"
+        parameters = tool.parameters if exact else {"type": "object"}
+        definitions[key] = bounded({"type": "object", **parameters}, f"#/$defs/{key}")
+        choices.append(closed(tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
+    if response is None:
+        answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
+    else:
+        definitions["answer"] = bounded(response, "#/$defs/answer")
+        answer = {"$ref": "#/$defs/answer"}
+    choices.append(closed(answer=answer))
+    return {"x-guidance": GUIDANCE, "anyOf": choices, "$defs": definitions}
+
+
+def closed(**properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with exactly these properties, in this order."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def bounded(schema: Any, root: str) -> Any:
+    """A tool's own schema with bounds where it has none, without prose, its references moved below `root`."""
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        match key, value:
+            case _ if key in PROSE:
+                continue
+            case "$ref", str() as target if target.startswith("#"):
+                result[key] = root + target[1:]
+            case _, dict() if key in NAMED:
+                result[key] = {name: bounded(entry, root) for name, entry in value.items()}
+            case _, list() if key not in VERBATIM:
+                result[key] = [bounded(entry, root) for entry in value]
+            case _, dict() if key not in VERBATIM:
+                result[key] = bounded(value, root)
+            case _:
+                result[key] = value
+    return with_bounds(result)
+
+
+def with_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with a longest string, a longest list and no further properties, where it says nothing of them."""
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    if "string" in kinds and "enum" not in schema and "const" not in schema:
+        schema["maxLength"] = min(schema.get("maxLength", MAX_STRING_CHARS), MAX_STRING_CHARS)
+    if "array" in kinds:
+        schema["maxItems"] = min(schema.get("maxItems", MAX_ITEMS), MAX_ITEMS)
+    combined = any(key in schema for key in ("allOf", "anyOf", "oneOf", "$ref", "patternProperties"))
+    if "object" in kinds and not combined and "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema

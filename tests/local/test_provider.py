@@ -1,0 +1,350 @@
+"""The embedded provider with a small real model: what it says is always valid, streamed, counted and stoppable."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema_rs
+import pytest
+
+from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta
+from jaato.errors import ContextOverflow, ModelNotFound, ServerFault
+from jaato.protocol.messages import Message, Text, ToolCall
+from jaato.protocol.specs import ModelSettings, ToolSpec
+from jaato.providers.local.provider import LocalProvider
+from jaato.settings import environment
+
+SHORT = {"type": "string", "maxLength": 12}
+TOOLS = (
+    ToolSpec(
+        "paint",
+        "Paint a wall.",
+        {
+            "type": "object",
+            "properties": {
+                "colour": {"enum": ["red", "green"]},
+                "coats": {"type": "integer", "minimum": 1, "maximum": 3},
+                "notes": {"type": "array", "items": SHORT, "maxItems": 2},
+            },
+            "required": ["colour"],
+        },
+    ),
+    ToolSpec(
+        "place",
+        "Place a thing.",
+        {
+            "type": "object",
+            "properties": {"at": {"$ref": "#/$defs/Point"}, "what": {"anyOf": [SHORT, {"type": "null"}]}},
+            "required": ["at", "what"],
+            "$defs": {
+                "Point": {
+                    "type": "object",
+                    "properties": {"x": {"type": "integer"}, "y": {"type": "number"}},
+                    "required": ["x", "y"],
+                    "additionalProperties": False,
+                }
+            },
+        },
+    ),
+    ToolSpec("wait", "Wait.", {"type": "object", "properties": {}}),
+)
+
+
+def asked(text: str, tools: tuple[ToolSpec, ...] = (), **settings: Any) -> ModelRequest:
+    """A request with one user message."""
+    return ModelRequest("m", [Message("user", [Text(text)])], "", tools, ModelSettings(**settings))
+
+
+async def chunks_of(provider: LocalProvider, request: ModelRequest) -> list[Chunk]:
+    """Everything one turn brings."""
+    return [chunk async for chunk in provider.stream(request)]
+
+
+def reply_of(chunks: list[Chunk]) -> Reply:
+    """The reply at the end."""
+    last = chunks[-1]
+    assert isinstance(last, Reply)
+    return last
+
+
+def test_it_is_a_provider(provider: LocalProvider) -> None:
+    """It fulfils the provider interface and tells the context limit that is really set up."""
+    assert isinstance(provider, Provider)
+    info = provider.model_info("any")
+    assert (info.provider, info.context_limit) == ("local", 2048)
+    assert anyio.run(provider.models) == [info]
+
+
+def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> None:
+    """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or text."""
+
+    async def main() -> None:
+        seen: set[str] = set()
+        for text in ("Paint it.", "Place the chair.", "Wait a bit.", "Place x at 1, 2"):
+            request = asked(text, TOOLS, temperature=1.3, max_output_tokens=80)
+            reply = reply_of(await chunks_of(provider, request))
+            if reply.finish_reason == "length":
+                continue
+            for part in reply.message.parts:
+                match part:
+                    case ToolCall(name=name, arguments=arguments):
+                        seen.add(name)
+                        spec = next(tool for tool in TOOLS if tool.name == name)
+                        closed = {**spec.parameters, "additionalProperties": False}
+                        assert jsonschema_rs.is_valid(closed, arguments)
+                        assert reply.finish_reason == "tool_calls"
+                    case _:
+                        assert isinstance(part, Text)
+                        assert reply.finish_reason == "stop"
+        assert seen
+
+    anyio.run(main)
+
+
+def test_an_answer_is_streamed_as_it_is_written(provider: LocalProvider) -> None:
+    """The deltas are the answer's own text, without the JSON around it, and together the message."""
+
+    async def main() -> None:
+        chunks = await chunks_of(provider, asked("Write two sentences about the sea.", max_output_tokens=40))
+        deltas = [chunk.text for chunk in chunks if isinstance(chunk, TextDelta)]
+        reply = reply_of(chunks)
+        assert len(deltas) > 3
+        assert "".join(deltas) == reply.message.text
+        assert sum(isinstance(chunk, Reply) for chunk in chunks) == 1
+        assert reply.usage is not None
+        assert reply.usage.input_tokens > 10
+        assert 3 < reply.usage.output_tokens <= 40
+
+    anyio.run(main)
+
+
+def test_a_call_is_shown_while_it_is_written(provider: LocalProvider) -> None:
+    """A call's arguments come in pieces that make up the arguments of the reply's call."""
+
+    async def main() -> None:
+        only = tuple(tool for tool in TOOLS if tool.name == "paint")
+        for text in ("paint the wall red", "paint green now", "colour: red", "use paint"):
+            chunks = await chunks_of(provider, asked(text, only, max_output_tokens=80, temperature=1.0))
+            calls = reply_of(chunks).message.function_calls
+            if calls and calls[0].malformed is None:
+                pieces = [chunk for chunk in chunks if isinstance(chunk, CallDelta)]
+                assert {piece.name for piece in pieces} == {"paint"}
+                assert json.loads("".join(piece.arguments for piece in pieces)) == calls[0].arguments
+                return
+        raise AssertionError("no call in four tries")
+
+    anyio.run(main)
+
+
+def test_an_answer_of_a_type(provider: LocalProvider) -> None:
+    """With a response schema the answer is JSON of that schema."""
+    schema = {
+        "type": "object",
+        "properties": {"sum": {"type": "integer", "maximum": 99, "minimum": 0}, "sure": {"type": "boolean"}},
+        "required": ["sum", "sure"],
+    }
+
+    async def main() -> None:
+        reply = reply_of(await chunks_of(provider, asked("2 + 3?", response_schema=schema)))
+        assert jsonschema_rs.is_valid(schema, json.loads(reply.message.text))
+
+    anyio.run(main)
+
+
+def test_a_cut_answer_says_so(provider: LocalProvider) -> None:
+    """An answer that reaches the token limit keeps what was said and ends with `length`."""
+
+    async def main() -> None:
+        reply = reply_of(await chunks_of(provider, asked("Tell a long story.", max_output_tokens=20)))
+        assert reply.finish_reason == "length"
+        assert reply.message.text
+        assert reply.usage is not None
+        assert reply.usage.output_tokens == 20
+
+    anyio.run(main)
+
+
+def test_cancelling_stops_the_generation(provider: LocalProvider) -> None:
+    """A cancelled turn ends the generation itself, and the engine takes the next turn."""
+    long = ToolSpec(
+        "write",
+        "Write.",
+        {"type": "object", "properties": {"text": {"type": "string", "minLength": 5000}}, "required": ["text"]},
+    )
+    schema = {"type": "string", "minLength": 5000}  # neither a call nor an answer can end early
+
+    async def main() -> None:
+        request = asked("Write very much.", (long,), response_schema=schema)
+        heard = 0
+        with anyio.CancelScope() as scope:
+            async for _chunk in provider.stream(asked("Tell me a very long story.")):
+                heard += 1
+                if heard == 3:
+                    scope.cancel()
+        assert heard == 3
+        with anyio.move_on_after(0.5):
+            async for _chunk in provider.stream(request):
+                pass
+        with anyio.fail_after(10):
+            while provider.busy:
+                await anyio.sleep(0.02)
+        assert reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=10))).usage is not None
+
+    anyio.run(main)
+
+
+def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
+    """Turns run one after the other; one that is cancelled while it waits never starts, the others are unharmed."""
+
+    async def main() -> None:
+        replies: list[Reply] = []
+
+        async def one(text: str) -> None:
+            replies.append(reply_of(await chunks_of(provider, asked(text, max_output_tokens=25))))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one, "First?")
+            with anyio.move_on_after(0.05):
+                await one("Never?")
+            group.start_soon(one, "Third?")
+        assert len(replies) == 2
+
+    anyio.run(main)
+
+
+def test_overflow_is_told_before_anything_is_read(provider: LocalProvider) -> None:
+    """A conversation longer than the window raises `ContextOverflow` with both numbers; the next turn works."""
+
+    async def main() -> None:
+        with pytest.raises(ContextOverflow, match="2048"):
+            await chunks_of(provider, asked("word " * 5000))
+        with pytest.raises(ContextOverflow):
+            await chunks_of(provider, asked("word " * 1850))
+        reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=5)))
+
+    anyio.run(main)
+
+
+def test_the_conversation_so_far_is_not_read_again(provider: LocalProvider) -> None:
+    """The second turn of a conversation finds the first one in the engine's memory."""
+
+    async def main() -> None:
+        first = asked("Name a colour.", TOOLS, max_output_tokens=100)
+        reply = reply_of(await chunks_of(provider, first))
+        messages = [*first.messages, reply.message, Message("user", [Text("Another one.")])]
+        second = ModelRequest("m", messages, "", TOOLS, ModelSettings(max_output_tokens=30), encoded=first.encoded)
+        usage = reply_of(await chunks_of(provider, second)).usage
+        before = reply.usage
+        assert usage is not None
+        assert before is not None
+        assert usage.cached_input_tokens >= before.input_tokens - 5
+
+    anyio.run(main)
+
+
+def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Path) -> None:
+    """The state of the fixed prompt is kept on disk, for its owner alone, and spares the next process the reading."""
+
+    async def main() -> None:
+        cached: list[int] = []
+        for _ in range(2):
+            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
+            progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=100)))
+            assert progress.usage is not None
+            cached.append(progress.usage.cached_input_tokens)
+            states = list((tmp_path / "prompts").iterdir())
+            assert [path.suffix for path in states] == [".state"]
+            assert states[0].stat().st_mode & 0o077 == 0
+            await provider.aclose()
+        assert min(cached) > 100
+
+    anyio.run(main)
+
+
+def test_a_damaged_state_is_as_if_there_were_none(small_model: Path, tmp_path: Path) -> None:
+    """A state file that cannot be restored costs time, not the turn."""
+
+    async def main() -> None:
+        for _ in range(2):
+            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
+            reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=10)))
+            await provider.aclose()
+            for path in (tmp_path / "prompts").iterdir():
+                path.write_bytes(b"x" * 1000)
+
+    anyio.run(main)
+
+
+def test_nothing_listens_once_the_model_is_loaded(provider: LocalProvider) -> None:
+    """The engine's own server cannot be reached by anyone: no port, and its socket's folder is gone."""
+
+    async def main() -> None:
+        await chunks_of(provider, asked("Hi", max_output_tokens=5))
+
+    anyio.run(main)
+    sockets = Path("/proc/net/unix").read_text()
+    ours = [line.split()[-1] for line in sockets.splitlines() if line.endswith("engine.sock")]
+    assert not [path for path in ours if Path(path).exists()]
+    assert not [path for path in Path(tempfile.gettempdir()).glob("jaato-*/engine.sock") if str(path) in ours]
+    assert environment()["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_a_damaged_model_is_named(small_model: Path, tmp_path: Path) -> None:
+    """A model file that was cut is refused with the remedy, and the provider can be closed."""
+    cut = tmp_path / "cut.gguf"
+    with small_model.open("rb") as file:
+        cut.write_bytes(file.read(20_000_000))
+
+    async def main() -> None:
+        provider = LocalProvider(cut)
+        with pytest.raises(ModelNotFound, match="cannot load .*JAATO_LOCAL_MODEL"):
+            await chunks_of(provider, asked("Hi"))
+        await provider.aclose()
+        with pytest.raises(ServerFault, match="closed"):
+            await chunks_of(provider, asked("Hi"))
+
+    anyio.run(main)
+
+
+def test_without_the_engine_the_extra_is_named(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without xllamacpp the error says how to install it."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+
+    async def main() -> None:
+        provider = LocalProvider(small_model)
+        with pytest.raises(ModelNotFound, match=r"pip install 'jaato\[local\]'"):
+            await chunks_of(provider, asked("Hi"))
+        await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
+    """A program that leaves without closing the provider ends normally."""
+    program = (
+        "import sys, anyio; from pathlib import Path\n"
+        "from jaato.providers.local.provider import LocalProvider\n"
+        "from jaato.abc.provider import ModelRequest\n"
+        "from jaato.protocol.messages import Message, Text\n"
+        "async def main():\n"
+        "    provider = LocalProvider(Path(sys.argv[1]), context_tokens=1024)\n"
+        "    async for chunk in provider.stream(ModelRequest('m', [Message('user', [Text('Tell a long story.')])])):\n"
+        "        return\n"
+        "anyio.run(main); print('left')\n"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(small_model)],
+        env={**environment(), "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
