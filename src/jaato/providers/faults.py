@@ -94,7 +94,7 @@ def body_message(body: bytes) -> str:
     """The message in an error body: `error.message`, `error`, `message` or `detail`, else its text."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
     if isinstance(value, list) and value:
         value = value[0]
@@ -188,6 +188,7 @@ def foreign() -> tuple[type[Exception], ...]:
         anyio.ClosedResourceError,
         OSError,
         msgspec.DecodeError,
+        UnicodeDecodeError,
         RecursionError,
     )
 

@@ -258,7 +258,7 @@ class HttpProvider:
 
     def _typed(self, error: Exception, key: str | None) -> Exception:
         """Any exception as what the caller may see: typed, naming the provider, without the key."""
-        if isinstance(error, (msgspec.DecodeError, RecursionError)):
+        if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
             error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")
         elif not isinstance(error, JaatoError):
             proxy = None if self._proxy is None else shown(self._proxy)
