@@ -105,7 +105,7 @@ READERS: dict[str, Reader] = {
     "grep": reader(GREP_SHORT, GREP_LONG, "ABCme", skip=1),
     "rg": reader(
         "FHIlLncivwxSsNUPoqp0au",
-        "files count count-matches files-with-matches files-without-match fixed-strings ignore-case "
+        "count count-matches files-with-matches files-without-match fixed-strings ignore-case "
         "smart-case "
         "case-sensitive line-number no-line-number line-regexp word-regexp invert-match max-count "
         "max-depth glob "
@@ -113,7 +113,7 @@ READERS: dict[str, Reader] = {
         "no-heading "
         "with-filename no-filename color json stats sort sortr context after-context before-context "
         "quiet text "
-        "trim vimgrep column byte-offset type-list max-columns passthru null replace regexp",
+        "trim vimgrep column byte-offset max-columns passthru null replace regexp",
         "ABCmegtTrd",
         skip=1,
     ),
@@ -138,7 +138,7 @@ READERS: dict[str, Reader] = {
     "cksum": HASH,
     "strings": reader("afw", "all print-file-name bytes radix encoding", "netsS"),
     "od": reader(
-        "abcdfiloSsvx", "address-radix skip-bytes read-bytes format output-duplicates width", "AjNtw"
+        "abcdfiloSsvx", "address-radix skip-bytes read-bytes format output-duplicates width", "AjNt"
     ),
     "hexdump": reader("bcCdovx", "canonical", "ns"),
     "column": reader("tx", "table fillrows", "cso"),
