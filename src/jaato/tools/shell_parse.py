@@ -2,6 +2,7 @@
 sure of."""
 
 # long lists of words read best as text:
+# ruff: noqa: SIM905
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 # long lists of words read best as text:
 # text paths: several times faster, and `..` stays as it was written:
+# ruff: noqa: SIM905
+# ruff: noqa: PTH116, PTH118
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ READERS: dict[str, Reader] = {
     "false": reader(no_files=True),
     "pwd": reader("LP", "logical physical", no_files=True, most=0),
     "date": reader(
-        "uR", "utc universal iso-8601 rfc-3339 rfc-email", "I", no_files=True, plain=re.compile(r"\+.*")
+        "uRI", "utc universal iso-8601 rfc-3339 rfc-email", no_files=True, plain=re.compile(r"\+.*")
     ),
     "whoami": NO_ARGUMENTS,
     "nproc": reader("", "all", no_files=True, most=0),
@@ -238,7 +240,7 @@ def options_doubt(
     return positional_doubt(name, known, positional, 0 if patterns_given else known.skip, workspace, places)
 
 
-def positional_doubt(
+def positional_doubt(  # noqa: PLR0917 the last two say where
     name: str, known: Reader, words: list[Word], skip: int, workspace: Path, places: tuple[str, ...]
 ) -> str | None:
     """Why what follows the options may not be read."""

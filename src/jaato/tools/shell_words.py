@@ -2,6 +2,7 @@
 parser's."""
 
 # long lists of words read best as text:
+# ruff: noqa: SIM905
 
 from __future__ import annotations
 
