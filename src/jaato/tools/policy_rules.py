@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
-from jaato.tools.shell_policy import Analysis, ShellPattern, glob_text, shell_pattern, texts_of
+from jaato.tools.shell_parse import CONTINUATION
+from jaato.tools.shell_policy import Analysis, ShellPattern, analyse, glob_text, shell_pattern, texts_of
 from jaato.tools.shell_words import lex
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class ToolRules:
             return None
         patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
         texts = {analysis.command, analysis.command.strip(), *texts_of(analysis)}
+        if CONTINUATION in analysis.command:
+            texts.update(texts_of(analyse(analysis.command.replace(CONTINUATION, ""))))
         for pattern in patterns:
             for form in command_forms(pattern):
                 if any(fnmatch.fnmatchcase(text, form) for text in texts):
