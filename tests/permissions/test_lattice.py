@@ -1,7 +1,6 @@
 """The order of permissions: a rule that forbids never allows, a narrower grant never allows more."""
 
 # tables of cases:
-# ruff: noqa: E501
 
 from __future__ import annotations
 

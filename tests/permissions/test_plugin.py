@@ -1,7 +1,6 @@
 """The documented plugin: construction, the result of a check, and both channels."""
 
 # tables of cases:
-# ruff: noqa: E501
 
 from __future__ import annotations
 

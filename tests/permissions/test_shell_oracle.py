@@ -2,7 +2,6 @@
 covered."""
 
 # tables of cases:
-# ruff: noqa: E501
 
 from __future__ import annotations
 

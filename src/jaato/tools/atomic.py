@@ -1,7 +1,6 @@
 """Small private files that several processes change: read bounded, written whole, one writer at a time."""
 
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH105, PTH108
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 # long lists of words read best as text:
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 sure of."""
 
 # long lists of words read best as text:
-# ruff: noqa: SIM905
 
 from __future__ import annotations
 

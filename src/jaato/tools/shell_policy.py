@@ -2,7 +2,6 @@
 would cover."""
 
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH118
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 # long lists of words read best as text:
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH116, PTH118
 
 from __future__ import annotations
 
@@ -240,7 +238,7 @@ def options_doubt(
     return positional_doubt(name, known, positional, 0 if patterns_given else known.skip, workspace, places)
 
 
-def positional_doubt(  # noqa: PLR0917 the last two say where
+def positional_doubt(
     name: str, known: Reader, words: list[Word], skip: int, workspace: Path, places: tuple[str, ...]
 ) -> str | None:
     """Why what follows the options may not be read."""

@@ -2,8 +2,6 @@
 
 # long lists of words read best as text:
 # text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH111, PTH116, PTH117, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
