@@ -331,7 +331,7 @@ class Gate:
         self._settled = {}
         self._on_grant(grant)
 
-    def _grant(  # noqa: PLR0917 what a grant consists of
+    def _grant(
         self, waiting: Waiting, tool: Tool, shape: str | None, effect: Any, scope: Scope, by: str
     ) -> Grant:
         return Grant(
