@@ -1,7 +1,5 @@
 """The order of permissions: a rule that forbids never allows, a narrower grant never allows more."""
 
-# tables of cases:
-
 from __future__ import annotations
 
 from collections.abc import Sequence
