@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.kit import call, calls, recorded, results, say, session
 
 from jaato.abc.asker import Answer
 from jaato.protocol.commands import ClarificationResponse, PermissionResponse
@@ -20,7 +21,6 @@ from jaato.protocol.events import (
 from jaato.tools.call import Call
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import tool
-from tests.kit import call, calls, recorded, results, say, session
 
 ASK = Policy.of({"defaultPolicy": "ask"})
 
