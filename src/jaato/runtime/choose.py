@@ -51,6 +51,22 @@ async def choose(settings: Settings) -> Choice:
     return Choice("local", "no key is set and no Ollama runs")
 
 
+async def usable(settings: Settings) -> list[str]:
+    """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
+    from jaato.runtime.keys import stored_key
+
+    names = [
+        name
+        for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
+        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name)
+    ]
+    if await ollama_runs(settings):
+        names.append("ollama")
+    if local_state(settings)[0]:
+        names.append("local")
+    return names
+
+
 async def ollama_runs(settings: Settings) -> bool:
     """Whether an Ollama answers where `OLLAMA_HOST` says, or at its usual place."""
     import anyio
@@ -109,6 +125,11 @@ async def prepare(
     Raises `ConfigError` when nobody agrees to the download, `ProviderError`s when it fails.
     """
     raise ConfigError("The embedded model is not part of this build.")
+
+
+def local_state(settings: Settings) -> tuple[bool, str]:
+    """Whether the embedded model's file is on this machine, and which it is."""
+    return False, "not part of this build"
 
 
 def local_provider(settings: Settings) -> tuple[Provider, str]:
