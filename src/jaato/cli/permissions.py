@@ -96,7 +96,7 @@ def explain(
         issues = tool.issues(arguments)
         if issues:
             raise complain(tool.name, issues)
-        call = Call(id=new_id("c"), name=tool.name, arguments=arguments, directory=workspace)
+        call = Call(id=new_id("c"), name=tool.name, arguments=arguments, workspace=workspace)
         gate = Gate(policy, workspace=workspace, protected=(settings.state_dir, settings.config_dir))
         print_verdict(args, gate.explain(call, tool), tool)
     finally:
