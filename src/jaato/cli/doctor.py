@@ -42,7 +42,8 @@ def main(args: Namespace) -> int:
     failed = any(finding.grade == "fail" for finding in findings)
     if args.json:
         rows = [
-            {"name": one.name, "grade": one.grade, "text": one.text, "remedy": one.remedy or None} for one in findings
+            {"name": one.name, "grade": one.grade, "text": one.text, "remedy": one.remedy or None}
+            for one in findings
         ]
         print_json({"ok": not failed, "checks": rows})
         return int(failed)
@@ -75,7 +76,11 @@ def examine(args: Namespace) -> Iterator[Finding]:
         yield Finding("settings", "fail", str(error), "Correct it, then run jaato doctor again.")
         return
     yield configuration(settings)
-    for name, path in (("state", settings.state_dir), ("config", settings.config_dir), ("cache", settings.cache_dir)):
+    for name, path in (
+        ("state", settings.state_dir),
+        ("config", settings.config_dir),
+        ("cache", settings.cache_dir),
+    ):
         yield directory(name, path)
     yield place("workspace", workspace)
     checks: list[Callable[[], Finding]] = [
@@ -84,9 +89,9 @@ def examine(args: Namespace) -> Iterator[Finding]:
         lambda: plugins(settings, workspace),
         lambda: providers(settings),
         lambda: local_model(settings),
-        lambda: keyring(),
+        keyring,
         lambda: searcher(settings),
-        lambda: line_editor(),
+        line_editor,
     ]
     for check in checks:
         yield checked(check)
@@ -103,22 +108,27 @@ def checked(check: Callable[[], Finding]) -> Finding:
 def python() -> Finding:
     """The interpreter."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
-        return Finding("python", "fail", f"{version} is too old", "Install Python 3.11 or newer.")
     return Finding("python", "ok", f"{version} at {sys.executable}")
 
 
 def database_engine() -> Finding:
     """The SQLite the interpreter was built with."""
     if sqlite3.sqlite_version_info < (3, 35):
-        return Finding("sqlite", "fail", f"{sqlite3.sqlite_version} is too old", "Use a Python with SQLite 3.35 or newer.")
+        return Finding(
+            "sqlite",
+            "fail",
+            f"{sqlite3.sqlite_version} is too old",
+            "Use a Python with SQLite 3.35 or newer.",
+        )
     return Finding("sqlite", "ok", sqlite3.sqlite_version)
 
 
 def configuration(settings: Settings) -> Finding:
     """The configuration files."""
     if settings.notes:
-        return Finding("config", "warn", "; ".join(settings.notes), "`jaato config --explain` shows every setting.")
+        return Finding(
+            "config", "warn", "; ".join(settings.notes), "`jaato config --explain` shows every setting."
+        )
     exists = settings.config_file.is_file()
     return Finding("config", "ok", str(settings.config_file) if exists else "no file; the defaults are used")
 
@@ -129,10 +139,14 @@ def directory(name: str, path: Path) -> Finding:
     while not here.exists() and here != here.parent:
         here = here.parent
     if not here.is_dir() or not os.access(here, os.W_OK | os.X_OK):
-        return Finding(f"{name} directory", "fail", f"{path} cannot be written", f"Check the owner and mode of {here}.")
+        return Finding(
+            f"{name} directory", "fail", f"{path} cannot be written", f"Check the owner and mode of {here}."
+        )
     free = shutil.disk_usage(here).free
     if free < MIN_FREE_BYTES:
-        return Finding(f"{name} directory", "warn", f"{path}: {free // 1_000_000} MB are free", "Free some space.")
+        return Finding(
+            f"{name} directory", "warn", f"{path}: {free // 1_000_000} MB are free", "Free some space."
+        )
     return Finding(f"{name} directory", "ok", str(path))
 
 
@@ -156,7 +170,9 @@ def store(settings: Settings) -> Finding:
         newest = opened.sessions(limit=1)
         text = f"{path}, newest {newest[0].updated_at[:16]}" if newest else str(path)
         if opened.read_only:
-            return Finding("sessions", "fail", f"{path} can only be read", "Check its owner and mode, and the disk.")
+            return Finding(
+                "sessions", "fail", f"{path} can only be read", "Check its owner and mode, and the disk."
+            )
         return Finding("sessions", "ok", text)
     finally:
         opened.close()
@@ -186,7 +202,9 @@ def plugins(settings: Settings, workspace: Path) -> Finding:
         if registry.problems:
             text = "; ".join(f"{name} {problem}" for name, problem in registry.problems.items())
             return Finding("plugins", "warn", text, "Mend or remove them; the others work.")
-        return Finding("plugins", "ok", f"{len(registry.list_exposed())} plugins, {len(registry.catalog)} tools")
+        return Finding(
+            "plugins", "ok", f"{len(registry.list_exposed())} plugins, {len(registry.catalog)} tools"
+        )
     finally:
         registry.shutdown()
 
@@ -198,25 +216,30 @@ def providers(settings: Settings) -> Finding:
     names = anyio.run(usable, settings)
     named = settings["provider"]
     if named is not None:
-        return Finding("provider", "ok", f"{named} ({settings.source('provider')}); usable: {', '.join(names) or 'none'}")
+        return Finding(
+            "provider", "ok", f"{named} ({settings.source('provider')}); usable: {', '.join(names) or 'none'}"
+        )
     choice = anyio.run(choose, settings)
     text = f"{choice.name}, because {choice.reason}; usable: {', '.join(names) or 'none'}"
     if choice.name == "local" and importlib.util.find_spec("xllamacpp") is None:
         return Finding(
-            "provider", "fail", text, "Set a key with jaato login, start Ollama, or: pip install 'jaato[local]'"
+            "provider",
+            "fail",
+            text,
+            "Set a key with jaato login, start Ollama, or: pip install 'jaato[local]'",
         )
     return Finding("provider", "ok", text)
 
 
 def local_model(settings: Settings) -> Finding:
     """The embedded model."""
-    from jaato.runtime.choose import local_state
+    from jaato.runtime.local import local_state
 
     engine = importlib.util.find_spec("xllamacpp") is not None
     present, text = local_state(settings)
     if not engine:
         return Finding("local model", "warn", "its engine is not installed", "pip install 'jaato[local]'")
-    return Finding("local model", "ok" if present else "warn", text, "" if present else "It is fetched on first use.")
+    return Finding("local model", "ok", text if present else f"{text}; it is fetched on first use")
 
 
 def keyring() -> Finding:
@@ -240,12 +263,19 @@ def searcher(settings: Settings) -> Finding:
         beside = Path(sys.executable).parent / "rg"
         found = str(beside) if beside.exists() else None
     if found is None:
-        return Finding("ripgrep", "warn", "not found; searching works, more slowly", "pip install 'jaato[search]'")
+        return Finding(
+            "ripgrep", "warn", "not found; searching works, more slowly", "pip install 'jaato[search]'"
+        )
     return Finding("ripgrep", "ok", found)
 
 
 def line_editor() -> Finding:
     """What edits lines in jaato chat."""
     if importlib.util.find_spec("prompt_toolkit") is None:
-        return Finding("chat", "warn", "prompt_toolkit is not installed; readline edits lines", "pip install 'jaato[chat]'")
+        return Finding(
+            "chat",
+            "warn",
+            "prompt_toolkit is not installed; readline edits lines",
+            "pip install 'jaato[chat]'",
+        )
     return Finding("chat", "ok", "prompt_toolkit edits lines")

@@ -44,7 +44,9 @@ def read_key(provider: str, *, from_stdin: bool) -> str:
         except EOFError:
             text = ""
     else:
-        raise ConfigError(f"There is no terminal to ask for the key: jaato login {provider} --key-stdin < FILE")
+        raise ConfigError(
+            f"There is no terminal to ask for the key: jaato login {provider} --key-stdin < FILE"
+        )
     key = text.strip()
     if not key:
         raise ConfigError("The key is empty; nothing was saved.")

@@ -44,7 +44,9 @@ def main(args: Namespace) -> int:
     return 0
 
 
-async def listed(names: list[str], settings: Settings) -> tuple[list[ModelInfo], list[tuple[str, JaatoError]]]:
+async def listed(
+    names: list[str], settings: Settings
+) -> tuple[list[ModelInfo], list[tuple[str, JaatoError]]]:
     """The models of these providers, and what went wrong with which."""
     found: list[ModelInfo] = []
     errors: list[tuple[str, JaatoError]] = []
@@ -57,7 +59,9 @@ async def listed(names: list[str], settings: Settings) -> tuple[list[ModelInfo],
             finally:
                 await provider.aclose()
         except TimeoutError:
-            errors.append((name, ProviderError(f"{name} did not list its models in {PATIENCE_S:g} s.", provider=name)))
+            errors.append(
+                (name, ProviderError(f"{name} did not list its models in {PATIENCE_S:g} s.", provider=name))
+            )
         except JaatoError as error:
             errors.append((name, error))
     return found, errors

@@ -56,7 +56,9 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
     rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
     for effect, found in (("allow", white.arguments), ("deny", black.arguments)):
         for tool, names in found.items():
-            rules += [(effect, f"{tool} with {name} {', '.join(globs)}") for name, globs in dict(names).items()]
+            rules += [
+                (effect, f"{tool} with {name} {', '.join(globs)}") for name, globs in dict(names).items()
+            ]
     grants = policy.grants()
     if args.json:
         print_json(
@@ -69,7 +71,9 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
             }
         )
         return
-    trust = " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
+    trust = (
+        " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
+    )
     print_line(f"file     {policy.path}{trust}")
     print_line(f"default  {policy.default}; tools that only read are allowed unless it is deny")
     if policy.locked:
@@ -79,7 +83,12 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
         print_line("")
         print_line("lasting answers:")
     print_rows(
-        (grant.id, grant.effect, f"{grant.tool}({grant.shape})" if grant.shape else grant.tool, grant.created_at[:16])
+        (
+            grant.id,
+            grant.effect,
+            f"{grant.tool}({grant.shape})" if grant.shape else grant.tool,
+            grant.created_at[:16],
+        )
         for grant in grants
     )
     for note in settings.notes:

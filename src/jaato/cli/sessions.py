@@ -62,7 +62,14 @@ def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
     for row in rows:
         what = row.name or row.description or ""
         place = [] if workspace else [row.workspace]
-        line = [row.id, row.updated_at[:16].replace("T", " "), f"{row.last_seq} events", row.model, *place, what]
+        line = [
+            row.id,
+            row.updated_at[:16].replace("T", " "),
+            f"{row.last_seq} events",
+            row.model,
+            *place,
+            what,
+        ]
         print_rows([line])
 
 

@@ -81,7 +81,10 @@ def search(registry: PluginRegistry, args: Namespace) -> None:
     if args.json:
         print_json(
             [
-                {"query": query, "tools": [{"name": spec.name, "score": round(score, 3)} for spec, score in found]}
+                {
+                    "query": query,
+                    "tools": [{"name": spec.name, "score": round(score, 3)} for spec, score in found],
+                }
                 for query, found in results
             ]
         )
@@ -137,7 +140,9 @@ def tokens(registry: PluginRegistry, args: Namespace) -> None:
     print_rows((str(count), kind, name, plugin) for kind, count, name, plugin in rows)
     print_line("")
     print_line(f"declared in the first request: {core} tokens in {len(registry.catalog.core)} tools")
-    print_line(f"system prompt: {prompt} tokens; first request: about {core + prompt} tokens and your message")
+    print_line(
+        f"system prompt: {prompt} tokens; first request: about {core + prompt} tokens and your message"
+    )
     print_line(f"when asked for: {sum(row[1] for row in rows) - core} more (estimates of four bytes a token)")
 
 
