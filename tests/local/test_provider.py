@@ -16,7 +16,7 @@ import pytest
 
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta
 from jaato.errors import ContextOverflow, ModelNotFound, ServerFault
-from jaato.protocol.messages import Message, Text, ToolCall
+from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.local.provider import LocalProvider
 from jaato.settings import environment
@@ -86,10 +86,23 @@ def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> Non
     """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or
     text."""
 
+    examples: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("Paint it red.", "paint", {"colour": "red"}),
+        ("Place the cup at 1, 2.", "place", {"at": {"x": 1, "y": 2.5}, "what": "cup"}),
+        ("Wait.", "wait", {}),
+    )
+    said: list[Message] = []
+    for text, name, arguments in examples:
+        said.append(Message("user", [Text(text)]))
+        said.append(Message("assistant", [ToolCall("c", name, arguments)]))
+        said.append(Message("tool", [ToolResult("c", name, True, [Text("done")])]))
+        said.append(Message("assistant", [Text("Done.")]))
+
     async def main() -> None:
         seen: set[str] = set()
-        for text in ("Paint it.", "Place the chair.", "Wait a bit.", "Place x at 1, 2"):
-            request = asked(text, TOOLS, temperature=1.3, max_output_tokens=80)
+        for text in ("Paint it green.", "Place the chair at 4, 5.", "Wait again."):
+            settings = ModelSettings(temperature=1.2, max_output_tokens=80)
+            request = ModelRequest("m", [*said, Message("user", [Text(text)])], "", TOOLS, settings)
             reply = reply_of(await chunks_of(provider, request))
             if reply.finish_reason == "length":
                 continue
@@ -265,7 +278,7 @@ def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Pa
     async def main() -> None:
         cached: list[int] = []
         for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
+            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
             progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=100)))
             assert progress.usage is not None
             cached.append(progress.usage.cached_input_tokens)
@@ -283,7 +296,7 @@ def test_a_damaged_state_is_as_if_there_were_none(small_model: Path, tmp_path: P
 
     async def main() -> None:
         for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
+            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
             reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=10)))
             await provider.aclose()
             for path in (tmp_path / "prompts").iterdir():
@@ -344,7 +357,7 @@ def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
         "from jaato.abc.provider import ModelRequest\n"
         "from jaato.protocol.messages import Message, Text\n"
         "async def main():\n"
-        "    provider = LocalProvider(Path(sys.argv[1]), context_tokens=1024)\n"
+        "    provider = LocalProvider(Path(sys.argv[1]), context_tokens=1024, threads=1)\n"
         "    said = [Message('user', [Text('Tell a long story.')])]\n"
         "    async for chunk in provider.stream(ModelRequest('m', said)):\n"
         "        return\n"
