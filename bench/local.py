@@ -356,7 +356,7 @@ async def measure_cases(provider: LocalProvider, cases: Sequence[Case]) -> tuple
         right_tool, right_arguments = judge(item, reply.message)
         tools += right_tool
         arguments += right_arguments
-        if not right_arguments:
+        if not right_arguments:  # the figures are no use without knowing what went wrong
             print(f"  {'arguments' if right_tool else 'tool'}: {item.prompt} -> {shown(reply.message)}")
     return tools, arguments, (time.perf_counter() - started) / len(cases)
 
