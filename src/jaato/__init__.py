@@ -1,30 +1,17 @@
-"""A server-first runtime for agents that use tools."""
+"""A server-first runtime for agents that use tools.
+
+Every public name is here and loaded when it is first used, so that `import jaato` stays cheap.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
-
+TYPE_CHECKING = False  # as in `typing`, whose import would double what `import jaato` costs
 if TYPE_CHECKING:
-    from jaato.abc.asker import Answer, Question
-    from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
+    from jaato.abc.plugin import Host, Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
     from jaato.abc.provider import Provider
-    from jaato.errors import (
-        AuthenticationError,
-        CancelledException,
-        ConfigError,
-        JaatoError,
-        LimitReached,
-        PermissionDenied,
-        PluginError,
-        ProviderError,
-        RateLimited,
-        SessionNotFound,
-        StoreError,
-        ToolError,
-    )
-    from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
+    from jaato.agent.retry import RetryPolicy
+    from jaato.errors import CancelledException, JaatoError
+    from jaato.protocol.messages import Message, Usage
     from jaato.runtime.agent import Agent, Result
     from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.executor import ToolExecutor
@@ -34,52 +21,43 @@ if TYPE_CHECKING:
     from jaato.tools.ledger import TokenLedger
     from jaato.tools.tool import Tool, tool
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Agent",
-    "Answer",
-    "AuthenticationError",
     "Call",
     "CancelToken",
     "CancelledException",
-    "ConfigError",
+    "Host",
     "JaatoClient",
     "JaatoError",
     "JaatoRuntime",
     "JaatoSession",
-    "LimitReached",
-    "ModelInfo",
-    "ModelSettings",
+    "Message",
     "Output",
-    "PermissionDenied",
     "Plugin",
-    "PluginError",
     "PluginRegistry",
     "PromptEnrichmentResult",
     "Provider",
-    "ProviderError",
-    "Question",
-    "RateLimited",
     "Result",
-    "SessionNotFound",
-    "StoreError",
+    "RetryPolicy",
     "TokenLedger",
     "Tool",
-    "ToolError",
     "ToolExecutor",
     "ToolPlugin",
     "ToolSchema",
-    "ToolSpec",
+    "Usage",
     "UserCommand",
+    "__version__",
     "tool",
 ]
 
 HOMES = {
-    "jaato.abc.asker": "Answer Question",
-    "jaato.abc.plugin": "Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
+    "jaato.abc.plugin": "Host Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
     "jaato.abc.provider": "Provider",
-    "jaato.errors": "AuthenticationError CancelledException ConfigError JaatoError LimitReached PermissionDenied "
-    "PluginError ProviderError RateLimited SessionNotFound StoreError ToolError",
-    "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
+    "jaato.agent.retry": "RetryPolicy",
+    "jaato.errors": "CancelledException JaatoError",
+    "jaato.protocol.messages": "Message Usage",
     "jaato.runtime.agent": "Agent Result",
     "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
     "jaato.runtime.executor": "ToolExecutor",
@@ -89,18 +67,19 @@ HOMES = {
     "jaato.tools.ledger": "TokenLedger",
     "jaato.tools.tool": "Tool tool",
 }
-"""Where each public name lives; it is imported when it is first asked for."""
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in HOMES.items():
-        if name in names.split():
-            import importlib
+if not TYPE_CHECKING:  # a type checker knows the names, and should complain about others
 
-            value = getattr(importlib.import_module(home), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        for module, names in HOMES.items():
+            if name in names.split():
+                import importlib
+
+                value = getattr(importlib.import_module(module), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module 'jaato' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
