@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
-
 from bench.row import Row
+
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
@@ -79,7 +79,7 @@ TOOLS = (
 
 
 class Case(NamedTuple):
-    """A prompt, the tool it needs ("" for an answer) and what its arguments must match, as regular expressions."""
+    """A prompt, the tool it needs ("" for an answer) and the regular expressions its arguments must match."""
 
     prompt: str
     tool: str

@@ -52,6 +52,7 @@ FIELDS: dict[str, Field] = {
     ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
+    "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

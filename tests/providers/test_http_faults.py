@@ -76,6 +76,8 @@ from jaato.providers.profiles import make
         (429, said("rate_limit_exceeded", "slow"), RateLimited, "slow"),
         (500, said(None, "boom"), ServerFault, "boom"),
         (503, "<html>overloaded</html>", ServerFault, "overloaded"),
+        (500, b'{"error": {"message": "caf\xe9"}}', ServerFault, "caf"),
+        (500, b"[" * 50_000, ServerFault, "[["),
         (529, "", ServerFault, "529"),
         (418, "x" * 100_000, InvalidRequest, "…"),
     ],

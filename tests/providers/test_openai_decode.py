@@ -174,6 +174,8 @@ def test_arguments(text: str, arguments: dict[str, Any], malformed: str | None) 
         b"null",
         b"7",
         b"\xff\xfe",
+        b'{"choices": [{"delta": {"content": "caf\xe9"}}]}',
+        b'{"type": "response.output_text.delta", "delta": "caf\xe9"}',
         b'{"choices": [{"delta": {"content": 7}}]}',
         b'{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": 7}}]}}]}',
         b'{"x":' * 100_000,

@@ -129,6 +129,7 @@ def test_models_are_listed() -> None:
     [
         (answer("no", 401), AuthenticationError),
         (answer({"data": 7}), MalformedReply),
+        (answer(b'{"data": [{"id": "caf\xe9"}]}'), MalformedReply),
         (answer("<html>", content_type="text/html"), MalformedReply),
         (Answer(["close"]), ConnectionFault),
     ],

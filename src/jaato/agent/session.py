@@ -143,7 +143,7 @@ class Session:
         """Say something to the agent; see the class."""
         if self.enrich is not None:
             text = self.enrich(text)
-        parts: list[Part] = [Text(text), *attachments] if text else [*attachments]
+        parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")
         message = Message("user", parts, id=new_id("m"), source=source)
@@ -164,7 +164,7 @@ class Session:
 
     def notice(self, text: str) -> None:
         """Tell the model something at the next pause, as the system."""
-        self._queue(Message("user", [Text(text)], id=new_id("m"), source="system"))
+        self._queue(Message("user", [Text(labelled(text, "system"))], id=new_id("m"), source="system"))
 
     def take_inbox(self) -> list[Message]:
         """The waiting messages, now no longer waiting."""
@@ -314,3 +314,8 @@ class Session:
                     duration_s=0.0,
                 )
             )
+
+
+def labelled(text: str, source: Source) -> str:
+    """The text as the model reads it: what does not come from the user says so."""
+    return text if source == "user" else f"[{source}] {text}"

@@ -66,7 +66,7 @@ def status_error(provider: str, status: int, headers: Mapping[str, str], body: b
     """The typed error for an HTTP status and its body."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if isinstance(value, list) and value:
         value = value[0]

@@ -22,6 +22,7 @@ from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.ledger import TokenLedger
+from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
@@ -185,7 +186,8 @@ async def pick_provider(
 
 def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
     """The plugins of a session and the functions it was given."""
-    services = {"environ": settings.environ, "settings": settings}
+    granted = [Path(path).expanduser() for path in settings["roots"]]
+    services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
     registry = PluginRegistry(
         model, workspace=workspace, services=services, plugin_dirs=[settings.config_dir / "plugins"]
     )

@@ -150,7 +150,7 @@ class Runtime:
             deferred=plan.deferred,
             core=plan.core,
             enrich=lambda text: self.registry.enrich_prompt(text).prompt,
-            services=dict(plan.services),
+            services={"registry": self.registry, **plan.services},
         )
 
     def close(self) -> None:

@@ -1,8 +1,5 @@
 """Which git commands only read, in a repository whose configuration starts no program."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import functools
@@ -14,6 +11,8 @@ from jaato.tools.shell_words import Word
 
 MAX_CONFIG_BYTES = 262_144
 MAX_INDEX_BYTES = 16_777_216
+HOOK = "hooks/post-index-change"
+"""What git runs when a reading command refreshes the index."""
 GITLINK = b"\x00\x00\xe0\x00"
 
 LOG = frozenset(
@@ -165,6 +164,8 @@ def repository_doubt(place: str) -> str | None:
     if found is None:
         return None
     for path in found:
+        if path.endswith(HOOK) and os.path.lexists(path):
+            return f"{path} would be run"
         try:
             state = os.stat(path)
         except FileNotFoundError:
@@ -206,10 +207,7 @@ def linked(dot_git: str) -> list[str]:
 
 def settings_of(directory: str) -> list[str]:
     """The files of one repository directory that matter."""
-    return [
-        os.path.join(directory, name)
-        for name in ("config", "config.worktree", "index", "objects/info/alternates")
-    ]
+    return [os.path.join(directory, name) for name in ("config", "config.worktree", "index", HOOK)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -228,8 +226,6 @@ def content_doubt(path: str, _mtime_ns: int, size: int, _inode: int) -> str | No
             if GITLINK in content
             else None
         )
-    if path.endswith("alternates"):
-        return None
     if found := EXECUTES.search(content):
         return f"{path} mentions {found[0].decode('ascii', 'replace')}, by which git may run a program"
     return None

@@ -35,10 +35,10 @@ EXAMPLES = (
     ),
     example(
         "readFile",
-        "Which port does server.ini use?",
+        "Explain server.ini in a few words.",
         '{"tool": "readFile", "args": {"path": "server.ini"}}',
         "Result of readFile:\n1: [server]\n2: port = 8043",
-        '{"answer": "server.ini uses port 8043."}',
+        '{"answer": "server.ini sets the port of the server to 8043."}',
     ),
     example(
         "list_tools get_tool_schemas",
