@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
+from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import (
@@ -247,6 +247,20 @@ class PluginRegistry:
     def toolsets(self) -> list[Toolset]:
         """The records of all exposed plugins."""
         return list(self._exposed.values())
+
+    def subset(self, plugins: Iterable[str] | None) -> Catalog:
+        """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
+        if plugins is None:
+            return self.catalog
+        chosen = Catalog()
+        for name in plugins:
+            toolset = self._exposed.get(self._own_names.get(name, name))
+            if toolset is None:
+                raise PluginError(
+                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
+                )
+            chosen.add(toolset.tools)
+        return chosen
 
     def get_exposed_tool_schemas(self) -> list[ToolSchema]:
         """The declarations of all exposed tools, core and discoverable."""
