@@ -94,7 +94,7 @@ class Agent:
     environ: dict[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
-    _leave: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
+    _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
 
     async def __aenter__(self) -> Agent:
         settings = ModelSettings(
@@ -130,7 +130,9 @@ class Agent:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
         close, self._close, self._session = self._close, None, None
         if close is not None:
             await close()
