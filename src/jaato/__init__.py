@@ -2,4 +2,106 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from jaato.abc.asker import Answer, Question
+    from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
+    from jaato.abc.provider import Provider
+    from jaato.errors import (
+        AuthenticationError,
+        CancelledException,
+        ConfigError,
+        JaatoError,
+        LimitReached,
+        PermissionDenied,
+        PluginError,
+        ProviderError,
+        RateLimited,
+        SessionNotFound,
+        StoreError,
+        ToolError,
+    )
+    from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
+    from jaato.runtime.agent import Agent, Result
+    from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
+    from jaato.runtime.executor import ToolExecutor
+    from jaato.runtime.registry import PluginRegistry
+    from jaato.tools.call import Call, Output
+    from jaato.tools.cancel import CancelToken
+    from jaato.tools.ledger import TokenLedger
+    from jaato.tools.tool import Tool, tool
+
+__all__ = [
+    "Agent",
+    "Answer",
+    "AuthenticationError",
+    "Call",
+    "CancelToken",
+    "CancelledException",
+    "ConfigError",
+    "JaatoClient",
+    "JaatoError",
+    "JaatoRuntime",
+    "JaatoSession",
+    "LimitReached",
+    "ModelInfo",
+    "ModelSettings",
+    "Output",
+    "PermissionDenied",
+    "Plugin",
+    "PluginError",
+    "PluginRegistry",
+    "PromptEnrichmentResult",
+    "Provider",
+    "ProviderError",
+    "Question",
+    "RateLimited",
+    "Result",
+    "SessionNotFound",
+    "StoreError",
+    "TokenLedger",
+    "Tool",
+    "ToolError",
+    "ToolExecutor",
+    "ToolPlugin",
+    "ToolSchema",
+    "ToolSpec",
+    "UserCommand",
+    "tool",
+]
+
+HOMES = {
+    "jaato.abc.asker": "Answer Question",
+    "jaato.abc.plugin": "Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
+    "jaato.abc.provider": "Provider",
+    "jaato.errors": "AuthenticationError CancelledException ConfigError JaatoError LimitReached PermissionDenied "
+    "PluginError ProviderError RateLimited SessionNotFound StoreError ToolError",
+    "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
+    "jaato.runtime.agent": "Agent Result",
+    "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
+    "jaato.runtime.executor": "ToolExecutor",
+    "jaato.runtime.registry": "PluginRegistry",
+    "jaato.tools.call": "Call Output",
+    "jaato.tools.cancel": "CancelToken",
+    "jaato.tools.ledger": "TokenLedger",
+    "jaato.tools.tool": "Tool tool",
+}
+"""Where each public name lives; it is imported when it is first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names.split():
+            import importlib
+
+            value = getattr(importlib.import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

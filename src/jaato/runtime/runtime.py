@@ -96,7 +96,9 @@ class Runtime:
                 provider=plan.provider.name,
                 model=plan.model,
                 system_prompt=prompt,
-                core_tools=[tool.name for tool in self.registry.catalog.core],
+                core_tools=[*plan.core]
+                if plan.core is not None
+                else [t.name for t in self.registry.catalog.core],
             ),
         )
         journal.begin(*first)
