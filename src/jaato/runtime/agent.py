@@ -131,9 +131,9 @@ class Agent:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
         close, self._close, self._session = self._close, None, None
         if close is not None:
             await close()
