@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # as in typing, which costs as much to import as an interpreter to start
 
 if TYPE_CHECKING:
     from jaato.abc.asker import Answer, Question
@@ -92,7 +92,7 @@ HOMES = {
 """Where each public name lives; it is imported when it is first asked for."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     for home, names in HOMES.items():
         if name in names.split():
             import importlib

@@ -63,7 +63,9 @@ def test_a_second_signal_ends_at_once(desk: Desk) -> None:
     plugin = desk.config / "plugins"
     plugin.mkdir(parents=True)
     (plugin / "stubborn.py").write_text(STUBBORN)
-    running = desk.start("run", *desk.script(call("get_tool_schemas", names=["cling"]), call("cling")), "--yes", "go")
+    running = desk.start(
+        "run", *desk.script(call("get_tool_schemas", names=["cling"]), call("cling")), "--yes", "go"
+    )
     wait_for(desk.work / "begun")
     running.send_signal(signal.SIGINT)
     wait_for(desk.work / "held")
@@ -98,7 +100,9 @@ def test_a_blocked_thread_does_not_keep_the_program(desk: Desk) -> None:
     plugin = desk.config / "plugins"
     plugin.mkdir(parents=True)
     (plugin / "block.py").write_text(BLOCK)
-    running = desk.start("run", *desk.script(call("get_tool_schemas", names=["block"]), call("block")), "--yes", "go")
+    running = desk.start(
+        "run", *desk.script(call("get_tool_schemas", names=["block"]), call("block")), "--yes", "go"
+    )
     wait_for(desk.work / "begun")
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=30)
@@ -170,16 +174,30 @@ def test_unknown_names(desk: Desk) -> None:
     """Unknown provider, tool, session, plan of a script: each is named, with what to do."""
     complaint(desk, "run", "--provider", "nobody", "x", code=2, words="choose one of anthropic")
     complaint(desk, "run", "--provider", "scripted", "x", code=2, words="--model PATH")
-    complaint(desk, "run", "--provider", "scripted", "--model", "no.json", "x", code=2, words="no.json cannot be read")
+    complaint(
+        desk,
+        "run",
+        "--provider",
+        "scripted",
+        "--model",
+        "no.json",
+        "x",
+        code=2,
+        words="no.json cannot be read",
+    )
     complaint(desk, "tools", "schema", "raedFile", code=2, words="is it readFile")
     complaint(desk, "sessions", "show", "s_no", code=2, words="'s_no'")
     complaint(desk, "models", "--provider", "nobody", code=2, words="choose one of")
     complaint(desk, "permissions", "revoke", "abc", code=2, words="no grant 'abc'")
     complaint(desk, "run", *desk.script(say("x")), code=2, words="Say what the agent should do")
-    complaint(desk, "run", *desk.script(say("x")), "--workspace", "gone", "x", code=2, words="not a directory")
+    complaint(
+        desk, "run", *desk.script(say("x")), "--workspace", "gone", "x", code=2, words="not a directory"
+    )
 
 
-@pytest.mark.parametrize(("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")])
+@pytest.mark.parametrize(
+    ("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")]
+)
 def test_no_key(desk: Desk, provider: str, variable: str) -> None:
     """Without a key the message names the variable and `jaato login`."""
     complaint(desk, "run", "--provider", provider, "x", code=2, words=variable)
@@ -213,7 +231,8 @@ def test_hostile_config_files(desk: Desk, content: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"\xff", b"[]", b'{"version": 1, "defaultPolicy": "maybe"}', b'{"a":' * 5000, b" " * 5_000_000]
+    "content",
+    [b"{", b"\xff", b"[]", b'{"version": 1, "defaultPolicy": "maybe"}', b'{"a":' * 5000, b" " * 5_000_000],
 )
 def test_hostile_permission_files(desk: Desk, content: bytes) -> None:
     """A malformed or huge permission file stops the run with its name instead of being passed over."""

@@ -38,8 +38,19 @@ def test_a_whole_run_over_http(desk: Desk) -> None:
         for i, name in enumerate("ab")
     ]
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    first = stream(*events(chunk({"role": "assistant", "tool_calls": calls}), chunk({}, "tool_calls", usage=usage), "[DONE]"))
-    second = stream(*events(chunk({"content": "alpha, "}), chunk({"content": "beta"}), chunk({}, "stop", usage=usage), "[DONE]"))
+    first = stream(
+        *events(
+            chunk({"role": "assistant", "tool_calls": calls}), chunk({}, "tool_calls", usage=usage), "[DONE]"
+        )
+    )
+    second = stream(
+        *events(
+            chunk({"content": "alpha, "}),
+            chunk({"content": "beta"}),
+            chunk({}, "stop", usage=usage),
+            "[DONE]",
+        )
+    )
 
     async def main() -> None:
         async with serve(first, second) as server:
@@ -61,7 +72,11 @@ def test_a_wrong_key_is_exit_3(desk: Desk) -> None:
 
     async def main() -> None:
         async with serve(answer({"error": {"message": "Incorrect API key"}}, 401)) as server:
-            environ = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-wrong-key", "JAATO_MODEL": "m"}
+            environ = {
+                "OPENAI_BASE_URL": f"{server.url}/v1",
+                "OPENAI_API_KEY": "sk-wrong-key",
+                "JAATO_MODEL": "m",
+            }
             made = await anyio.to_thread.run_sync(lambda: desk.run("run", "hi", **environ))
             assert made.returncode == 3
             assert "OPENAI_API_KEY" in made.stderr

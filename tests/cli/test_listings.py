@@ -12,7 +12,18 @@ import pytest
 from tests.cli.desk import Desk, call, say
 from tests.providers.server import answer, serve
 
-COMMANDS = ["run", "chat", "tools", "models", "sessions", "permissions", "config", "login", "logout", "doctor"]
+COMMANDS = [
+    "run",
+    "chat",
+    "tools",
+    "models",
+    "sessions",
+    "permissions",
+    "config",
+    "login",
+    "logout",
+    "doctor",
+]
 
 
 def loaded(desk: Desk, *args: str) -> Any:
@@ -34,7 +45,14 @@ def test_help(desk: Desk, command: str) -> None:
 
 def test_usage_errors(desk: Desk) -> None:
     """No command, an unknown one, an unknown or malformed flag: exit 2 and usage."""
-    for args in ([], ["fly"], ["run", "--fly"], ["run", "--max-turns", "0", "x"], ["tools"], ["sessions", "show"]):
+    for args in (
+        [],
+        ["fly"],
+        ["run", "--fly"],
+        ["run", "--max-turns", "0", "x"],
+        ["tools"],
+        ["sessions", "show"],
+    ):
         made = desk.run(*args)
         assert made.returncode == 2, args
         assert "usage: jaato" in made.stderr
@@ -55,7 +73,9 @@ def test_tools(desk: Desk) -> None:
     assert schema["name"] == "run"
     assert "command" in schema["parameters"]["properties"]
     weighed = loaded(desk, "tools", "tokens", "--json")
-    assert weighed["core_tokens"] == sum(t["tokens"] for t in weighed["tools"] if t["discoverability"] == "core")
+    assert weighed["core_tokens"] == sum(
+        t["tokens"] for t in weighed["tools"] if t["discoverability"] == "core"
+    )
     assert 0 < weighed["core_tokens"] < weighed["first_request_tokens"] < 2_500
     assert "first request" in desk.run("tools", "tokens").stdout
     made = desk.run("tools", "list", "cooking")
@@ -73,7 +93,9 @@ def test_models_of_a_server(desk: Desk) -> None:
             made = await anyio.to_thread.run_sync(lambda: desk.run("models", "--json", **environ))
             assert made.returncode == 0, made.stderr
             assert [model["id"] for model in json.loads(made.stdout)] == ["m-1"]
-            made = await anyio.to_thread.run_sync(lambda: desk.run("models", "--provider", "openai", **environ))
+            made = await anyio.to_thread.run_sync(
+                lambda: desk.run("models", "--provider", "openai", **environ)
+            )
             assert made.returncode == 3
             assert "Traceback" not in made.stderr
 
@@ -83,7 +105,13 @@ def test_models_of_a_server(desk: Desk) -> None:
 def test_sessions(desk: Desk) -> None:
     """Sessions are listed by workspace, shown as a conversation, renamed, exported and deleted, by id, prefix or name."""
     (desk.work / "a.txt").write_text("hello\n")
-    desk.run("run", *desk.script(call("readFile", path="a.txt"), say("It says hello.")), "--name", "greeting", "look")
+    desk.run(
+        "run",
+        *desk.script(call("readFile", path="a.txt"), say("It says hello.")),
+        "--name",
+        "greeting",
+        "look",
+    )
     [row] = loaded(desk, "sessions", "list", "--json")
     assert (row["name"], row["workspace"]) == ("greeting", str(desk.work))
     other = desk.root / "other"
@@ -115,7 +143,10 @@ def test_explaining(desk: Desk) -> None:
     assert verdict["effect"] == "allow"
     assert [part["text"] for part in verdict["parts"]] == ["git log", "head"]
     verdict = loaded(desk, "permissions", "explain", "git log; rm x", "--json")
-    assert [(part["text"], part["effect"]) for part in verdict["parts"]] == [("git log", "allow"), ("rm x", "ask")]
+    assert [(part["text"], part["effect"]) for part in verdict["parts"]] == [
+        ("git log", "allow"),
+        ("rm x", "ask"),
+    ]
     text = desk.run("permissions", "explain", "git log; rm x").stdout
     assert text.startswith("asked about (default): rm x")
     assert "'always' would cover: rm x" in text
@@ -186,8 +217,12 @@ def test_doctor(desk: Desk) -> None:
     """`jaato doctor` checks what jaato needs, gives each a grade, and a remedy where something is missing."""
     made = desk.run("doctor", ANTHROPIC_API_KEY="k")
     assert made.returncode == 0, made.stdout
-    names = [line.split()[1] for line in made.stdout.splitlines() if line[:4].strip() in ("ok", "warn", "fail")]
-    assert {"python", "sqlite", "state", "sessions", "permissions", "provider", "keyring", "ripgrep"} <= set(names)
+    names = [
+        line.split()[1] for line in made.stdout.splitlines() if line[:4].strip() in ("ok", "warn", "fail")
+    ]
+    assert {"python", "sqlite", "state", "sessions", "permissions", "provider", "keyring", "ripgrep"} <= set(
+        names
+    )
     assert "anthropic, because ANTHROPIC_API_KEY is set" in made.stdout
     assert "\x1b" not in made.stdout
     (desk.home / ".local").write_text("in the way")
