@@ -227,10 +227,11 @@ class JaatoClient:
         import dataclasses
 
         asker = getattr(permission_plugin, "channel", None)
+        gate = getattr(permission_plugin, "gate", None)
         self._blueprint = dataclasses.replace(
             self._connected(),
             registry=registry,
-            policy=getattr(permission_plugin, "policy", None),
+            policy=gate.policy if gate is not None else None,
             asker=SyncAsker(asker) if asker is not None else None,
             ledger=ledger,
         )
