@@ -136,8 +136,9 @@ def made(name: str, value: Any) -> str:
     text = f"{name}{signature(value)}"
     if len(text) <= 100:
         return text
-    call, _, result = text.partition(") -> ")
-    inner = call.removesuffix(")")[len(name) + 1 :]
+    inner, closing, result = text[len(name) + 1 :].rpartition(") -> ")
+    if not closing:
+        inner = text[len(name) + 1 : -1]
     return f"{name}(\n" + "".join(f"    {part},\n" for part in split(inner)) + ")" + (f" -> {result}" if result else "")
 
 
