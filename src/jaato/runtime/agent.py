@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -209,13 +210,15 @@ class Agent:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
         session = self.live
         with session.journal.bus.subscribe() as events:
-            async with anyio.create_task_group() as group:
-                group.start_soon(post_and_close, session, prompt, self._media(images), events)
-                try:
-                    async for event in events:
-                        yield event
-                finally:
+            turn = asyncio.ensure_future(post_and_close(session, prompt, self._media(images), events))
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                if not turn.done():
                     session.stop()
+                with anyio.CancelScope(shield=True):
+                    await turn
 
     async def post(self, text: str) -> None:
         """Say something while the agent works; it is heard at the next pause."""
