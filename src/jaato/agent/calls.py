@@ -126,6 +126,7 @@ class SessionSteps:
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
         call.arguments = own(call.arguments)
+        runner = current_task()
         before = CURRENT.set(call)
         try:
             if tool.is_async:
@@ -133,10 +134,13 @@ class SessionSteps:
             value = await self.workers.run(lambda: contained(tool, call))
             return await value if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and not task.cancelling():  # nobody cancelled this call: the tool's own fault
-                raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
+            if runner is not None and not runner.cancelling():  # nobody cancelled this call: the tool's own fault
+                raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
+            raise
+        except GeneratorExit as error:
+            if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
+                raise ToolError(f"{tool.name} raised GeneratorExit.") from error
             raise
         finally:
             CURRENT.reset(before)
@@ -201,7 +205,7 @@ class SessionSteps:
             call.output.end()
         self._announce(task, self.results.of(call, outcome))
         self._session.notice(
-            f"Background task {task.id} ({task.tool}) has {task.status.value}. "
+            f"Background task {task.id} ({task.tool}): {task.status.value}. "
             f"get_background_output shows its result."
         )
 
@@ -291,6 +295,14 @@ class SessionSteps:
         self._announce(task, None)
         await self._session.background(body)
         return task
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that runs now; None outside a loop, where coroutines are thrown away."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -17,10 +17,11 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
+from jaato.agent.recovery import close_turn, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
-from jaato.agent.turn import Limits, close_calls, run_turn
+from jaato.agent.turn import Limits, run_turn
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import (
@@ -134,7 +135,7 @@ class Session:
         self.steps = SessionSteps(self, self.parallel)
         self._declare(self._first_tools())
         self._declare(self._specs(self.state.activated))
-        self.recover()
+        recover(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -171,7 +172,7 @@ class Session:
         self._busy, self._idle = True, anyio.Event()
         try:
             if self.state.open_turn is not None:
-                self.recover()  # the store failed in the turn before
+                close_turn(self)  # the store failed in the turn before
             return await run_turn(self, message)
         finally:
             self._busy = self.reply.stopped = False
@@ -300,40 +301,6 @@ class Session:
         total = estimate if used is None else used.input_tokens + used.output_tokens
         limit = self.model_info().context_limit
         return Context(total, limit, 100 * total / limit if limit else None)
-
-    # --- after a crash -----------------------------------------------------------------------------------------
-
-    def recover(self) -> None:
-        """Close what a process that died left open: calls as interrupted, questions as unanswered, the turn."""
-        state, journal = self.state, self.journal
-        for question in list(state.questions.values()):
-            if isinstance(question, PermissionRequested):
-                permission = Permission("denied", "the program ended before it was answered", "interrupted")
-                journal.record(
-                    PermissionResolved(
-                        **journal.head(),
-                        question_id=question.question_id,
-                        call_id=question.call_id,
-                        answer="unanswered",
-                        permission=permission,
-                    )
-                )
-        close_calls(self, "Not run: the program ended before it began.")
-        for task in list(state.tasks.values()):
-            if task.status == "running":
-                journal.record(msgspec.structs.replace(task, **journal.head(), status="interrupted"))
-        if state.open_turn is not None:
-            journal.record(
-                TurnCompleted(
-                    **journal.head(),
-                    turn_id=state.open_turn,
-                    reason="interrupted",
-                    usage=Usage(),
-                    model_calls=0,
-                    tool_calls=0,
-                    duration_s=0.0,
-                )
-            )
 
 
 def labelled(text: str, source: Source) -> str:
