@@ -122,6 +122,27 @@ def tool_of(
     owner: Any,
 ) -> Tool:
     """A tool from a documented declaration and its executor."""
+    spec = spec_of(schema, plugin)
+    name = str(schema.name)
+    executor = executors.get(name)
+    if executor is None:
+        raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
+    if not callable(executor):
+        raise PluginError(f"The plugin {plugin}: the executor of {name} is a {type(executor).__name__}.")
+    return Tool(
+        spec=spec,
+        run=run_documented(executor),
+        is_async=inspect.iscoroutinefunction(executor),
+        plugin=plugin,
+        checked=spec.parameters,
+        original_name=name if spec.name != name else None,
+        auto_approved=name in schema_approved,
+        owner=owner,
+    )
+
+
+def spec_of(schema: Any, plugin: str) -> ToolSpec:
+    """A documented declaration as the one kind there is. Raises `PluginError` naming what is wrong with it."""
     name = getattr(schema, "name", None)
     if not isinstance(name, str) or not name:
         raise PluginError(f"The plugin {plugin} declares a tool without a name: {schema!r}.")
@@ -138,29 +159,13 @@ def tool_of(
         Validator(parameters)
     except (PluginError, TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
-    executor = executors.get(name)
-    if executor is None:
-        raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
-    if not callable(executor):
-        raise PluginError(f"The plugin {plugin}: the executor of {name} is a {type(executor).__name__}.")
-    wired = wire_name(name)
-    spec = ToolSpec(
-        name=wired,
+    return ToolSpec(
+        name=wire_name(name),
         description=str(getattr(schema, "description", "") or ""),
         parameters=parameters if "type" in parameters else {"type": "object", **parameters},
         category=getattr(schema, "category", None) or "uncategorized",
         discoverability=getattr(schema, "discoverability", None) or "discoverable",
         access="execute",
-    )
-    return Tool(
-        spec=spec,
-        run=run_documented(executor),
-        is_async=inspect.iscoroutinefunction(executor),
-        plugin=plugin,
-        checked=spec.parameters,
-        original_name=name if wired != name else None,
-        auto_approved=name in schema_approved,
-        owner=owner,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,8 @@ async def assemble(
             shared_registry=blueprint.registry is not None,
         )
         plan = plan_of(blueprint, settings, provider, model, workspace)
+        if journal is None and provider.name == "local":
+            plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
         if wire:
@@ -201,7 +203,7 @@ async def pick_provider(
     """The provider and model: those given, else those of the stored session, else the first that can be used."""
     if blueprint.provider is not None and not isinstance(blueprint.provider, str):
         return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
-    from jaato.runtime.choose import Choice, choose, make_provider, prepare
+    from jaato.runtime.choose import Choice, choose, make_provider
 
     name, model = settings["provider"], settings["model"]
     choice = Choice(name, settings.source("provider")) if name is not None else None
@@ -209,8 +211,10 @@ async def pick_provider(
         choice, model = Choice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose(settings)
     if choice.name == "local":
+        from jaato.runtime.local import prepare
+
         confirm = None if blueprint.yes else blueprint.confirm
-        await prepare(settings, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
+        await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
     made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
     if blueprint.chosen is not None:
         blueprint.chosen(choice, model)
@@ -279,6 +283,14 @@ def plan_of(
         protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
         plugins=blueprint.plugins if blueprint.registry is not None else None,
     )
+
+
+def for_small_model(plan: Plan, settings: Settings) -> Plan:
+    """The plan with what suits a small model, where the user has not said otherwise."""
+    from jaato.runtime.local import small_profile
+
+    prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")
+    return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)
 
 
 def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Policy:
