@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -134,7 +133,9 @@ class SessionSteps:
             value = await self.workers.run(lambda: contained(tool, call))
             return await value if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
-            if runner is not None and not runner.cancelling():  # nobody cancelled this call: the tool's own fault
+            if (
+                runner is not None and not runner.cancelling()
+            ):  # nobody cancelled this call: the tool's own fault
                 raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
             raise

@@ -34,7 +34,8 @@ class Group:
                 self._keep(self._opened, self._closing), name="jaato-background"
             )
         await self._opened.wait()
-        if self._closed or self._group is None:
+        assert self._group is not None
+        if self._closing is not None and self._closing.is_set():
             raise JaatoError("The session is closed; nothing new begins in it.")
         self._group.start_soon(self._contained, body)
 

@@ -23,8 +23,8 @@ from jaato.tools.background import Task
 from jaato.tools.call import Outcome, Output
 
 if TYPE_CHECKING:
-    from jaato.agent.questions import Question
     from jaato.agent.session import Session
+    from jaato.agent.state import Question
 
 LOST_TASK = "Interrupted: the program ended while this task ran. It was not begun again."
 PASSING = ("turn", "idle", "once", "call")
@@ -44,7 +44,9 @@ def recover(session: Session) -> None:
     for task in list(state.tasks.values()):
         if task.status == "running":
             journal.record(msgspec.structs.replace(task, **journal.head(), status="interrupted"))
-            session.notice(f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended.")
+            session.notice(
+                f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended."
+            )
     for task in state.tasks.values():
         session.tasks.add(remembered(task))
 
@@ -60,7 +62,9 @@ def unanswered(question: Question, session: Session) -> Event:
             answer="unanswered",
             permission=Permission("denied", "the program ended before it was answered", "interrupted"),
         )
-    pairs = [(str(asked.get("question", "")), None) for asked in question.questions]
+    pairs: list[tuple[str, str | None]] = [
+        (str(asked.get("question", "")), None) for asked in question.questions
+    ]
     return ClarificationResolved(**head, question_id=question.question_id, qa_pairs=pairs)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
@@ -34,9 +33,6 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import (
     MidTurnQueued,
-    Permission,
-    PermissionRequested,
-    PermissionResolved,
     ToolActivated,
     ToolsStatus,
     TurnCompleted,
@@ -143,7 +139,9 @@ class Session:
         self._closed = True
         self.stop()
         running = CURRENT.get()
-        if running is None or running.session_id != self.state.session_id:  # else a call of ours would wait for itself
+        if (
+            running is None or running.session_id != self.state.session_id
+        ):  # else a call of ours would wait for itself
             with anyio.move_on_after(CLOSING_S, shield=True) as patience:
                 if self._busy:
                     await self._idle.wait()
@@ -153,6 +151,11 @@ class Session:
         self.steps.workers.close()
 
     # --- messages ----------------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the turn that runs was told to stop."""
+        return self._busy and self.reply.stopped
 
     async def post(
         self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
@@ -166,9 +169,11 @@ class Session:
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")
         message = Message("user", parts, id=new_id("m"), source=source)
-        if self._busy:
-            self._queue(message)
-            return None
+        while self._busy:
+            if not self.stopping:
+                self._queue(message)
+                return None
+            await self._idle.wait()  # what is said after a stop is not for the turn that ends
         self._busy, self._idle = True, anyio.Event()
         try:
             if self.state.open_turn is not None:

@@ -28,7 +28,17 @@ from jaato.protocol.events import (
     ToolsStatus,
     TurnCompleted,
 )
-from jaato.protocol.messages import Message, Part, Problem, Refusal, Text, Thinking, ToolCall, ToolResult, Usage
+from jaato.protocol.messages import (
+    Message,
+    Part,
+    Problem,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from jaato.protocol.specs import Grant, Plan
 
 Question = PermissionRequested | ClarificationQuestion
@@ -172,7 +182,9 @@ class State:
     def _settle(self) -> None:
         """The conversation goes on while calls have no result: their ends are missing from a damaged log."""
         for call in self.open_calls.values():
-            problem = Problem(code="lost", message="The result of this call was lost; look before you repeat it.")
+            problem = Problem(
+                code="lost", message="The result of this call was lost; look before you repeat it."
+            )
             self.results[call.call_id] = ToolResult(call.call_id, call.name, False, error=problem)
             self.started.pop(call.call_id, None)
         if self.open_calls:
