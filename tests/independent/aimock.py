@@ -51,7 +51,7 @@ class Aimock:
             json.dumps({"fixtures": [{"match": {"model": "nobody"}, "response": {"content": "-"}}]})
         )
         self._log = (folder / "log.txt").open("w+b")
-        environ = {"PATH": path, "HOME": str(folder), "AIMOCK_STRICT_TURN_INDEX": "1"}
+        environ = {"PATH": path, "HOME": str(folder)}
         self.process = subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", "node", str(program), "--port", "0", "--strict"),
@@ -103,8 +103,10 @@ class Aimock:
         self._http.post("/__aimock/fixtures", json={"fixtures": list(fixtures)}).raise_for_status()
 
     def script(self, *replies: Reply, **more: Any) -> None:
-        """Answer the conversation's first request with the first reply, and so on; another one is refused."""
-        self.add([{"match": {"turnIndex": turn}, "response": reply, **more} for turn, reply in enumerate(replies)])
+        """Answer the first request with the first reply, and so on; what comes after them is refused."""
+        self.add(
+            [{"match": {"sequenceIndex": index}, "response": reply, **more} for index, reply in enumerate(replies)]
+        )
 
     def asked(self, model: str | None = None) -> list[dict[str, Any]]:
         """The requests the server has answered, oldest first; `body` is how it read each."""
