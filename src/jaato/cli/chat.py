@@ -101,7 +101,9 @@ class Chat:
     async def _start(self, blueprint: Blueprint) -> None:
         session, close = await assemble(blueprint)
         self.session, self._close = session, close
-        self._blueprint = dataclasses.replace(blueprint, session=session.state.session_id, resume=False, name=None)
+        self._blueprint = dataclasses.replace(
+            blueprint, session=session.state.session_id, resume=False, name=None
+        )
         self.turns = []
         self._questions = Questions(session, self.screen)
         narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
@@ -113,7 +115,9 @@ class Chat:
             for event in session.journal.store.read(state.session_id, session.journal.loaded_seq):
                 if isinstance(event, Event):
                     narrator(event)
-            self.screen.note(f"session {state.session_id} {state.name or ''}, {state.turns} turns so far", "dim")
+            self.screen.note(
+                f"session {state.session_id} {state.name or ''}, {state.turns} turns so far", "dim"
+            )
         else:
             self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
 
@@ -122,7 +126,9 @@ class Chat:
         if close is None:
             return
         for task in self.session.tasks.running():
-            self.screen.note(f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow")
+            self.screen.note(
+                f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
+            )
             task.cancel()
         await close()
 

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 
 import anyio
+import anyio.lowlevel
 
 READ_BYTES = 65_536
 
@@ -38,7 +39,7 @@ class Lines:
         try:
             await anyio.wait_readable(self._descriptor)
         except (PermissionError, OSError):
-            await anyio.sleep(0)  # a regular file cannot be waited for, and is always ready
+            await anyio.lowlevel.checkpoint()  # a regular file cannot be waited for, and is always ready
 
     def _take(self, data: bytes) -> None:
         if not data:

@@ -35,7 +35,9 @@ def write_events(store: Store, session_id: str, file: IO[bytes]) -> int:
 def line_of(event: Event | Damaged) -> bytes:
     """One event as JSON."""
     if isinstance(event, Damaged):
-        return json.dumps({"damaged": event.reason, "session_id": event.session_id, "seq": event.seq}).encode()
+        return json.dumps(
+            {"damaged": event.reason, "session_id": event.session_id, "seq": event.seq}
+        ).encode()
     return encode(event)
 
 
