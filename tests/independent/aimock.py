@@ -26,7 +26,9 @@ Reply = Mapping[str, Any]
 def installed(path: str) -> Path:
     """The server's program, installed below this Python's environment when it is not there or the manifest is newer."""
     for name in ("node", "npm"):
-        assert shutil.which(name, path=path), f"{name} is needed (Node.js 20.15 or newer): it runs the model server"
+        assert shutil.which(name, path=path), (
+            f"{name} is needed (Node.js 20.15 or newer): it runs the model server"
+        )
     folder = Path(sys.prefix) / "share" / "jaato-tests" / "aimock"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -105,7 +107,10 @@ class Aimock:
     def script(self, *replies: Reply, **more: Any) -> None:
         """Answer the first request with the first reply, and so on; what comes after them is refused."""
         self.add(
-            [{"match": {"sequenceIndex": index}, "response": reply, **more} for index, reply in enumerate(replies)]
+            [
+                {"match": {"sequenceIndex": index}, "response": reply, **more}
+                for index, reply in enumerate(replies)
+            ]
         )
 
     def asked(self, model: str | None = None) -> list[dict[str, Any]]:

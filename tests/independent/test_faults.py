@@ -27,7 +27,8 @@ def first(server: Aimock, bad: dict[str, Any], good: dict[str, Any], *more: dict
 def statuses(server: Aimock) -> dict[str, list[int]]:
     """What the server answered, by dialect."""
     return {
-        dialect.name: [entry["response"]["status"] for entry in server.asked(dialect.model)] for dialect in DIALECTS
+        dialect.name: [entry["response"]["status"] for entry in server.asked(dialect.model)]
+        for dialect in DIALECTS
     }
 
 
@@ -62,9 +63,9 @@ def test_failing_for_now(status: int, server: Aimock, desk: Desk) -> None:
     assert statuses(server) == each([status, 200])
 
 
-@pytest.mark.parametrize(("status", "word"), [(400, "not now"), (401, "key"), (403, "not now"), (404, "not now")])
+@pytest.mark.parametrize(("status", "word"), [(400, "request"), (401, "key"), (403, "key"), (404, "model")])
 def test_refused_for_good(status: int, word: str, server: Aimock, desk: Desk) -> None:
-    """What will not get better is not asked again: one request, exit code 3, the server's words, and no key."""
+    """What will not get better is not asked again: one request, exit code 3, its meaning in words, and no key."""
     first(server, error(status), {"content": "never"})
     for name, outcome in desk.run_all("hi").items():
         assert outcome.code == 3, (name, outcome.err)
@@ -72,6 +73,8 @@ def test_refused_for_good(status: int, word: str, server: Aimock, desk: Desk) ->
         (turn,) = outcome.of("turn.completed")
         assert turn["reason"] == "error"
         assert word in turn["error"]["message"]
+        assert "not now" in turn["error"]["message"]
+        assert str(status) in turn["error"]["message"]
         assert turn["error"]["message"] in outcome.err
         assert "Traceback" not in outcome.err
         assert KEY not in outcome.err + outcome.out

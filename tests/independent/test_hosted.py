@@ -68,7 +68,9 @@ def test_plain_output(server: Aimock, desk: Desk) -> None:
 def test_one_call(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     """A call runs, and its result reaches the server in the next request, as the answer to that very call."""
     (desk.workspace / "note.txt").write_text("the word is heliotrope\n")
-    server.script({"toolCalls": [call("readFile", {"path": "note.txt"}, "call_note")]}, {"content": "heliotrope"})
+    server.script(
+        {"toolCalls": [call("readFile", {"path": "note.txt"}, "call_note")]}, {"content": "heliotrope"}
+    )
     outcome = desk.run(dialect, "which word?")
     assert (outcome.code, "".join(outcome.said())) == (0, "heliotrope"), outcome.err
     first, second = server.asked()
@@ -77,7 +79,10 @@ def test_one_call(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     assert user == {"role": "user", "content": "which word?"}
     (made,) = assistant["tool_calls"]
     assert made["id"] == "call_note" == result["tool_call_id"]
-    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("readFile", {"path": "note.txt"})
+    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == (
+        "readFile",
+        {"path": "note.txt"},
+    )
     assert "the word is heliotrope" in result["content"]
     assert "readFile" in [entry["function"]["name"] for entry in first["body"]["tools"]]
 
@@ -93,7 +98,7 @@ def test_parallel_calls(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     outcome = desk.run(dialect, "read them")
     assert (outcome.code, outcome.said()[-1]) == (0, "done"), outcome.err
     _, second = server.asked()
-    user, assistant, *answers = conversation(second)
+    _user, assistant, *answers = conversation(second)
     assert assistant["content"] == "I read all three."
     assert [made["id"] for made in assistant["tool_calls"]] == [f"call_{name}" for name in names]
     assert [answer["tool_call_id"] for answer in answers] == [f"call_{name}" for name in names]
@@ -141,20 +146,30 @@ def test_one_session_in_every_dialect(server: Aimock, desk: Desk) -> None:
     flags: list[str] = []
     for number, dialect in enumerate((*DIALECTS[1:], DIALECTS[0])):
         outcome = desk.run(dialect, f"question {DIALECTS.index(dialect)}", *flags)
-        assert (outcome.code, "".join(outcome.said())) == (0, f"answer {DIALECTS.index(dialect)}"), outcome.err
+        assert (outcome.code, "".join(outcome.said())) == (0, f"answer {DIALECTS.index(dialect)}"), (
+            outcome.err
+        )
         flags = ["--continue"]
         read = conversation(server.asked()[-1])
-        assert [message["role"] for message in read] == ["user", "assistant", "tool", "assistant"] * number + [
-            *("user", "assistant", "tool")
-        ]
+        assert [message["role"] for message in read] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ] * number + [*("user", "assistant", "tool")]
         texts = [message["content"] for message in read if message["role"] == "user"]
-        assert texts == [f"question {DIALECTS.index(one)}" for one in (*DIALECTS[1:], DIALECTS[0])[: number + 1]]
+        assert texts == [
+            f"question {DIALECTS.index(one)}" for one in (*DIALECTS[1:], DIALECTS[0])[: number + 1]
+        ]
         assert all("heliotrope" in text for text in results(server.asked()[-1]))
 
 
 def test_thinking_is_kept(server: Aimock, desk: Desk) -> None:
     """Anthropic's thinking goes back with the call it led to; the server refuses a conversation without it."""
-    made = {"toolCalls": [call("readFile", {"path": "note.txt"}, "toolu_1")], "reasoning": "I must read the note."}
+    made = {
+        "toolCalls": [call("readFile", {"path": "note.txt"}, "toolu_1")],
+        "reasoning": "I must read the note.",
+    }
     made["reasoningSignature"] = "c2lnbmVkIGJ5IHRoZSBzZXJ2ZXI="
     made["redactedThinking"] = ["ZW5jcnlwdGVk"]
     server.script(made, {"content": "heliotrope"})
