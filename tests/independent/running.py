@@ -52,7 +52,7 @@ class Dialect(NamedTuple):
 
 CHAT = Dialect("chat", "openai", "gpt-5-mini", "/v1/chat/completions")
 RESPONSES = Dialect("responses", "openai", "gpt-5.5", "/v1/responses", "http://api.openai.com/v1")
-ANTHROPIC = Dialect("anthropic", "anthropic", "claude-sonnet-4-5", "/v1/messages")
+ANTHROPIC = Dialect("anthropic", "anthropic", "claude-sonnet-5", "/v1/messages")
 GEMINI = Dialect(
     "gemini", "google_genai", "gemini-3-flash", "/v1beta/models/gemini-3-flash:streamGenerateContent"
 )

@@ -7,31 +7,19 @@ from typing import Any
 
 import pytest
 from tests.independent.aimock import Aimock
+from tests.independent.conversation import conversation
 from tests.independent.running import ANTHROPIC, DIALECTS, Desk, Dialect
 
 every = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 USAGE = {"input_tokens": 120, "output_tokens": 7, "prompt_tokens": 120, "completion_tokens": 7}
+BUDGETED = ANTHROPIC._replace(model="claude-haiku-4-5")
+"""A generation whose thinking is asked for with a budget, the form that the server checks."""
 SENTENCE = "Grüße: the answer came in pieces, and every piece — 🙂 too — is here."
 
 
 def call(name: str, arguments: dict[str, Any], label: str) -> dict[str, Any]:
     """A call in the server's own form."""
     return {"name": name, "arguments": json.dumps(arguments), "id": label}
-
-
-def conversation(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a request as the server read them, without the system prompt.
-
-    What the model said between two others is one message; the server reads each item of responses as its own.
-    """
-    read: list[dict[str, Any]] = []
-    for message in entry["body"]["messages"]:
-        if message["role"] == "assistant" and read and read[-1]["role"] == "assistant":
-            read[-1]["content"] = (read[-1]["content"] or "") + (message["content"] or "") or None
-            read[-1]["tool_calls"] = [*read[-1].get("tool_calls", []), *message.get("tool_calls", [])]
-        elif message["role"] != "system":
-            read.append(dict(message))
-    return read
 
 
 def results(entry: dict[str, Any]) -> list[str]:
@@ -174,7 +162,7 @@ def test_thinking_is_kept(server: Aimock, desk: Desk) -> None:
     made["redactedThinking"] = ["ZW5jcnlwdGVk"]
     server.script(made, {"content": "heliotrope"})
     (desk.workspace / "note.txt").write_text("heliotrope\n")
-    outcome = desk.run(ANTHROPIC, "which word?", "--effort", "high")
+    outcome = desk.run(BUDGETED, "which word?", "--effort", "high")
     assert (outcome.code, "".join(outcome.said())) == (0, "heliotrope"), outcome.err
     assert "".join(outcome.said("thinking")) == "I must read the note."
     assert [entry["response"]["status"] for entry in server.asked()] == [200, 200]
@@ -188,7 +176,7 @@ def test_the_server_checks_thinking(server: Aimock) -> None:
         {"role": "assistant", "content": blocks},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}]},
     ]
-    body: dict[str, Any] = {"model": ANTHROPIC.model, "max_tokens": 9_000, "messages": turns}
+    body: dict[str, Any] = {"model": BUDGETED.model, "max_tokens": 9_000, "messages": turns}
     body["thinking"] = {"type": "enabled", "budget_tokens": 2_048}
     server.add([{"match": {}, "response": {"content": "fine"}}])
     assert server.post("/v1/messages", body).status_code == 400
