@@ -55,7 +55,7 @@ def test_a_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) -> No
                 "tool",
                 "assistant",
             ]
-            assert results(live)[0].content[0].text == "hi"  # type: ignore[union-attr]
+            assert results(live)[0].content[0].text == "hi"
             assert provider_of(live).requests[1].messages[-2].role == "tool"
             assert turn.usage.input_tokens == 200
 

@@ -127,6 +127,8 @@ def tool_of(
     executor = executors.get(name)
     if executor is None:
         raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
+    if not callable(executor):
+        raise PluginError(f"The plugin {plugin}: the executor of {name} is a {type(executor).__name__}.")
     return Tool(
         spec=spec,
         run=run_documented(executor),
@@ -157,14 +159,8 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
         Validator(parameters)
     except (PluginError, TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
-    executor = executors.get(name)
-    if executor is None:
-        raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
-    if not callable(executor):
-        raise PluginError(f"The plugin {plugin}: the executor of {name} is a {type(executor).__name__}.")
-    wired = wire_name(name)
-    spec = ToolSpec(
-        name=wired,
+    return ToolSpec(
+        name=wire_name(name),
         description=str(getattr(schema, "description", "") or ""),
         parameters=parameters if "type" in parameters else {"type": "object", **parameters},
         category=getattr(schema, "category", None) or "uncategorized",

@@ -15,6 +15,7 @@ from jaato.errors import ConfigError, JaatoError, from_code
 from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.assemble import Blueprint, assemble, registry_for
+from jaato.runtime.choose import environ_for
 from jaato.runtime.hooks import context_usage, feed
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
@@ -229,15 +230,6 @@ class JaatoClient:
         chosen = provider or self._provider
         if project or project_id:
             chosen = chosen or "google_genai"
-            vertex = {
-                "GOOGLE_CLOUD_PROJECT": project or project_id or "",
-                "GOOGLE_CLOUD_LOCATION": location or "",
-            }
-            environ = {
-                **environment(),
-                **{k: v for k, v in vertex.items() if v},
-                "GOOGLE_GENAI_USE_VERTEXAI": "true",
-            }
         self.close()
         self._blueprint = Blueprint(
             model=model,
