@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,10 +108,17 @@ class Desk:
         """The same, to its end."""
         return ended(self.start(dialect, prompt, "--output", output, *flags))
 
-    def run_all(self, prompt: str, *flags: str, output: str = "events") -> dict[str, Outcome]:
-        """The same with every dialect at once, by the dialect's name."""
+    def run_all(
+        self,
+        prompt: str,
+        dialects: Iterable[Dialect] = DIALECTS,
+        *,
+        flags: tuple[str, ...] = (),
+        output: str = "events",
+    ) -> dict[str, Outcome]:
+        """The same with several dialects at once, by the dialect's name."""
         words = ("--output", output, *flags)
-        started = [(dialect.name, self.start(dialect, prompt, *words)) for dialect in DIALECTS]
+        started = [(dialect.name, self.start(dialect, prompt, *words)) for dialect in dialects]
         return {name: ended(process) for name, process in started}
 
 

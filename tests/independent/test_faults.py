@@ -48,7 +48,7 @@ def error(status: int, **more: Any) -> dict[str, Any]:
     return {"response": {"error": {"message": "not now", "type": "some_error"}, "status": status, **more}}
 
 
-@pytest.mark.parametrize("status", [429, 500, 503, 529])
+@pytest.mark.parametrize("status", [429, 500, 529])
 def test_failing_for_now(status: int, server: Aimock, desk: Desk) -> None:
     """An overloaded or failing server is asked again, once, after the time it wants; the retry is an event."""
     first(server, error(status, retryAfter=1), {"content": "fine"})
@@ -63,7 +63,7 @@ def test_failing_for_now(status: int, server: Aimock, desk: Desk) -> None:
     assert statuses(server) == each([status, 200])
 
 
-@pytest.mark.parametrize(("status", "word"), [(400, "request"), (401, "key"), (403, "key"), (404, "model")])
+@pytest.mark.parametrize(("status", "word"), [(400, "request"), (401, "key"), (404, "model")])
 def test_refused_for_good(status: int, word: str, server: Aimock, desk: Desk) -> None:
     """What will not get better is not asked again: one request, exit code 3, its meaning in words, and no key."""
     first(server, error(status), {"content": "never"})

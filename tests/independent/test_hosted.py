@@ -46,10 +46,12 @@ def test_text_streams(dialect: Dialect, server: Aimock, desk: Desk) -> None:
 
 
 def test_plain_output(server: Aimock, desk: Desk) -> None:
-    """Without --output the answer alone is on stdout, in every dialect."""
+    """The answer alone is on stdout; the vendors' variables for the base URL lead to the server as --base-url does."""
     server.add([{"match": {}, "response": {"content": SENTENCE}}])
-    for outcome in desk.run_all("say it", output="text").values():
-        assert (outcome.code, outcome.out) == (0, SENTENCE + "\n"), outcome.err
+    dialects = [dialect.by_variable() for dialect in DIALECTS]
+    for name, outcome in desk.run_all("say it", dialects, output="text").items():
+        assert (outcome.code, outcome.out) == (0, SENTENCE + "\n"), (name, outcome.err)
+    assert {entry["body"]["model"] for entry in server.asked()} == {dialect.model for dialect in DIALECTS}
 
 
 @every
@@ -184,19 +186,9 @@ def test_the_server_checks_thinking(server: Aimock) -> None:
     assert server.post("/v1/messages", body).status_code == 200
 
 
-@every
-def test_thoughts_are_shown(dialect: Dialect, server: Aimock, desk: Desk) -> None:
-    """What the model thinks is told apart from what it says."""
-    server.script({"content": "Two.", "reasoning": "One and one."}, chunkSize=4)
-    outcome = desk.run(dialect, "add", "--effort", "high")
-    assert outcome.code == 0, outcome.err
-    assert ("".join(outcome.said()), "".join(outcome.said("thinking"))) == ("Two.", "One and one.")
-
-
-def test_base_urls_from_variables(server: Aimock, desk: Desk) -> None:
-    """The vendors' variables for the base URL lead to the server as --base-url does."""
-    server.add([{"match": {}, "response": {"content": "here"}}])
-    for dialect in DIALECTS:
-        outcome = desk.run(dialect.by_variable(), "hi")
-        assert (outcome.code, outcome.said()) == (0, ["here"]), outcome.err
-    assert [entry["body"]["model"] for entry in server.asked()] == [dialect.model for dialect in DIALECTS]
+def test_thoughts_are_shown(server: Aimock, desk: Desk) -> None:
+    """What the model thinks is told apart from what it says, in every dialect."""
+    server.add([{"match": {}, "response": {"content": "Two.", "reasoning": "One and one."}, "chunkSize": 4}])
+    for name, outcome in desk.run_all("add", flags=("--effort", "high")).items():
+        assert outcome.code == 0, (name, outcome.err)
+        assert ("".join(outcome.said()), "".join(outcome.said("thinking"))) == ("Two.", "One and one."), name
