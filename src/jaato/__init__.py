@@ -8,8 +8,9 @@ TYPE_CHECKING = False  # as in typing, which costs as much to import as an inter
 
 if TYPE_CHECKING:
     from jaato.abc.asker import Answer, Question
-    from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
+    from jaato.abc.plugin import Host, Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
     from jaato.abc.provider import Provider
+    from jaato.agent.retry import RetryPolicy
     from jaato.errors import (
         AuthenticationError,
         CancelledException,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         StoreError,
         ToolError,
     )
+    from jaato.protocol.messages import Message, Usage
     from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
     from jaato.runtime.agent import Agent, Result
     from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
@@ -42,11 +44,13 @@ __all__ = [
     "CancelToken",
     "CancelledException",
     "ConfigError",
+    "Host",
     "JaatoClient",
     "JaatoError",
     "JaatoRuntime",
     "JaatoSession",
     "LimitReached",
+    "Message",
     "ModelInfo",
     "ModelSettings",
     "Output",
@@ -60,6 +64,7 @@ __all__ = [
     "Question",
     "RateLimited",
     "Result",
+    "RetryPolicy",
     "SessionNotFound",
     "StoreError",
     "TokenLedger",
@@ -69,16 +74,19 @@ __all__ = [
     "ToolPlugin",
     "ToolSchema",
     "ToolSpec",
+    "Usage",
     "UserCommand",
     "tool",
 ]
 
 HOMES = {
     "jaato.abc.asker": "Answer Question",
-    "jaato.abc.plugin": "Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
+    "jaato.abc.plugin": "Host Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
     "jaato.abc.provider": "Provider",
     "jaato.errors": "AuthenticationError CancelledException ConfigError JaatoError LimitReached PermissionDenied "
     "PluginError ProviderError RateLimited SessionNotFound StoreError ToolError",
+    "jaato.agent.retry": "RetryPolicy",
+    "jaato.protocol.messages": "Message Usage",
     "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
     "jaato.runtime.agent": "Agent Result",
     "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
@@ -92,15 +100,17 @@ HOMES = {
 """Where each public name lives; it is imported when it is first asked for."""
 
 
-def __getattr__(name: str) -> object:
-    for home, names in HOMES.items():
-        if name in names.split():
-            import importlib
+if not TYPE_CHECKING:  # a type checker knows the names, and should complain about others
 
-            value = getattr(importlib.import_module(home), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        for home, names in HOMES.items():
+            if name in names.split():
+                import importlib
+
+                value = getattr(importlib.import_module(home), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

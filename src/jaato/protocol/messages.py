@@ -18,21 +18,40 @@ class Opaque(Struct, frozen=True, gc=False, omit_defaults=True):
     data: Raw
 
 
-class Text(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
+class AnyPart(Struct, frozen=True, gc=False):
+    """What every kind of part answers in the documented words; each is None where it does not apply."""
+
+    @property
+    def text(self) -> str | None:
+        """The words of the part."""
+        return None
+
+    @property
+    def function_call(self) -> ToolCall | None:
+        """The part as a call."""
+        return self if isinstance(self, ToolCall) else None
+
+    @property
+    def function_response(self) -> ToolResult | None:
+        """The part as a result."""
+        return self if isinstance(self, ToolResult) else None
+
+
+class Text(AnyPart, frozen=True, gc=False, tag="text", omit_defaults=True):
     """Plain text."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class Thinking(Struct, frozen=True, gc=False, tag="thinking", omit_defaults=True):
+class Thinking(AnyPart, frozen=True, gc=False, tag="thinking", omit_defaults=True):
     """What the model thought; `opaque` carries the signature its own dialect wants back."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class ToolCall(Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
+class ToolCall(AnyPart, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """A call the model asks for; `call_id` is ours, `provider_id` the provider's own.
 
     `malformed` is the raw argument text when it was no JSON object; `arguments` is then empty.
@@ -45,8 +64,18 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=Tru
     malformed: str | None = None
     opaque: Opaque | None = None
 
+    @property
+    def id(self) -> str:
+        """`call_id`, as it is documented."""
+        return self.call_id
 
-class Media(Struct, frozen=True, gc=False, tag="media", omit_defaults=True):
+    @property
+    def args(self) -> dict[str, Any]:
+        """`arguments`, as they are documented."""
+        return self.arguments
+
+
+class Media(AnyPart, frozen=True, gc=False, tag="media", omit_defaults=True):
     """An image or document; its bytes are the blob with this SHA-256."""
 
     mime_type: str
@@ -55,7 +84,7 @@ class Media(Struct, frozen=True, gc=False, tag="media", omit_defaults=True):
     name: str | None = None
 
 
-class Refusal(Struct, frozen=True, gc=False, tag="refusal"):
+class Refusal(AnyPart, frozen=True, gc=False, tag="refusal"):
     """The model declined, in its own words."""
 
     text: str
@@ -71,7 +100,7 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
     details: dict[str, Any] | None = None
 
 
-class ToolResult(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
+class ToolResult(AnyPart, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """What a call gave back: content for the model, `structured` for programs, a `handle` to all of it if cut."""
 
     call_id: str
@@ -82,6 +111,20 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults
     handle: str | None = None
     error: Problem | None = None
     provider_id: str | None = None
+
+    @property
+    def result(self) -> Any:
+        """What the call gave, as it is documented: the data, else the text; of a failed one the message."""
+        if self.error is not None:
+            return self.error.message
+        if self.structured is not None:
+            return self.structured
+        return "".join([part.text for part in self.content if isinstance(part, Text)])
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed."""
+        return not self.ok
 
 
 Part = Text | Thinking | ToolCall | ToolResult | Media | Refusal

@@ -70,9 +70,14 @@ class Blueprint:
     ledger: TokenLedger | None = None
 
 
-async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitable[None]]]:
-    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s."""
-    workspace = (blueprint.workspace or Path.cwd()).resolve()
+async def assemble(
+    blueprint: Blueprint, *, wire: bool = True
+) -> tuple[Session, Callable[[], Awaitable[None]]]:
+    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
+
+    Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
+    """
+    workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     store = open_store(settings, blueprint.state_dir)
     runtime: Runtime | None = None
@@ -100,6 +105,8 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
             plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
+        if wire:
+            registry.set_session(session)
     except BaseException:
         if provider is not None and provider is not blueprint.provider:
             await provider.aclose()
@@ -116,6 +123,32 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
             runtime.close()
 
     return session, close
+
+
+def workspace_of(blueprint: Blueprint) -> Path:
+    """The directory a new session works in. Raises `ConfigError` when its plugins work in another one."""
+    registry = blueprint.registry
+    if blueprint.workspace is None:
+        return registry.workspace if registry is not None else Path.cwd().resolve()
+    workspace = blueprint.workspace.resolve()
+    if registry is not None and registry.workspace != workspace:
+        raise ConfigError(
+            f"The plugins work in {registry.workspace}, the session in {workspace}; "
+            "make the registry with PluginRegistry(workspace=…)."
+        )
+    return workspace
+
+
+async def registry_for(blueprint: Blueprint) -> PluginRegistry:
+    """The plugins that sessions of one runtime share."""
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    model = settings["model"]
+    if model is None:
+        provider, model = await pick_provider(blueprint, settings, None)
+        if provider is not blueprint.provider:
+            await provider.aclose()
+    return make_registry(workspace, settings, model, blueprint)
 
 
 def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
@@ -248,6 +281,7 @@ def plan_of(
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
         protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+        plugins=blueprint.plugins if blueprint.registry is not None else None,
     )
 
 

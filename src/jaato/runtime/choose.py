@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from jaato.abc.provider import Provider
 from jaato.errors import ConfigError
-from jaato.settings import Settings
+from jaato.settings import Settings, environment
 
 KEY_ORDER = (
     ("anthropic", ("ANTHROPIC_API_KEY",)),
@@ -80,6 +81,20 @@ async def ollama_runs(settings: Settings) -> bool:
     finally:
         await provider.aclose()
     return False
+
+
+def environ_for(
+    project: str | None, location: str | None, environ: Mapping[str, str] | None = None
+) -> dict[str, str] | None:
+    """The environment in which Gemini answers on Vertex AI for this project; without one, what was given."""
+    if not project:
+        return None if environ is None else dict(environ)
+    return {
+        **(environment() if environ is None else environ),
+        "GOOGLE_CLOUD_PROJECT": project,
+        **({"GOOGLE_CLOUD_LOCATION": location} if location else {}),
+        "GOOGLE_GENAI_USE_VERTEXAI": "true",
+    }
 
 
 def make_provider(

@@ -57,9 +57,15 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
     """
 
     def call(name: str, *arguments: Any, **keywords: Any) -> None:
+        """Documented by position, or by keyword; the agent is told of the same way as the rest."""
         hook = getattr(hooks, name, None)
-        if hook is not None:
-            hook(agent_id or session.state.agent_id, *arguments, **keywords)
+        if hook is None:
+            return
+        whose = agent_id or session.state.agent_id
+        if keywords:
+            hook(agent_id=whose, **keywords)
+        else:
+            hook(whose, *arguments)
 
     def listen(event: Event) -> None:
         match event:

@@ -1,8 +1,5 @@
 """Both lists of a policy as far as they concern one tool, and how a pattern meets arguments or a command."""
 
-# text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH117, PTH118
-
 from __future__ import annotations
 
 import fnmatch

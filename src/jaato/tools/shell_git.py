@@ -1,10 +1,5 @@
 """Which git commands only read, in a repository whose configuration starts no program."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH118, PTH120
-
 from __future__ import annotations
 
 import functools

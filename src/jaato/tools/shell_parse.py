@@ -1,9 +1,6 @@
 """What a shell line consists of: simple commands, operators, redirections, and everything nobody can be
 sure of."""
 
-# long lists of words read best as text:
-# ruff: noqa: SIM905
-
 from __future__ import annotations
 
 import functools

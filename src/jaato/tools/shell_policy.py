@@ -1,9 +1,6 @@
 """Shell commands as a grant sees them: what each part needs, what a rule covers, what a lasting answer
 would cover."""
 
-# text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: PTH118
-
 from __future__ import annotations
 
 import fnmatch

@@ -1,10 +1,5 @@
 """Shell commands that only read: which programs, with which options, on which files."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH116, PTH118
-
 from __future__ import annotations
 
 import os
@@ -240,7 +235,7 @@ def options_doubt(
     return positional_doubt(name, known, positional, 0 if patterns_given else known.skip, workspace, places)
 
 
-def positional_doubt(  # noqa: PLR0917 the last two say where
+def positional_doubt(
     name: str, known: Reader, words: list[Word], skip: int, workspace: Path, places: tuple[str, ...]
 ) -> str | None:
     """Why what follows the options may not be read."""
@@ -323,10 +318,8 @@ def glob_doubt(value: str, root: str, place: str) -> str | None:
     directory, _, pattern = value.rpartition("/")
     if re.search(r"[*?\[]", directory):
         return f"{value} matches directories"
-    if not directory and pattern[:1] in "*?[" and not value.startswith("/"):
-        option_like = True
-    else:
-        option_like = value.startswith("-")
+    starts_wild = not directory and not value.startswith("/") and pattern[:1] in ("*", "?", "[")
+    option_like = starts_wild or value.startswith("-")
     base = os.path.join(place, directory)
     if doubt := single_doubt(base, root):
         return doubt

@@ -1,10 +1,5 @@
 """Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-# ruff: noqa: SIM905
-# ruff: noqa: PTH111, PTH116, PTH117, PTH118, PTH120, PTH208
-
 from __future__ import annotations
 
 import fnmatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
@@ -65,6 +66,7 @@ class Engine:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="jaato-local-model", daemon=True)
             self._thread.start()
+            atexit.register(self.close)  # a thread inside the engine when the interpreter goes would abort it
         self._jobs.put(job)
 
     def close(self) -> None:
@@ -78,6 +80,7 @@ class Engine:
         if thread is not None:
             self._jobs.put(None)
             thread.join()
+            atexit.unregister(self.close)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -37,7 +37,7 @@ def turn_schema(
     for index, tool in enumerate(tools):
         key = f"t{index}"
         parameters = tool.parameters if exact else {"type": "object"}
-        definitions[key] = bounded({"type": "object", **parameters}, f"#/$defs/{key}")
+        definitions[key] = bounded({**parameters, "type": "object"}, f"#/$defs/{key}")
         choices.append(closed(tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}

@@ -1,0 +1,7 @@
+"""The documented home of `JaatoRuntime`."""
+
+from __future__ import annotations
+
+from jaato.runtime.embed import JaatoRuntime
+
+__all__ = ["JaatoRuntime"]

@@ -1,0 +1,16 @@
+"""The documented home of background tasks."""
+
+from __future__ import annotations
+
+from jaato.abc.background import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
+from jaato.plugins.background.plugin import BackgroundPlugin
+from jaato.tools.background import BackgroundCapableMixin
+
+__all__ = [
+    "BackgroundCapable",
+    "BackgroundCapableMixin",
+    "BackgroundPlugin",
+    "TaskHandle",
+    "TaskResult",
+    "TaskStatus",
+]

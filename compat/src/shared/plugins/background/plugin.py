@@ -1,0 +1,7 @@
+"""The documented home of `BackgroundPlugin`."""
+
+from __future__ import annotations
+
+from jaato.plugins.background.plugin import BackgroundPlugin
+
+__all__ = ["BackgroundPlugin"]

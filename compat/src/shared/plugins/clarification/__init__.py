@@ -1,0 +1,7 @@
+"""The documented home of `ClarificationPlugin`."""
+
+from __future__ import annotations
+
+from jaato.plugins.clarification.plugin import ClarificationPlugin
+
+__all__ = ["ClarificationPlugin"]

@@ -1,0 +1,7 @@
+"""The documented home of `CLIToolPlugin`."""
+
+from __future__ import annotations
+
+from jaato.plugins.shell.plugin import ShellPlugin as CLIToolPlugin
+
+__all__ = ["CLIToolPlugin"]

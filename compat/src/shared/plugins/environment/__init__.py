@@ -1,0 +1,7 @@
+"""The home of the plugin `environment`."""
+
+from __future__ import annotations
+
+from jaato.plugins.environment.plugin import EnvironmentPlugin
+
+__all__ = ["EnvironmentPlugin"]

@@ -1,0 +1,7 @@
+"""The documented home of `AnthropicProvider`."""
+
+from __future__ import annotations
+
+from jaato.runtime.providers import AnthropicProvider
+
+__all__ = ["AnthropicProvider"]

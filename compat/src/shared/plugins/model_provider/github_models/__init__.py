@@ -1,0 +1,7 @@
+"""The documented home of the GitHub Models provider."""
+
+from __future__ import annotations
+
+from jaato.runtime.providers import GitHubModelsProvider
+
+__all__ = ["GitHubModelsProvider"]

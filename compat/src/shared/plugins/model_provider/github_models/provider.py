@@ -1,0 +1,7 @@
+"""The documented home of `GitHubModelsProvider`."""
+
+from __future__ import annotations
+
+from jaato.runtime.providers import GitHubModelsProvider
+
+__all__ = ["GitHubModelsProvider"]

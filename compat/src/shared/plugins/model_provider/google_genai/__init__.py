@@ -1,0 +1,7 @@
+"""The documented home of the Gemini provider."""
+
+from __future__ import annotations
+
+from jaato.runtime.providers import GoogleGenAIProvider
+
+__all__ = ["GoogleGenAIProvider"]

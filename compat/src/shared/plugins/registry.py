@@ -1,0 +1,7 @@
+"""The documented home of `PluginRegistry`."""
+
+from __future__ import annotations
+
+from jaato.runtime.registry import PluginRegistry
+
+__all__ = ["PluginRegistry"]

@@ -1,0 +1,7 @@
+"""The documented home of `TodoPlugin`."""
+
+from __future__ import annotations
+
+from jaato.plugins.todo.plugin import TodoPlugin
+
+__all__ = ["TodoPlugin"]

@@ -1,0 +1,290 @@
+"""The documented, sessionful form of a provider: it keeps a conversation over one of the stateless providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from queue import SimpleQueue
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
+
+from jaato.abc.plugin import ToolSchema
+from jaato.abc.provider import ModelRequest, Provider, Reply, TextDelta, no_blob
+from jaato.errors import ConfigError, ConnectionFault
+from jaato.protocol.codec import encode
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Message, Part, Text, ToolResult
+from jaato.protocol.specs import ToolSpec
+from jaato.runtime.adapt import spec_of
+from jaato.runtime.choose import environ_for, make_provider
+from jaato.runtime.portal import PORTAL
+from jaato.runtime.types import FinishReason, ProviderConfig, ProviderResponse
+from jaato.settings import load
+from jaato.tools.cancel import CancelToken
+
+BYTES_PER_TOKEN = 4
+OnChunk = Callable[[str], object]
+ReadBlob = Callable[[str], bytes]
+
+
+@runtime_checkable
+class ModelProviderPlugin(Protocol):
+    """What a model provider of the documented shape offers: one conversation at a time, by blocking calls."""
+
+    @property
+    def name(self) -> str: ...
+
+    def initialize(self, config: ProviderConfig | None = None) -> None: ...
+
+    def connect(self, model: str) -> None: ...
+
+    def create_session(
+        self,
+        system_instruction: str | None = None,
+        tools: Sequence[ToolSchema] | None = None,
+        history: Sequence[Message] | None = None,
+    ) -> None: ...
+
+    def send_message(self, message: str) -> ProviderResponse: ...
+
+    def send_message_streaming(
+        self, message: str, on_chunk: OnChunk, cancel_token: CancelToken | None = None
+    ) -> ProviderResponse: ...
+
+    def send_tool_results(self, results: Sequence[ToolResult]) -> ProviderResponse: ...
+
+    def get_history(self) -> list[Message]: ...
+
+    def count_tokens(self, content: str) -> int: ...
+
+    def get_context_limit(self) -> int | None: ...
+
+    def serialize_history(self, history: Sequence[Message]) -> str: ...
+
+    def deserialize_history(self, data: str) -> list[Message]: ...
+
+    def supports_streaming(self) -> bool: ...
+
+    def shutdown(self) -> None: ...
+
+
+class ProviderPlugin:
+    """A conversation over a provider: `initialize`, `connect`, `create_session`, then messages; `shutdown` ends it.
+
+    A call that fails raises a `ProviderError` and leaves the history as it was, so it can be made again. Use one
+    object from one thread at a time; several objects may work at once.
+    """
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, name: str | None = None, *, provider: Provider | None = None) -> None:
+        self._name = name or type(self).name or (provider.name if provider is not None else "")
+        self._provider = provider
+        self._owned = provider is None
+        self._config = ProviderConfig()
+        self._model: str | None = None
+        self._history: list[Message] = []
+        self._system = ""
+        self._tools: list[ToolSpec] = []
+        self._originals: dict[str, str] = {}
+        self._encoded: dict[Any, Any] = {}
+        self._conversation = new_id("s")
+        self._read_blob: ReadBlob = no_blob
+
+    def initialize(self, config: ProviderConfig | None = None) -> None:
+        """Say how the provider is reached. Raises `ConfigError` when it cannot be connected to like that."""
+        self._config = config or ProviderConfig()
+
+    def connect(self, model: str) -> None:
+        """Say which model answers; nothing is sent yet. Raises `ConfigError` naming the key that is missing."""
+        if self._owned:
+            self._close()
+            given = self._config
+            environ = environ_for(given.project, given.location, given.environ)
+            settings = load({"provider": self._name, "base_url": given.base_url}, environ=environ)
+            self._provider = make_provider(self._name, settings, model=model, api_key=given.api_key)[0]
+        self._model = model
+        self._encoded = {}
+
+    def create_session(
+        self,
+        system_instruction: str | None = None,
+        tools: Sequence[ToolSchema] | None = None,
+        history: Sequence[Message] | None = None,
+        *,
+        read_blob: ReadBlob = no_blob,
+    ) -> None:
+        """Begin a conversation, or go on with `history`. `read_blob` gives the bytes of its images by their digest.
+
+        Raises `PluginError` for a declaration that is no JSON Schema.
+        """
+        declared = [(schema.name, spec_of(schema, self._name)) for schema in tools or ()]
+        self._system = system_instruction or ""
+        self._tools = [spec for _, spec in declared]
+        self._originals = {spec.name: name for name, spec in declared if name != spec.name}
+        self._history = list(history or ())
+        self._encoded = {}
+        self._conversation = new_id("s")
+        self._read_blob = read_blob
+
+    def send_message(self, message: str | Message) -> ProviderResponse:
+        """Say something and wait for the reply. Raises `ProviderError`s."""
+        return self._exchange(spoken(message))
+
+    def send_message_streaming(
+        self, message: str | Message, on_chunk: OnChunk, cancel_token: CancelToken | None = None
+    ) -> ProviderResponse:
+        """The same, with each piece of text given to `on_chunk` in this thread as it comes.
+
+        A cancelled token closes the stream: the response has the text so far and `FinishReason.CANCELLED`.
+        """
+        return self._exchange(spoken(message), on_chunk, cancel_token)
+
+    def send_tool_results(
+        self,
+        results: Sequence[ToolResult],
+        on_chunk: OnChunk | None = None,
+        cancel_token: CancelToken | None = None,
+    ) -> ProviderResponse:
+        """Give the model what its calls gave, and wait for the reply."""
+        return self._exchange(Message("tool", list(results)), on_chunk, cancel_token)
+
+    def get_history(self) -> list[Message]:
+        """The conversation so far."""
+        return list(self._history)
+
+    def count_tokens(self, content: str) -> int:
+        """About how many tokens a text is: a quarter of its bytes, rounded up."""
+        return -(-len(content.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+    def get_context_limit(self) -> int | None:
+        """How many tokens the model's context holds; None when that is not known."""
+        provider, model = self._connected()
+        return provider.model_info(model).context_limit
+
+    def serialize_history(self, history: Sequence[Message]) -> str:
+        """Messages as text that `deserialize_history` reads."""
+        return encode(list(history)).decode()
+
+    def deserialize_history(self, data: str) -> list[Message]:
+        """Messages from `serialize_history`. Raises `ConfigError` for anything else."""
+        try:
+            return msgspec.json.decode(data, type=list[Message])
+        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+            raise ConfigError(f"That is no serialized history: {error}.") from None
+
+    def supports_streaming(self) -> bool:
+        """Whether text comes as it is written: always."""
+        return True
+
+    def shutdown(self) -> None:
+        """Close the connections; `connect` opens them anew."""
+        if self._owned:
+            self._close()
+
+    def _close(self) -> None:
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            PORTAL.call(provider.aclose())
+
+    def _connected(self) -> tuple[Provider, str]:
+        if self._provider is None or self._model is None:
+            raise ConfigError(f"The provider {self._name} is not connected; call connect(model) first.")
+        return self._provider, self._model
+
+    def _exchange(
+        self, message: Message, on_chunk: OnChunk | None = None, token: CancelToken | None = None
+    ) -> ProviderResponse:
+        provider, model = self._connected()
+        if token is not None and token.is_cancelled:
+            return ProviderResponse(finish_reason=FinishReason.CANCELLED)
+        request = ModelRequest(
+            model=model,
+            messages=[*self._history, message],
+            system=self._system,
+            tools=self._tools,
+            settings=self._config.settings,
+            conversation_id=self._conversation,
+            read_blob=self._read_blob,
+            encoded=self._encoded,
+        )
+        said: list[str] = []
+        reply = listened(provider, request, said, on_chunk, token)
+        if reply is None:
+            text = "".join(said)
+            partial: list[Part] = [Text(text)] if text else []
+            kept = [Message("assistant", partial, id=new_id("m"))] if partial else []
+            self._history += [message, *kept]
+            return ProviderResponse(
+                text, finish_reason=FinishReason.CANCELLED, message=kept[0] if kept else None
+            )
+        answer = msgspec.structs.replace(
+            reply.message, id=reply.message.id or new_id("m"), provider=provider.name, model=model
+        )
+        self._history += [message, answer]
+        calls = [
+            msgspec.structs.replace(call, name=self._originals.get(call.name, call.name))
+            for call in answer.function_calls
+        ]
+        return ProviderResponse(answer.text, calls, FinishReason(reply.finish_reason), reply.usage, answer)
+
+
+def spoken(message: str | Message) -> Message:
+    """What the user says, as a message. Raises `ConfigError` when that is nothing."""
+    if isinstance(message, Message):
+        return message
+    if not message:
+        raise ConfigError("The message is empty; say what the model should do.")
+    return Message("user", [Text(message)], id=new_id("m"))
+
+
+def listened(
+    provider: Provider,
+    request: ModelRequest,
+    said: list[str],
+    on_chunk: OnChunk | None,
+    token: CancelToken | None,
+) -> Reply | None:
+    """The reply, read on the loop while this thread hears its text; None when the token was cancelled.
+
+    Whatever `on_chunk` raises closes the stream and is raised.
+    """
+    heard: SimpleQueue[str | None] = SimpleQueue()
+    future = PORTAL.start(read(provider, request, heard))
+    future.add_done_callback(lambda _: heard.put(None))
+    forget = token.on_cancel(future.cancel) if token is not None else lambda: None
+    try:
+        while (text := heard.get()) is not None:
+            said.append(text)
+            if on_chunk is not None:
+                on_chunk(text)
+        return future.result()
+    except CancelledError:
+        if token is not None and token.is_cancelled:
+            return None
+        raise
+    except BaseException:
+        future.cancel()
+        raise
+    finally:
+        forget()
+
+
+async def read(provider: Provider, request: ModelRequest, heard: SimpleQueue[str | None]) -> Reply:
+    """Read a stream to its end, telling the text as it comes. Raises `ProviderError`s."""
+    stream = provider.stream(request)
+    try:
+        async for chunk in stream:
+            match chunk:
+                case TextDelta(text=text):
+                    heard.put(text)
+                case Reply():
+                    return chunk
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+    raise ConnectionFault(
+        f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
+    )
