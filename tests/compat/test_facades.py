@@ -58,11 +58,7 @@ def test_the_given_permission_plugin_decides(tmp_path: Path) -> None:
         assert client.send_message("go") == "done"
         allowed, forbidden, unanswered = results(client)
         assert (allowed.ok, forbidden.ok, unanswered.ok) == (True, False, False)
-        assert (
-            "blacklist" in str(forbidden.result)
-            or "forbidden" in str(forbidden.result)
-            or "rm" in str(forbidden.result)
-        )
+        assert "rm *" in str(forbidden.result)
     assert (tmp_path / "work" / "a").exists()
     assert not (tmp_path / "work" / "b").exists()
 
