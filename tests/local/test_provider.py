@@ -1,12 +1,9 @@
-"""The embedded provider with a small real model: what it says is always valid, streamed, counted and stoppable."""
+"""The embedded provider with a small real model: what it says is always valid, streamed, counted and
+stoppable."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,11 +11,10 @@ import jsonschema_rs
 import pytest
 
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta
-from jaato.errors import ContextOverflow, ModelNotFound, ServerFault
-from jaato.protocol.messages import Message, Text, ToolCall
+from jaato.errors import ContextOverflow
+from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.local.provider import LocalProvider
-from jaato.settings import environment
 
 SHORT = {"type": "string", "maxLength": 12}
 TOOLS = (
@@ -82,12 +78,26 @@ def test_it_is_a_provider(provider: LocalProvider) -> None:
 
 
 def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> None:
-    """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or text."""
+    """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or
+    text."""
+
+    examples: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("Paint it red.", "paint", {"colour": "red"}),
+        ("Place the cup at 1, 2.", "place", {"at": {"x": 1, "y": 2.5}, "what": "cup"}),
+        ("Wait.", "wait", {}),
+    )
+    said: list[Message] = []
+    for text, name, arguments in examples:
+        said.append(Message("user", [Text(text)]))
+        said.append(Message("assistant", [ToolCall("c", name, arguments)]))
+        said.append(Message("tool", [ToolResult("c", name, True, [Text("done")])]))
+        said.append(Message("assistant", [Text("Done.")]))
 
     async def main() -> None:
         seen: set[str] = set()
-        for text in ("Paint it.", "Place the chair.", "Wait a bit.", "Place x at 1, 2"):
-            request = asked(text, TOOLS, temperature=1.3, max_output_tokens=80)
+        for text in ("Paint it green.", "Place the chair at 4, 5.", "Wait again."):
+            settings = ModelSettings(temperature=1.2, max_output_tokens=80)
+            request = ModelRequest("m", [*said, Message("user", [Text(text)])], "", TOOLS, settings)
             reply = reply_of(await chunks_of(provider, request))
             if reply.finish_reason == "length":
                 continue
@@ -175,7 +185,11 @@ def test_cancelling_stops_the_generation(provider: LocalProvider) -> None:
     long = ToolSpec(
         "write",
         "Write.",
-        {"type": "object", "properties": {"text": {"type": "string", "minLength": 5000}}, "required": ["text"]},
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string", "minLength": 5000}},
+            "required": ["text"],
+        },
     )
     schema = {"type": "string", "minLength": 5000}  # neither a call nor an answer can end early
 
@@ -200,7 +214,8 @@ def test_cancelling_stops_the_generation(provider: LocalProvider) -> None:
 
 
 def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
-    """Turns run one after the other; one that is cancelled while it waits never starts, the others are unharmed."""
+    """Turns run one after the other; one that is cancelled while it waits never starts, the others are
+    unharmed."""
 
     async def main() -> None:
         replies: list[Reply] = []
@@ -219,7 +234,8 @@ def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
 
 
 def test_overflow_is_told_before_anything_is_read(provider: LocalProvider) -> None:
-    """A conversation longer than the window raises `ContextOverflow` with both numbers; the next turn works."""
+    """A conversation longer than the window raises `ContextOverflow` with both numbers; the next turn
+    works."""
 
     async def main() -> None:
         with pytest.raises(ContextOverflow, match="2048"):
@@ -238,7 +254,9 @@ def test_the_conversation_so_far_is_not_read_again(provider: LocalProvider) -> N
         first = asked("Name a colour.", TOOLS, max_output_tokens=100)
         reply = reply_of(await chunks_of(provider, first))
         messages = [*first.messages, reply.message, Message("user", [Text("Another one.")])]
-        second = ModelRequest("m", messages, "", TOOLS, ModelSettings(max_output_tokens=30), encoded=first.encoded)
+        second = ModelRequest(
+            "m", messages, "", TOOLS, ModelSettings(max_output_tokens=30), encoded=first.encoded
+        )
         usage = reply_of(await chunks_of(provider, second)).usage
         before = reply.usage
         assert usage is not None
@@ -246,105 +264,3 @@ def test_the_conversation_so_far_is_not_read_again(provider: LocalProvider) -> N
         assert usage.cached_input_tokens >= before.input_tokens - 5
 
     anyio.run(main)
-
-
-def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Path) -> None:
-    """The state of the fixed prompt is kept on disk, for its owner alone, and spares the next process the reading."""
-
-    async def main() -> None:
-        cached: list[int] = []
-        for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
-            progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=100)))
-            assert progress.usage is not None
-            cached.append(progress.usage.cached_input_tokens)
-            states = list((tmp_path / "prompts").iterdir())
-            assert [path.suffix for path in states] == [".state"]
-            assert states[0].stat().st_mode & 0o077 == 0
-            await provider.aclose()
-        assert min(cached) > 100
-
-    anyio.run(main)
-
-
-def test_a_damaged_state_is_as_if_there_were_none(small_model: Path, tmp_path: Path) -> None:
-    """A state file that cannot be restored costs time, not the turn."""
-
-    async def main() -> None:
-        for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048)
-            reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=10)))
-            await provider.aclose()
-            for path in (tmp_path / "prompts").iterdir():
-                path.write_bytes(b"x" * 1000)
-
-    anyio.run(main)
-
-
-def test_nothing_listens_once_the_model_is_loaded(provider: LocalProvider) -> None:
-    """The engine's own server cannot be reached by anyone: no port, and its socket's folder is gone."""
-
-    async def main() -> None:
-        await chunks_of(provider, asked("Hi", max_output_tokens=5))
-
-    anyio.run(main)
-    sockets = Path("/proc/net/unix").read_text()
-    ours = [line.split()[-1] for line in sockets.splitlines() if line.endswith("engine.sock")]
-    assert not [path for path in ours if Path(path).exists()]
-    assert not [path for path in Path(tempfile.gettempdir()).glob("jaato-*/engine.sock") if str(path) in ours]
-    assert environment()["OMP_WAIT_POLICY"] == "PASSIVE"
-
-
-def test_a_damaged_model_is_named(small_model: Path, tmp_path: Path) -> None:
-    """A model file that was cut is refused with the remedy, and the provider can be closed."""
-    cut = tmp_path / "cut.gguf"
-    with small_model.open("rb") as file:
-        cut.write_bytes(file.read(20_000_000))
-
-    async def main() -> None:
-        provider = LocalProvider(cut)
-        with pytest.raises(ModelNotFound, match="cannot load .*JAATO_LOCAL_MODEL"):
-            await chunks_of(provider, asked("Hi"))
-        await provider.aclose()
-        with pytest.raises(ServerFault, match="closed"):
-            await chunks_of(provider, asked("Hi"))
-
-    anyio.run(main)
-
-
-def test_without_the_engine_the_extra_is_named(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without xllamacpp the error says how to install it."""
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-
-    async def main() -> None:
-        provider = LocalProvider(small_model)
-        with pytest.raises(ModelNotFound, match=r"pip install 'jaato\[local\]'"):
-            await chunks_of(provider, asked("Hi"))
-        await provider.aclose()
-
-    anyio.run(main)
-
-
-def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
-    """A program that leaves without closing the provider ends normally."""
-    program = (
-        "import sys, anyio; from pathlib import Path\n"
-        "from jaato.providers.local.provider import LocalProvider\n"
-        "from jaato.abc.provider import ModelRequest\n"
-        "from jaato.protocol.messages import Message, Text\n"
-        "async def main():\n"
-        "    provider = LocalProvider(Path(sys.argv[1]), context_tokens=1024)\n"
-        "    async for chunk in provider.stream(ModelRequest('m', [Message('user', [Text('Tell a long story.')])])):\n"
-        "        return\n"
-        "anyio.run(main); print('left')\n"
-    )
-    source = str(Path(__file__).parents[2] / "src")
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(small_model)],
-        env={**environment(), "PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")

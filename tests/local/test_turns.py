@@ -75,6 +75,13 @@ def test_a_turn_is_one_call_or_an_answer() -> None:
     assert not any(validator.is_valid(turn) for turn in bad)
 
 
+def test_arguments_are_always_an_object() -> None:
+    """A tool that declares no object is still called with one."""
+    validator = jsonschema_rs.validator_for(turn_schema([ToolSpec("odd", "Odd.", {"type": "string"})]))
+    assert validator.is_valid({"tool": "odd", "args": {}})
+    assert not validator.is_valid({"tool": "odd", "args": "text"})
+
+
 def test_the_tool_comes_before_its_arguments() -> None:
     """The order of the properties is the order the model writes them in."""
     text = json.dumps(turn_schema([READ]))
@@ -82,15 +89,20 @@ def test_the_tool_comes_before_its_arguments() -> None:
 
 
 def test_arguments_called_like_keywords_survive() -> None:
-    """A parameter named `title`, `default` or `required` is a parameter, and enumerations stay as they are."""
-    properties = {"title": {"type": "string"}, "default": {"enum": [["a"], None]}, "required": {"type": "boolean"}}
+    """A parameter named `title`, `default` or `required` is a parameter, and enumerations stay as they
+    are."""
+    properties = {
+        "title": {"type": "string"},
+        "default": {"enum": [["a"], None]},
+        "required": {"type": "boolean"},
+    }
     spec = ToolSpec("odd", "Odd.", {"type": "object", "properties": properties, "required": ["title"]})
     validator = jsonschema_rs.validator_for(turn_schema([spec]))
     arguments = {"title": "t", "default": ["a"], "required": True}
     assert validator.is_valid({"tool": "odd", "args": arguments})
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))), st.lists(st.integers(1, 7)), st.booleans())
+@given(st.text(st.characters(codec="utf-8")), st.lists(st.integers(1, 7)), st.booleans())
 def test_an_answer_is_decoded_in_pieces_of_any_size(text: str, sizes: list[int], ascii_only: bool) -> None:
     """However the JSON is cut, the pieces of text are those of the answer."""
     raw = json.dumps({"answer": text}, ensure_ascii=ascii_only)
@@ -120,7 +132,9 @@ def test_a_call_is_read_in_pieces_of_any_size(arguments: dict[str, Any], size: i
     assert json.loads("".join(pieces)) == arguments
 
 
-@pytest.mark.parametrize("raw", ['{"answer": "a\\ud83d', '{"answer": "\\ud83d\\', '{"answer": "\\ude00x', '{"ans'])
+@pytest.mark.parametrize(
+    "raw", ['{"answer": "a\\ud83d', '{"answer": "\\ud83d\\', '{"answer": "\\ude00x', '{"ans']
+)
 def test_half_a_character_is_never_given_out(raw: str) -> None:
     """A lone surrogate is replaced or waited for; what is given out can always be encoded."""
     reader = TurnReader()
@@ -144,7 +158,8 @@ def test_results_and_errors_are_told_apart() -> None:
 
 
 def test_activation_leaves_everything_before_it_as_it_was() -> None:
-    """A tool activated in mid-session is added behind: the messages sent before stay the same, and it has a line."""
+    """A tool activated in mid-session is added behind: the messages sent before stay the same, and it has a
+    line."""
     base = frozenset({"readFile", "get_tool_schemas"})
     search = ToolSpec("get_tool_schemas", "Get tools.", {"type": "object", "properties": {}})
     said = [Message("user", [Text("Grow.")])]
@@ -171,7 +186,8 @@ def test_messages_that_are_not_the_users_say_so() -> None:
 
 
 def test_examples_use_what_is_declared() -> None:
-    """Each of the ten alternates and ends with an answer, and one is shown only when its tools are declared."""
+    """Each of the ten alternates and ends with an answer, and one is shown only when its tools are
+    declared."""
     assert len(EXAMPLES) == 10
     for example in EXAMPLES:
         assert len(example.turns) % 2 == 0
@@ -199,7 +215,9 @@ def test_a_signature_is_one_line() -> None:
         },
     )
     line = signature(spec)
-    assert line.startswith('- pick(kind: "a"|"b", many?: [integer], maybe?: string, deep?: {x: number}): Pick. One')
+    assert line.startswith(
+        '- pick(kind: "a"|"b", many?: [integer], maybe?: string, deep?: {x: number}): Pick. One'
+    )
     assert "\n" not in line
     assert len(line) < 350
 

@@ -1,6 +1,5 @@
 """The gate: precedence, every answer, scopes, waiting prompts, binding, stepping without a loop."""
 
-# tables of cases:
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def test_blacklisted_alias_is_the_tool(tmp_path: Path) -> None:
     "command",
     ["rm -rf x", "ls; rm x", "/bin/rm x", "sudo rm x", "r''m x", "'rm' x", "\\rm x", "ls | xargs rm x", "bash -c 'rm x'",
      "sh -c 'ls; rm x'", "if true; then rm x; fi", "echo $(rm x)", "find . -exec rm {} +", "eval rm x", "env A=1 rm x", "rm",
-     "cat <<EOF\n$(rm x)\nEOF", "(rm x)", "f() { rm x; }; f", "nohup rm x &", "bash -c \"bash -c 'rm x'\"", "timeout 1 rm x"],
+     "cat <<EOF\n$(rm x)\nEOF", "r\\\nm x", "ls; rm \\\n-rf x", "(rm x)", "f() { rm x; }; f", "nohup rm x &", "bash -c \"bash -c 'rm x'\"", "timeout 1 rm x"],
 )  # fmt: skip
 def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: str) -> None:
     """A blacklisted command is denied in a chain, a wrapper, a substitution, a construct, quoted or with
@@ -100,6 +99,19 @@ def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: s
         step(Gate(policy, workspace=tmp_path), call(RUN, tmp_path, command=command), RUN).permission.method
         == "blacklist"
     )
+
+
+@C4
+@pytest.mark.parametrize(
+    "command",
+    ["make \\\n all", "for i in a b; do echo $i; done", "[ -f x ] && rm x", "x=$(date); echo $x", "cat > f <<'E'\nhi\nE",
+     "make 2>&1 | tee out", "if ls; then pwd; fi", "python3 - <<E\nprint(1)\nE", "! test -f x", "sleep 1 &"],
+)  # fmt: skip
+def test_a_grant_for_the_whole_tool_covers_what_the_parser_understands(tmp_path: Path, command: str) -> None:
+    """Where everything is allowed, loops, substitutions, here-documents and redirections are too."""
+    for document in ({"defaultPolicy": "allow"}, {"whitelist": {"tools": ["run"]}}):
+        gate = Gate(Policy.of(document), workspace=tmp_path)
+        assert gate.explain(call(RUN, tmp_path, command=command), RUN).effect == "allow"
 
 
 @C4

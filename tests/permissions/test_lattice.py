@@ -1,8 +1,5 @@
 """The order of permissions: a rule that forbids never allows, a narrower grant never allows more."""
 
-# tables of cases:
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 from collections.abc import Sequence

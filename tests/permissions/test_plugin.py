@@ -1,8 +1,5 @@
 """The documented plugin: construction, the result of a check, and both channels."""
 
-# tables of cases:
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 import json

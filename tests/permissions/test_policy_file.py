@@ -1,7 +1,6 @@
 """Permission files: what they may say, whom they bind, how answers are kept, and what a workspace cannot
 do by them."""
 
-# tables of cases:
 # ruff: noqa: E501
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """What bash really starts is never more than what the analysis saw, whenever it said that a command is
 covered."""
 
-# tables of cases:
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 import os

@@ -131,7 +131,10 @@ class SessionSteps:
                 contained, tool, call, limiter=self._threads, abandon_on_cancel=True
             )
             return await value if inspect.isawaitable(value) else value
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():  # nobody cancelled this call: the tool's own fault
+                raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
             call.token.cancel()
             raise
 

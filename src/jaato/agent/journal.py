@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from jaato.abc.store import Damaged, Store
@@ -23,6 +24,8 @@ class Journal:
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
         self._next = state.seq + 1
+        self._unseen: deque[Event] = deque()
+        self._telling = False
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
         """The common fields of the next durable event; recorded in the order the heads were taken."""
@@ -50,8 +53,15 @@ class Journal:
                 self.state.apply(event)
         finally:
             self._next = self.state.seq + 1
-        for event in events:
-            self.bus.publish(event)
+        self._unseen.extend(events)
+        if self._telling:
+            return  # a listener records: what it says is seen after what it heard, by everyone
+        self._telling = True
+        try:
+            while self._unseen:
+                self.bus.publish(self._unseen.popleft())
+        finally:
+            self._telling = False
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -33,11 +34,10 @@ class Waiting:
 class Desk:
     """Puts questions to whoever is there to answer. With nobody there a question is answered None at once."""
 
-    def __init__(self, journal: Journal, timeout_s: float | None = None) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._open: dict[str, Waiting] = {}
         self._answerers = 0
-        self.timeout_s = timeout_s
 
     def attend(self) -> Callable[[], None]:
         """Someone is there to answer from now on; returns the function that says they have left."""
@@ -62,10 +62,11 @@ class Desk:
         return self._answerers > 0
 
     async def ask(self, question: Question) -> Answer | None:
-        """The answer to a permission question; None when nobody can give one or the time is over."""
+        """The answer to a permission question; None when nobody can give one. Raises TimeoutError past its deadline."""
         if not self.attended:
             return None
         journal = self._journal
+        waiting = self._open[question.id] = Waiting()
         journal.record(
             PermissionRequested(
                 **journal.head(),
@@ -82,9 +83,12 @@ class Desk:
         )
         answer: Answer | None = None
         try:
-            answer = await self._wait(question.id, f"permission for {question.tool}")
+            seconds = seconds_until(question.deadline)
+            answer = await self._wait(question.id, waiting, f"permission for {question.tool}", seconds)
         finally:
             journal.record(self._settled(question, answer))
+        if answer is None and self.attended:
+            raise TimeoutError
         return answer
 
     def _settled(self, question: Question, answer: Answer | None) -> PermissionResolved:
@@ -108,6 +112,7 @@ class Desk:
         if not self.attended:
             return None
         journal = self._journal
+        waiting = self._open[asked.id] = Waiting()
         journal.record(
             ClarificationQuestion(
                 **journal.head(),
@@ -119,7 +124,7 @@ class Desk:
         )
         answers: list[str | None] | None = None
         try:
-            answers = await self._wait(asked.id, "an answer of the user")
+            answers = await self._wait(asked.id, waiting, "an answer of the user", None)
         finally:
             texts = [str(question.get("question", "")) for question in asked.questions]
             given = [*(answers or []), *([None] * len(texts))][: len(texts)]
@@ -127,14 +132,13 @@ class Desk:
             journal.record(ClarificationResolved(**journal.head(), question_id=asked.id, qa_pairs=pairs))
         return answers
 
-    async def _wait(self, question_id: str, what: str) -> Any:
-        waiting = self._open[question_id] = Waiting()
+    async def _wait(self, question_id: str, waiting: Waiting, what: str, seconds: float | None) -> Any:
         self._status("blocked", f"waiting for {what}")
         try:
-            with anyio.move_on_after(self.timeout_s):
+            with anyio.move_on_after(seconds):
                 await waiting.answered.wait()
         finally:
-            del self._open[question_id]
+            self._open.pop(question_id, None)
             self._status("active", None)
         return waiting.answer
 
@@ -149,3 +153,10 @@ class Desk:
         waiting.answer = answer
         waiting.answered.set()
         return True
+
+
+def seconds_until(deadline: str | None) -> float | None:
+    """Seconds from now to a moment in ISO 8601; None for no deadline."""
+    if deadline is None:
+        return None
+    return max(0.0, (datetime.fromisoformat(deadline) - datetime.now(UTC)).total_seconds())

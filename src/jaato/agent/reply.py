@@ -79,6 +79,8 @@ class ReplyStream:
                     case CallDelta():
                         pass
                     case Reply():
+                        if not self.streaming:
+                            self._show_whole(head, chunk)
                         return chunk
         finally:
             close = getattr(stream, "aclose", None)
@@ -87,6 +89,11 @@ class ReplyStream:
         raise ConnectionFault(
             f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
         )
+
+    def _show_whole(self, head: dict[str, Any], reply: Reply) -> None:
+        """The text of a reply at once, where nobody wants it as it comes."""
+        if reply.message.text:
+            self._journal.show(output(head, "model", reply.message.text, 0))
 
 
 def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:

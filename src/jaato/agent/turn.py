@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import msgspec
@@ -61,12 +61,12 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
     show_status(session, "active")
     ending: Ending = "interrupted"
     problem: Problem | None = None
-    last: MessageModel | None = None
+    last: dict[str, Any] | None = None
     try:
         with anyio.CancelScope() as scope:
             session.scope = scope
             last = await converse(session, turn)
-            ending = ENDINGS.get(last.finish_reason, "stop")
+            ending = ENDINGS.get(last["finish_reason"], "stop")
         if scope.cancelled_caught:
             ending = "cancelled"
     except (ProviderError, LimitReached) as error:
@@ -81,7 +81,7 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
 
 
 def finish(
-    session: Session, turn: Turn, ending: Ending, problem: Problem | None, last: MessageModel | None
+    session: Session, turn: Turn, ending: Ending, problem: Problem | None, last: dict[str, Any] | None
 ) -> TurnCompleted:
     """Record how the turn ended, in one commit with the last reply, every call answered and a partial reply kept."""
     journal = session.journal
@@ -93,6 +93,7 @@ def finish(
         journal.record(MessageModel(**journal.head(), message=message, turn_id=turn.id, finish_reason=reason))
     close_calls(session, "Not run: the turn was stopped before it began.")
     session.gate.end_turn()
+    spoken = [] if last is None else [MessageModel(**journal.head(), **last)]
     done = TurnCompleted(
         **journal.head(),
         turn_id=turn.id,
@@ -104,10 +105,8 @@ def finish(
         cost_usd=turn.cost_usd,
         error=problem,
     )
-    if last is None:
-        journal.record(done)
-    else:
-        journal.record(last, done)
+    journal.record(*spoken, done)
+    if spoken:
         show_progress(session, turn)
     show_status(session, "error" if ending == "error" else "idle")
     return done
@@ -131,8 +130,8 @@ INTERRUPTED = (
 )
 
 
-async def converse(session: Session, turn: Turn) -> MessageModel:
-    """The loop itself; gives the last reply, which is still to be recorded."""
+async def converse(session: Session, turn: Turn) -> dict[str, Any]:
+    """The loop itself; gives the last reply, as fields of the event that is still to be recorded."""
     while True:
         if session.reply.stopped:
             raise CancelledException("Stopped before the model was asked.")
@@ -143,7 +142,7 @@ async def converse(session: Session, turn: Turn) -> MessageModel:
         calls = reply.message.function_calls
         if not calls and not session.inbox:
             return spoken
-        session.journal.record(spoken)
+        session.journal.record(MessageModel(**session.journal.head(), **spoken))
         show_progress(session, turn)
         if calls:
             turn.tool_calls += len(calls)
@@ -170,9 +169,9 @@ def take_inbox(session: Session, turn: Turn) -> None:
         )
 
 
-def take_reply(session: Session, turn: Turn, reply: Reply) -> MessageModel:
-    """Count what the reply cost; gives the event that makes it durable."""
-    journal, state = session.journal, session.state
+def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
+    """Count what the reply cost; gives the fields of the event that makes it durable."""
+    state = session.state
     turn.model_calls += 1
     cost = session.price(reply.usage)
     if reply.usage is not None:
@@ -183,14 +182,13 @@ def take_reply(session: Session, turn: Turn, reply: Reply) -> MessageModel:
         reply.message, id=new_id("m"), provider=session.provider.name, model=state.model
     )
     session.reply.clear()
-    return MessageModel(
-        **journal.head(),
-        message=message,
-        turn_id=turn.id,
-        finish_reason=reply.finish_reason,
-        usage=reply.usage,
-        cost_usd=cost,
-    )
+    return {
+        "message": message,
+        "turn_id": turn.id,
+        "finish_reason": reply.finish_reason,
+        "usage": reply.usage,
+        "cost_usd": cost,
+    }
 
 
 def show_progress(session: Session, turn: Turn) -> None:

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 
 from jaato.cli.ending import DENIED, ERROR, INTERRUPTED, OK
-from jaato.cli.options import blueprint_of, clean_text, schema_of_argument
+from jaato.cli.options import clean_text, schema_of_argument
 from jaato.cli.screen import Screen
 from jaato.errors import ConfigError, JaatoError, LimitReached, from_code
 from jaato.protocol.events import TurnCompleted
@@ -52,8 +52,6 @@ def prompt_of(args: Namespace) -> str:
 
 def read_piped() -> str:
     """What was piped into the command; nothing when stdin is a terminal or closed."""
-    if sys.stdin is None or sys.stdin.closed:
-        return ""
     try:
         if sys.stdin.isatty():
             return ""

@@ -72,15 +72,27 @@ def adapt(plugin: object) -> Toolset:
         toolset.shutdown = plugin.shutdown
     else:
         adapt_documented(plugin, toolset)
+    adapt_optional(plugin, toolset)
+    if isinstance(plugin, BackgroundCapable):
+        toolset.background = plugin
+    return toolset
+
+
+def enriching(plugin: object) -> Toolset:
+    """The record of a plugin that only enriches prompts: no tools, no commands."""
+    toolset = Toolset(plugin_name(plugin), plugin)
+    adapt_optional(plugin, toolset)
+    return toolset
+
+
+def adapt_optional(plugin: object, toolset: Toolset) -> None:
+    """Prompt enrichment and wiring, as far as the plugin has them."""
     subscribes = optional(plugin, "subscribes_to_prompt_enrichment")
     if subscribes and subscribes():
         toolset.enrich = optional(plugin, "enrich_prompt")
         priority = optional(plugin, "get_enrichment_priority")
         toolset.priority = int(priority()) if priority else DEFAULT_PRIORITY
-    if isinstance(plugin, BackgroundCapable):
-        toolset.background = plugin
     toolset.wiring = {setter: found for setter in SETTERS if (found := optional(plugin, setter))}
-    return toolset
 
 
 def adapt_documented(plugin: Any, toolset: Toolset) -> None:
@@ -115,6 +127,8 @@ def tool_of(
     executor = executors.get(name)
     if executor is None:
         raise PluginError(f"The plugin {plugin} declares {name} but get_executors() has no such key.")
+    if not callable(executor):
+        raise PluginError(f"The plugin {plugin}: the executor of {name} is a {type(executor).__name__}.")
     return Tool(
         spec=spec,
         run=run_documented(executor),
@@ -137,6 +151,9 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
         raise PluginError(
             f"The plugin {plugin}: parameters of {name} are {type(parameters).__name__}, not a dict."
         )
+    problem = declaration_problem(schema, parameters)
+    if problem:
+        raise PluginError(f"The plugin {plugin}, tool {name}: {problem}.")
     try:
         msgspec.json.encode(parameters)
         Validator(parameters)
@@ -150,6 +167,17 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
         discoverability=getattr(schema, "discoverability", None) or "discoverable",
         access="execute",
     )
+
+
+def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
+    """What is wrong with a declaration beside its JSON Schema, or None."""
+    if parameters.get("type", "object") != "object":
+        return f"its parameters are of type {parameters['type']!r}; arguments are always an object"
+    mode = getattr(schema, "discoverability", None)
+    if mode not in (None, "", "core", "discoverable"):
+        return f"discoverability is core or discoverable, not {mode!r}"
+    category = getattr(schema, "category", None)
+    return None if category is None or isinstance(category, str) else f"the category {category!r} is no text"
 
 
 def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:

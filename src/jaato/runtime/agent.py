@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class Agent:
     environ: dict[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
-    _leave: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
+    _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
 
     async def __aenter__(self) -> Agent:
         settings = ModelSettings(
@@ -130,7 +131,9 @@ class Agent:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
         close, self._close, self._session = self._close, None, None
         if close is not None:
             await close()
@@ -207,13 +210,15 @@ class Agent:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
         session = self.live
         with session.journal.bus.subscribe() as events:
-            async with anyio.create_task_group() as group:
-                group.start_soon(post_and_close, session, prompt, self._media(images), events)
-                try:
-                    async for event in events:
-                        yield event
-                finally:
+            turn = asyncio.ensure_future(post_and_close(session, prompt, self._media(images), events))
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                if not turn.done():
                     session.stop()
+                with anyio.CancelScope(shield=True):
+                    await turn
 
     async def post(self, text: str) -> None:
         """Say something while the agent works; it is heard at the next pause."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +70,14 @@ class Blueprint:
     ledger: TokenLedger | None = None
 
 
-async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitable[None]]]:
-    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s."""
-    workspace = (blueprint.workspace or Path.cwd()).resolve()
+async def assemble(
+    blueprint: Blueprint, *, wire: bool = True
+) -> tuple[Session, Callable[[], Awaitable[None]]]:
+    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
+
+    Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
+    """
+    workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     store = open_store(settings, blueprint.state_dir)
     runtime: Runtime | None = None
@@ -96,8 +101,12 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
             shared_registry=blueprint.registry is not None,
         )
         plan = plan_of(blueprint, settings, provider, model, workspace)
+        if journal is None and provider.name == "local":
+            plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
+        if wire:
+            registry.set_session(session)
     except BaseException:
         if provider is not None and provider is not blueprint.provider:
             await provider.aclose()
@@ -114,6 +123,32 @@ async def assemble(blueprint: Blueprint) -> tuple[Session, Callable[[], Awaitabl
             runtime.close()
 
     return session, close
+
+
+def workspace_of(blueprint: Blueprint) -> Path:
+    """The directory a new session works in. Raises `ConfigError` when its plugins work in another one."""
+    registry = blueprint.registry
+    if blueprint.workspace is None:
+        return registry.workspace if registry is not None else Path.cwd().resolve()
+    workspace = blueprint.workspace.resolve()
+    if registry is not None and registry.workspace != workspace:
+        raise ConfigError(
+            f"The plugins work in {registry.workspace}, the session in {workspace}; "
+            "make the registry with PluginRegistry(workspace=…)."
+        )
+    return workspace
+
+
+async def registry_for(blueprint: Blueprint) -> PluginRegistry:
+    """The plugins that sessions of one runtime share."""
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    model = settings["model"]
+    if model is None:
+        provider, model = await pick_provider(blueprint, settings, None)
+        if provider is not blueprint.provider:
+            await provider.aclose()
+    return make_registry(workspace, settings, model, blueprint)
 
 
 def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
@@ -168,7 +203,7 @@ async def pick_provider(
     """The provider and model: those given, else those of the stored session, else the first that can be used."""
     if blueprint.provider is not None and not isinstance(blueprint.provider, str):
         return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
-    from jaato.runtime.choose import Choice, choose, make_provider, prepare
+    from jaato.runtime.choose import Choice, choose, make_provider
 
     name, model = settings["provider"], settings["model"]
     choice = Choice(name, settings.source("provider")) if name is not None else None
@@ -176,8 +211,10 @@ async def pick_provider(
         choice, model = Choice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose(settings)
     if choice.name == "local":
+        from jaato.runtime.local import prepare
+
         confirm = None if blueprint.yes else blueprint.confirm
-        await prepare(settings, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
+        await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
     made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
     if blueprint.chosen is not None:
         blueprint.chosen(choice, model)
@@ -244,7 +281,16 @@ def plan_of(
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
         protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+        plugins=blueprint.plugins if blueprint.registry is not None else None,
     )
+
+
+def for_small_model(plan: Plan, settings: Settings) -> Plan:
+    """The plan with what suits a small model, where the user has not said otherwise."""
+    from jaato.runtime.local import small_profile
+
+    prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")
+    return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)
 
 
 def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Policy:

@@ -25,8 +25,6 @@ DEFAULT_MODELS = {
     "local": "qwen2.5-coder-1.5b-instruct",
 }
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
-Progress = Callable[[str, int, int | None], None]
-Confirm = Callable[[str], Awaitable[bool]]
 
 
 class Choice(NamedTuple):
@@ -49,6 +47,23 @@ async def choose(settings: Settings) -> Choice:
     if await ollama_runs(settings):
         return Choice("ollama", "it runs on this machine")
     return Choice("local", "no key is set and no Ollama runs")
+
+
+async def usable(settings: Settings) -> list[str]:
+    """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
+    from jaato.runtime.keys import stored_key
+    from jaato.runtime.local import local_state
+
+    names = [
+        name
+        for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
+        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name)
+    ]
+    if await ollama_runs(settings):
+        names.append("ollama")
+    if local_state(settings)[0]:
+        names.append("local")
+    return names
 
 
 async def ollama_runs(settings: Settings) -> bool:
@@ -100,7 +115,9 @@ def make_provider(
                 raise ConfigError("The provider scripted plays a file: pass it with --model PATH.")
             return ScriptedProvider.from_file(Path(model)), model
         case "local":
-            return local_provider(settings)
+            from jaato.runtime.local import local_provider
+
+            return local_provider(settings, model)
         case _ if name in NAMES:
             from jaato.providers.profiles import make
 
@@ -113,18 +130,3 @@ def make_provider(
                 )
             return made, chosen
     raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
-
-
-async def prepare(
-    settings: Settings, *, progress: Progress | None, allowed: bool, confirm: Confirm | None
-) -> None:
-    """Have the embedded model's file on this machine: fetched first, if the user says so.
-
-    Raises `ConfigError` when nobody agrees to the download, `ProviderError`s when it fails.
-    """
-    raise ConfigError("The embedded model is not part of this build.")
-
-
-def local_provider(settings: Settings) -> tuple[Provider, str]:
-    """The embedded model, whose file is on this machine already. Raises `ConfigError` when it is not."""
-    raise ConfigError("The embedded model is not part of this build.")

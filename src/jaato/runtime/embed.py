@@ -14,7 +14,7 @@ from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, from_code
 from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
-from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.assemble import Blueprint, assemble, registry_for
 from jaato.runtime.choose import environ_for
 from jaato.runtime.hooks import context_usage, feed
 from jaato.runtime.portal import PORTAL
@@ -146,20 +146,38 @@ def outcome_text(session: Session, turn: TurnCompleted) -> str:
 
 
 class JaatoRuntime:
-    """What agents share: provider configuration, plugins, permissions, ledger."""
+    """What agents share: provider configuration, plugins, permissions, ledger. Close it when no session is left.
+
+    Plugins that were given stay the giver's to shut down; those the runtime made itself end with it.
+    """
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self._blueprint = blueprint
+        import dataclasses
+
+        self._owns_registry = blueprint.registry is None
+        self.ledger: TokenLedger = blueprint.ledger or TokenLedger()
+        """Where token use of all its agents is counted."""
+        self._blueprint = dataclasses.replace(blueprint, ledger=self.ledger)
 
     @property
-    def registry(self) -> PluginRegistry | None:
-        """The plugins agents of this runtime use; None: all built-in ones."""
+    def registry(self) -> PluginRegistry:
+        """The plugins that agents of this runtime use; all built-in ones unless others were given."""
+        if self._blueprint.registry is None:
+            import dataclasses
+
+            registry = PORTAL.call(registry_for(self._blueprint))
+            self._blueprint = dataclasses.replace(self._blueprint, registry=registry)
+        assert self._blueprint.registry is not None
         return self._blueprint.registry
 
-    @property
-    def ledger(self) -> TokenLedger | None:
-        """Where token use of all its agents is counted."""
-        return self._blueprint.ledger
+    def close(self) -> None:
+        """Let go of the plugins that the runtime made."""
+        import dataclasses
+
+        registry = self._blueprint.registry
+        if self._owns_registry and registry is not None:
+            registry.shutdown()
+            self._blueprint = dataclasses.replace(self._blueprint, registry=None)
 
     def create_session(
         self,
@@ -170,14 +188,17 @@ class JaatoRuntime:
         """A new session, cheap to make; `tools` names the plugins it may use."""
         import dataclasses
 
+        registry = self.registry
         changed = dataclasses.replace(
             self._blueprint,
             model=model or self._blueprint.model,
             plugins=tuple(tools) if tools is not None else self._blueprint.plugins,
             prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
         )
-        session, close = PORTAL.call(assemble(changed))
-        return JaatoSession(session, close)
+        session, close = PORTAL.call(assemble(changed, wire=False))
+        made = JaatoSession(session, close)
+        registry.set_session(made)
+        return made
 
 
 class JaatoClient:
@@ -187,8 +208,10 @@ class JaatoClient:
         self._provider: str | Provider | None = provider_name
         self._state_dir = state_dir
         self._blueprint: Blueprint | None = None
+        self._runtime: JaatoRuntime | None = None
         self._session: JaatoSession | None = None
         self._hooks: Any = None
+        self._retry_callback: RetryCallback | None = None
         self._streaming = True
 
     def connect(
@@ -207,6 +230,7 @@ class JaatoClient:
         chosen = provider or self._provider
         if project or project_id:
             chosen = chosen or "google_genai"
+        self.close()
         self._blueprint = Blueprint(
             model=model,
             provider=chosen,
@@ -228,14 +252,14 @@ class JaatoClient:
 
         asker = getattr(permission_plugin, "channel", None)
         gate = getattr(permission_plugin, "gate", None)
+        self.close()
         self._blueprint = dataclasses.replace(
             self._connected(),
             registry=registry,
-            policy=gate.policy if gate is not None else None,
+            policy=getattr(gate, "policy", None),
             asker=SyncAsker(asker) if asker is not None else None,
             ledger=ledger,
         )
-        self._end()
 
     def _connected(self) -> Blueprint:
         if self._blueprint is None:
@@ -243,14 +267,17 @@ class JaatoClient:
         return self._blueprint
 
     def get_runtime(self) -> JaatoRuntime:
-        """What further sessions of this client share."""
-        return JaatoRuntime(self._connected())
+        """What this client's session and further ones share."""
+        if self._runtime is None:
+            self._runtime = JaatoRuntime(self._connected())
+        return self._runtime
 
     def get_session(self) -> JaatoSession:
         """The main agent's session, begun when first needed."""
         if self._session is None:
             self._session = self.get_runtime().create_session()
             self._session.set_streaming_enabled(self._streaming)
+            self._session.set_retry_callback(self._retry_callback)
             if self._hooks is not None:
                 self._session.set_ui_hooks(self._hooks, "main")
         return self._session
@@ -292,9 +319,18 @@ class JaatoClient:
         if self._session is not None:
             self._session.set_ui_hooks(hooks, "main")
 
+    def set_retry_callback(self, callback: RetryCallback | None) -> None:
+        """Where retries are told; see `JaatoSession.set_retry_callback`."""
+        self._retry_callback = callback
+        if self._session is not None:
+            self._session.set_retry_callback(callback)
+
     def close(self) -> None:
         """End the session and let go of everything; the log stays."""
         self._end()
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.close()
 
     def _end(self) -> None:
         if self._session is not None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import fnmatch
-import functools
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
-from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
+from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.plugins import BUILTIN
-from jaato.runtime.adapt import Toolset, adapt, call_optional, optional, plugin_name, requirements
+from jaato.runtime.adapt import (
+    Toolset,
+    adapt,
+    call_optional,
+    enriching,
+    optional,
+    plugin_name,
+    requirements,
+)
+from jaato.runtime.discovery import BROKEN, find, instance
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Rename, Tool
@@ -63,6 +68,9 @@ class PluginRegistry:
         self.problems: dict[str, str] = {}
         self._plugin_dirs = list(plugin_dirs)
         self._known: dict[str, Callable[[], Any]] = {}
+        self._discovered = False
+        self._own_names: dict[str, str] = {}
+        self._session: Any = None
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
@@ -74,33 +82,11 @@ class PluginRegistry:
         the modules in those directories; returns the names found."""
         if plugin_kind not in ENTRY_POINT_GROUPS:
             raise PluginError(f"No plugin kind {plugin_kind!r}; there are {', '.join(ENTRY_POINT_GROUPS)}.")
-        found: dict[str, Callable[[], Any]] = {}
+        found = find(plugin_kind, self._plugin_dirs, self._report)
         if plugin_kind == "tool":
-            found |= {name: functools.partial(load_object, path) for name, path in BUILTIN.items()}
-        from importlib.metadata import entry_points
-
-        for point in entry_points(group=ENTRY_POINT_GROUPS[plugin_kind]):
-            found.setdefault(point.name, point.load)
-        for directory in self._plugin_dirs:
-            found |= {k: v for k, v in self._in_directory(directory, plugin_kind).items() if k not in found}
-        if plugin_kind == "tool":
-            self._known |= {name: load for name, load in found.items() if name not in self._known}
+            self._discovered = True
+            self._known = {**found, **self._known}
         return list(found)
-
-    def _in_directory(self, directory: Path, kind: str) -> dict[str, Callable[[], Any]]:
-        found: dict[str, Callable[[], Any]] = {}
-        if not directory.is_dir():
-            return found
-        for path in sorted([*directory.glob("*.py"), *directory.glob("*/__init__.py")]):
-            name = path.parent.name if path.name == "__init__.py" else path.stem
-            try:
-                module = load_module(path, name)
-            except Exception as error:  # noqa: BLE001 a plugin that cannot be imported must not take others with it
-                self._report(name, f"cannot be imported: {type(error).__name__}: {error}")
-                continue
-            if getattr(module, "PLUGIN_KIND", None) == kind:
-                found[name] = functools.partial(identity, module)
-        return found
 
     def _report(self, name: str, problem: str) -> None:
         self.problems[name] = problem
@@ -113,43 +99,35 @@ class PluginRegistry:
 
         Raises `PluginError` for an unknown plugin and for one that fails; nothing of a failed one stays.
         """
-        if name in self._exposed:
+        if self._own_names.get(name, name) in self._exposed:
             return True
-        if not self._known:
+        if name not in self._known and not self._discovered:
             self.discover()
         load = self._known.get(name)
         if load is None:
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         try:
-            plugin = self._build(load(), config or {})
-        except Exception as error:
+            plugin = instance(load(), PluginHost(self, MappingProxyType(config or {})))
+            self._own_names[name] = plugin_name(plugin)
+        except BROKEN as error:
             self._report(name, f"cannot be loaded: {type(error).__name__}: {error}")
             raise PluginError(
                 f"The plugin {name!r} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
         return self._expose(plugin, config)
 
-    def _build(self, found: Any, config: dict[str, Any]) -> Any:
-        """A plugin object from what a loader gave: an instance, a class, a factory or a module."""
-        if isinstance(found, ModuleType):
-            found = getattr(found, "create_plugin", None) or own_class(found)
-        if isinstance(found, type) and issubclass(found, Plugin):
-            return found(PluginHost(self, MappingProxyType(config)))
-        return found() if callable(found) else found
-
-    def _expose(self, plugin: Any, config: dict[str, Any] | None, *, enrichment_only: bool = False) -> bool:
+    def _expose(self, plugin: Any, config: dict[str, Any] | None) -> bool:
         name = plugin_name(plugin)
-        wanted = requirements(plugin)
-        if (
-            wanted
-            and self.model_name
-            and not any(fnmatch.fnmatchcase(self.model_name, glob) for glob in wanted)
-        ):
-            LOG.warning("Plugin '%s' skipped: model '%s' not in %s", name, self.model_name, wanted)
-            if name not in self._skipped:
-                self._skipped.append(name)
-            return False
+        if name in self._exposed or name in self._enrichment_only:
+            other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
+            self._report(name, "is the name of two plugins")
+            raise PluginError(
+                f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}. Disable one of them."
+            )
+        toolset: Toolset | None = None
         try:
+            if not self._suits(plugin, name):
+                return False
             initialize = optional(plugin, "initialize")
             if initialize:
                 initialize(config or {})
@@ -157,9 +135,11 @@ class PluginRegistry:
             if wire:
                 wire(self)
             toolset = adapt(plugin)
-            if not enrichment_only:
-                self.catalog.add(toolset.tools)
-        except Exception as error:
+            self.catalog.add(toolset.tools)
+            self._wire(toolset)
+        except BROKEN as error:
+            if toolset is not None:
+                self.catalog.remove(toolset.tools)
             self._report(name, f"cannot be exposed: {error}")
             release(plugin)
             raise (
@@ -167,14 +147,33 @@ class PluginRegistry:
                 if isinstance(error, PluginError)
                 else PluginError(f"The plugin {name!r} cannot be exposed: {type(error).__name__}: {error}")
             ) from error
+        self._exposed[name] = toolset
+        return True
+
+    def _suits(self, plugin: Any, name: str) -> bool:
+        """Whether the plugin can work with the model; a warning says why not."""
+        wanted = requirements(plugin)
+        model = self.model_name
+        if not wanted or not model or any(fnmatch.fnmatchcase(model, glob) for glob in wanted):
+            self._skipped = [skipped for skipped in self._skipped if skipped != name]
+            return True
+        LOG.warning("Plugin '%s' skipped: model '%s' not in %s", name, model, wanted)
+        if name not in self._skipped:
+            self._skipped.append(name)
+        return False
+
+    def _wire(self, toolset: Toolset) -> None:
+        """Tell a plugin where it works and, if there is one, in which session."""
         if place := toolset.wiring.get("set_workspace_path"):
             place(str(self.workspace))
-        (self._enrichment_only if enrichment_only else self._exposed)[name] = toolset
-        return True
+        if self._session is not None and (join := toolset.wiring.get("set_session")):
+            join(self._session)
 
     def unexpose_tool(self, name: str) -> None:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
-        toolset = self._exposed.pop(name, None) or self._enrichment_only.pop(name, None)
+        name = self._own_names.get(name, name)
+        self._enrichment_only.pop(name, None)
+        toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
             release(toolset.plugin)
@@ -182,9 +181,9 @@ class PluginRegistry:
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
         """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
         `problems` and left out. Returns the names that are exposed now."""
-        if not self._known:
+        if not self._discovered:
             self.discover()
-        for name in self._known:
+        for name in list(self._known):
             try:
                 self.expose_tool(name, (config or {}).get(name))
             except PluginError:
@@ -192,13 +191,22 @@ class PluginRegistry:
         return list(self._exposed)
 
     def register_plugin(self, plugin: Any, expose: bool = False, enrichment_only: bool = False) -> None:
-        """Add a plugin by hand: exposed at once, for prompt enrichment alone, or known to `expose_tool` by name."""
+        """Add a plugin by hand: exposed at once, for prompt enrichment alone, or known to `expose_tool` by name.
+
+        One that is there for enrichment alone belongs to somebody else, who initialises it and shuts it down.
+        Raises `PluginError` for a plugin that cannot be used.
+        """
         name = plugin_name(plugin)
-        if expose or enrichment_only:
-            self.unexpose_tool(name)
-            self._expose(plugin, None, enrichment_only=enrichment_only and not expose)
-        else:
+        if not expose and not enrichment_only:
             self._known[name] = lambda: plugin
+            return
+        self.unexpose_tool(name)
+        if expose:
+            self._expose(plugin, None)
+            return
+        if self._suits(plugin, name):
+            self._enrichment_only[name] = toolset = enriching(plugin)
+            self._wire(toolset)
 
     def add_toolset(self, toolset: Toolset) -> None:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
@@ -211,6 +219,16 @@ class PluginRegistry:
         for toolset in [*self._exposed.values(), *self._enrichment_only.values()]:
             if place := toolset.wiring.get("set_workspace_path"):
                 place(str(self.workspace))
+
+    def set_session(self, session: Any) -> None:
+        """Tell the plugins that care in which session they work; one exposed later is told too."""
+        self._session = session
+        for toolset in [*self._exposed.values(), *self._enrichment_only.values()]:
+            if join := toolset.wiring.get("set_session"):
+                try:
+                    join(session)
+                except BROKEN as error:
+                    self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
 
     # --- operation ---------------------------------------------------------------------------------------------
 
@@ -229,6 +247,20 @@ class PluginRegistry:
     def toolsets(self) -> list[Toolset]:
         """The records of all exposed plugins."""
         return list(self._exposed.values())
+
+    def subset(self, plugins: Iterable[str] | None) -> Catalog:
+        """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
+        if plugins is None:
+            return self.catalog
+        chosen = Catalog()
+        for name in plugins:
+            toolset = self._exposed.get(self._own_names.get(name, name))
+            if toolset is None:
+                raise PluginError(
+                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
+                )
+            chosen.add(toolset.tools)
+        return chosen
 
     def get_exposed_tool_schemas(self) -> list[ToolSchema]:
         """The declarations of all exposed tools, core and discoverable."""
@@ -281,8 +313,13 @@ def release(plugin: Any) -> None:
     """Shut a plugin down; one that fails in doing so harms nobody else."""
     try:
         call_optional(plugin, "shutdown")
-    except Exception as error:  # noqa: BLE001 the others still have to be shut down
+    except BROKEN as error:  # the others still have to be shut down
         LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)
+
+
+def described(plugin: Any) -> str:
+    """A plugin by its class."""
+    return f"{type(plugin).__module__}.{type(plugin).__qualname__}"
 
 
 def blocking(tool: Tool, rename: Rename) -> Callable[[dict[str, Any]], Any]:
@@ -301,35 +338,3 @@ def blocking(tool: Tool, rename: Rename) -> Callable[[dict[str, Any]], Any]:
         return value
 
     return execute
-
-
-def identity(module: ModuleType) -> ModuleType:
-    """A module that is loaded already."""
-    return module
-
-
-def load_object(path: str) -> Any:
-    """The object at `module:name`."""
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def load_module(path: Path, name: str) -> ModuleType:
-    """A module from a file, under a name of its own."""
-    spec = importlib.util.spec_from_file_location(f"jaato_plugin_{name}", path)
-    if spec is None or spec.loader is None:
-        raise PluginError(f"{path} is no Python module.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def own_class(module: ModuleType) -> type:
-    """The one plugin class a module defines; raises `PluginError` when there is none or more than one."""
-    mine = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
-    plugins = [c for c in mine if issubclass(c, Plugin) or callable(getattr(c, "get_tool_schemas", None))]
-    if len(plugins) != 1:
-        raise PluginError(
-            f"{module.__name__} defines {len(plugins)} plugin classes; define create_plugin() too."
-        )
-    return plugins[0]

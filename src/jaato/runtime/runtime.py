@@ -56,6 +56,8 @@ class Plan:
     core: tuple[str, ...] | None = None
     services: dict[str, Any] = field(default_factory=dict)
     protected: tuple[Path, ...] = ()
+    plugins: tuple[str, ...] | None = None
+    """The plugins whose tools the session may use; None: all that are exposed."""
 
 
 class Runtime:
@@ -85,7 +87,8 @@ class Runtime:
             )
         state = State(session_id=new_id("s"), agent_id=new_id("a"))
         journal = Journal(self.store, state)
-        prompt = plan.prompt if plan.prompt is not None else self.prompt(workspace)
+        prompt = plan.prompt if plan.prompt is not None else self.prompt(workspace, plan.plugins)
+        catalog = self.registry.subset(plan.plugins)
         first = (
             SessionCreated(
                 **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
@@ -96,7 +99,7 @@ class Runtime:
                 provider=plan.provider.name,
                 model=plan.model,
                 system_prompt=prompt,
-                core_tools=[tool.name for tool in self.registry.catalog.core],
+                core_tools=[tool.name for tool in catalog.core],
             ),
         )
         journal.begin(*first)
@@ -109,11 +112,15 @@ class Runtime:
             journal.record(SessionUpdated(**journal.head(), provider=plan.provider.name, model=plan.model))
         return self._assemble(plan, journal)
 
-    def prompt(self, workspace: Path) -> str:
-        """The system prompt for a new agent in this workspace."""
+    def prompt(self, workspace: Path, plugins: tuple[str, ...] | None = None) -> str:
+        """The system prompt for a new agent in this workspace, with what its plugins say."""
         return system_prompt(
             workspace,
-            instructions=[toolset.instructions for toolset in self.registry.toolsets()],
+            instructions=[
+                toolset.instructions
+                for toolset in self.registry.toolsets()
+                if plugins is None or toolset.name in plugins
+            ],
             today=datetime.datetime.now(datetime.UTC).date().isoformat(),
             user_file=self._user_instructions,
         )
@@ -140,7 +147,7 @@ class Runtime:
             journal=journal,
             desk=desk,
             provider=plan.provider,
-            catalog=self.registry.catalog,
+            catalog=self.registry.subset(plan.plugins),
             gate=gate,
             settings=plan.settings,
             limits=plan.limits,
@@ -150,7 +157,7 @@ class Runtime:
             deferred=plan.deferred,
             core=plan.core,
             enrich=lambda text: self.registry.enrich_prompt(text).prompt,
-            services=dict(plan.services),
+            services={"registry": self.registry, **plan.services},
         )
 
     def close(self) -> None:

@@ -1,7 +1,5 @@
 """Small private files that several processes change: read bounded, written whole, one writer at a time."""
 
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import contextlib

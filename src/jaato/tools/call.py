@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -100,9 +101,17 @@ def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
         issues = getattr(error, "issues", None)
         details = {"issues": [{"path": path, "message": text} for path, text in issues]} if issues else None
         return Problem(code=error.code, message=str(error), retryable=error.retryable, details=details)
-    text = str(error)
+    text = text_of(error, str)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return Problem(code="tool_raised", message=clean(message), traceback=clean(traceback or ""))
+
+
+def text_of(value: object, how: Callable[[object], str] = repr) -> str:
+    """`repr` or `str` of a value that may be broken."""
+    try:
+        return how(value)
+    except Exception as error:  # noqa: BLE001 it belongs to a tool, and its result must be shown all the same
+        return f"<{type(value).__name__}, which raises {type(error).__name__} when shown>"
 
 
 def clean(text: str) -> str:
@@ -136,22 +145,37 @@ def plain(value: Any) -> Any:
         return value
     try:
         built = msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
+    except Exception:  # noqa: BLE001 code of the value's own class may run here
         built = value
-    return built if not json_problems(built) else salvage(built)
+    return built if not json_problems(built) else Salvage().value(built)
 
 
-def salvage(value: Any, depth: int = 0) -> Any:
-    """As much of a value as JSON can carry, the rest as text."""
-    if depth > 20:
-        return clean(repr(value))[:1000]
-    match value:
-        case dict():
-            return {clean(str(key)): salvage(item, depth + 1) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [salvage(item, depth + 1) for item in value]
-        case str():
-            return clean(value)
-        case bytes():
-            return clean(value.decode("utf-8", "replace"))
-    return value if not json_problems(value) else clean(repr(value))[:1000]
+class Salvage:
+    """As much of a value as JSON can carry, the rest as text; the work is bounded, whatever refers to what."""
+
+    def __init__(self) -> None:
+        self._left = 100_000
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """One value and what is in it."""
+        self._left -= 1
+        if depth > 20 or self._left < 0:
+            return clean(text_of(value))[:200]
+        match value:
+            case dict():
+                return {clean(text_of(k, str)): self.value(v, depth + 1) for k, v in self._items(value)}
+            case list() | tuple() | set() | frozenset():
+                return [self.value(item, depth + 1) for item in self._some(value)]
+            case str():
+                return clean(value)
+            case bytes():
+                return clean(value.decode("utf-8", "replace"))
+        return value if not json_problems(value) else clean(text_of(value))[:1000]
+
+    def _some(self, values: Any) -> list[Any]:
+        """The members, as far as there is room."""
+        return list(itertools.islice(values, max(0, self._left)))
+
+    def _items(self, table: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        """The entries, as far as there is room."""
+        return list(itertools.islice(table.items(), max(0, self._left)))

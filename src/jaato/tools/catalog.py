@@ -44,6 +44,11 @@ def wire_name(name: str) -> str:
     return f"{plain[:55]}_{digest}"
 
 
+def other_names(tool: Tool) -> list[str]:
+    """The names a tool is found by beside its own; a tool of that very name comes before them."""
+    return [*tool.aliases, *([tool.original_name] if tool.original_name is not None else [])]
+
+
 class Catalog:
     """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls."""
 
@@ -77,17 +82,25 @@ class Catalog:
     def add(self, tools: Iterable[Tool]) -> None:
         """Make tools known, all or none. Raises `PluginError` when a name is taken, naming both owners."""
         new: dict[str, Tool] = {}
+        others: dict[str, Tool] = {}
         for tool in tools:
-            taken = self._tools.get(tool.name) or new.get(tool.name)
-            if taken is not None:
-                raise PluginError(
-                    f"Two plugins offer the tool {tool.name!r}: {taken.plugin or 'the program'} and "
-                    f"{tool.plugin or 'the program'}. Disable one of them."
-                )
+            self._claim(tool.name, tool, self._tools.get(tool.name) or new.get(tool.name))
             new[tool.name] = tool
+            for name in other_names(tool):
+                known = self._other_names.get(name)
+                self._claim(name, tool, known.tool if known is not None else others.get(name))
+                others[name] = tool
         for tool in new.values():
             self._add(tool)
         self._indexed = False
+
+    def _claim(self, name: str, tool: Tool, taken: Tool | None) -> None:
+        """Raise `PluginError` when another tool has the name already."""
+        if taken is not None and taken is not tool:
+            raise PluginError(
+                f"Two plugins offer the tool {name!r}: {taken.plugin or 'the program'} and "
+                f"{tool.plugin or 'the program'}. Disable one of them."
+            )
 
     def _add(self, tool: Tool) -> None:
         self._tools[tool.name] = tool

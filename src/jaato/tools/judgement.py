@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterable
@@ -83,15 +84,19 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
 def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
     """The whitelist and the grants."""
     if rules.allowed is not None:
-        return Verdict(
-            "allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})", fixed=fixed
-        )
+        return whitelisted(tool.name, rules.allowed, fixed)
     if not rules.by_name_only:
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
             return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
     grant = given.whole(tool)
     return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
+
+
+@functools.lru_cache(maxsize=4096)
+def whitelisted(name: str, rule: str, fixed: bool) -> Verdict:
+    """The one verdict about a tool that is allowed by name, so that its decision is made once."""
+    return Verdict("allow", "whitelist", f"{name} is in the whitelist ({rule})", fixed=fixed)
 
 
 def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:

@@ -128,6 +128,7 @@ class Gate:
         self._waiting: list[Waiting] = []
         self._edited: dict[str, str] = {}
         self._given: Circumstances | None = None
+        self._latest: tuple[Verdict, Decision] | None = None
         self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
 
     async def check(self, call: Call, tool: Tool) -> Decision:
@@ -139,7 +140,11 @@ class Gate:
         if verdict.effect == "ask":
             spent = self._spend(call) if self._edited or self._grants else None
             return spent or await self._ask(call, tool)
+        last = self._latest
+        if last is not None and last[0] is verdict:
+            return last[1]
         decision = settled(verdict)
+        self._latest = (verdict, decision)
         if verdict.fixed and not self._grants:
             if len(self._settled) > MAX_SETTLED:
                 self._settled.clear()

@@ -1,7 +1,5 @@
 """Both lists of a policy as far as they concern one tool, and how a pattern meets arguments or a command."""
 
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import fnmatch
@@ -15,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
-from jaato.tools.shell_policy import Analysis, ShellPattern, glob_text, shell_pattern, texts_of
+from jaato.tools.shell_parse import CONTINUATION
+from jaato.tools.shell_policy import Analysis, ShellPattern, analyse, glob_text, shell_pattern, texts_of
 from jaato.tools.shell_words import lex
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class ToolRules:
             return None
         patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
         texts = {analysis.command, analysis.command.strip(), *texts_of(analysis)}
+        if CONTINUATION in analysis.command:
+            texts.update(texts_of(analyse(analysis.command.replace(CONTINUATION, ""))))
         for pattern in patterns:
             for form in command_forms(pattern):
                 if any(fnmatch.fnmatchcase(text, form) for text in texts):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from jaato.errors import InvalidArguments, PluginError
-from jaato.protocol.codec import json_problems
+from jaato.protocol.codec import escape, json_problems
 from jaato.tools.call import Call
 
 MAX_ISSUE_CHARS = 300
@@ -162,7 +162,10 @@ class Validator:
         if self._compiled.is_valid(arguments):
             return []
         return [
-            ("".join(f"/{step}" for step in error.instance_path), error.message[:MAX_ISSUE_CHARS])
+            (
+                "".join(f"/{escape(str(step))}" for step in error.instance_path),
+                error.message[:MAX_ISSUE_CHARS],
+            )
             for error in self._compiled.iter_errors(arguments)
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaato.tools.shell_parse import Analysis, Part
+from jaato.tools.shell_parse import CONTINUATION, Analysis, Part
 from jaato.tools.shell_policy import places_of
 from jaato.tools.shell_programs import last_name
 from jaato.tools.shell_reads import read_doubt
@@ -22,14 +22,14 @@ def control_doubt(analysis: Analysis, workspace: Path, protected: tuple[Path, ..
     """
     places = places_of(analysis, workspace) or (str(workspace),)
     if not analysis.parts:
-        found = MENTION.search(analysis.command)
+        found = MENTION.search(analysis.command.replace(CONTINUATION, ""))
         return found[0] if found else None
     for part in analysis.parts:
         doubt = part_doubt(part, workspace, places, protected)
         if doubt is not None:
             return doubt
     if analysis.unknown or analysis.constructs or analysis.heredocs:
-        found = MENTION.search(analysis.command)
+        found = MENTION.search(analysis.command.replace(CONTINUATION, ""))
         return found[0] if found else None
     return None
 

@@ -1,8 +1,5 @@
 """Which git commands only read, in a repository whose configuration starts no program."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import functools

@@ -1,8 +1,6 @@
 """What a shell line consists of: simple commands, operators, redirections, and everything nobody can be
 sure of."""
 
-# long lists of words read best as text:
-
 from __future__ import annotations
 
 import functools
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 MAX_CHARS = 16_384
 MAX_PARTS = 200
 MAX_DEPTH = 40
+CONTINUATION = "\\\n"
 MAX_BRACKETS = 100
 """How deep brackets may nest before the parser, which is slow on unclosed ones, is even tried."""
 
@@ -150,8 +149,6 @@ def unreadable(command: str) -> str | None:
         depth += (char in "([{") - (char in ")]}" and depth > 0)
         if depth > MAX_BRACKETS:
             return f"nests more than {MAX_BRACKETS} brackets"
-    if "\\\n" in command:
-        return "continues a line with a backslash"
     return None
 
 
@@ -166,6 +163,8 @@ def analyse(command: str) -> Analysis:
     root = parser().parse(command.encode()).root_node
     walk = Walk(command)
     walk.visit(root, 0, ())
+    if CONTINUATION in command:
+        walk.constructs.append("continues a line with a backslash")
     found = walk.result()
     if found.unknown or found.constructs or any(unsure(part) for part in found.parts):
         return found  # no rule for a part covers it, so the second reading has nothing to add

@@ -1,8 +1,6 @@
 """What is known of programs: which run other programs, which read code from their input, how wide a grant
 may be."""
 
-# long lists of words read best as text:
-
 from __future__ import annotations
 
 import re

@@ -1,8 +1,5 @@
 """Shell commands that only read: which programs, with which options, on which files."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import os
@@ -148,7 +145,7 @@ READERS: dict[str, Reader] = {
     "false": reader(no_files=True),
     "pwd": reader("LP", "logical physical", no_files=True, most=0),
     "date": reader(
-        "uR", "utc universal iso-8601 rfc-3339 rfc-email", "I", no_files=True, plain=re.compile(r"\+.*")
+        "uRI", "utc universal iso-8601 rfc-3339 rfc-email", no_files=True, plain=re.compile(r"\+.*")
     ),
     "whoami": NO_ARGUMENTS,
     "nproc": reader("", "all", no_files=True, most=0),
@@ -321,10 +318,8 @@ def glob_doubt(value: str, root: str, place: str) -> str | None:
     directory, _, pattern = value.rpartition("/")
     if re.search(r"[*?\[]", directory):
         return f"{value} matches directories"
-    if not directory and pattern[:1] in "*?[" and not value.startswith("/"):
-        option_like = True
-    else:
-        option_like = value.startswith("-")
+    starts_wild = not directory and not value.startswith("/") and pattern[:1] in ("*", "?", "[")
+    option_like = starts_wild or value.startswith("-")
     base = os.path.join(place, directory)
     if doubt := single_doubt(base, root):
         return doubt

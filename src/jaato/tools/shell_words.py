@@ -1,8 +1,6 @@
 """The words of a shell line: what they expand to, and a second reading of them that must agree with the
 parser's."""
 
-# long lists of words read best as text:
-
 from __future__ import annotations
 
 import re

@@ -1,8 +1,5 @@
 """Whether a call may change a control path: by its arguments, by what a command or code mentions."""
 
-# long lists of words read best as text:
-# text paths: several times faster, and `..` stays as it was written:
-
 from __future__ import annotations
 
 import fnmatch

@@ -24,10 +24,10 @@ class IntrospectionPlugin(Plugin):
 
     name = "introspection"
 
-    @property
-    def catalog(self) -> Catalog:
-        """Every tool that is known."""
-        catalog: Catalog = self.host.service("catalog")
+    def catalog(self, call: Call) -> Catalog:
+        """Every tool that the call's session may use; without a session, every tool that is known."""
+        session = call.services.get("session")
+        catalog: Catalog = self.host.service("catalog") if session is None else session.catalog
         return catalog
 
     @tool(category="system", access="read", core=True)
@@ -51,16 +51,18 @@ class IntrospectionPlugin(Plugin):
             return self._ranked(asked[:MAX_QUERIES], limit, start, call, verbose)
         if category is not None:
             return self._category(category, limit, start, call, verbose)
-        return {
-            "categories": self._categories(),
-            "total_tools": len(self.catalog),
+        rows = self._categories(call)
+        more = {"next_cursor": str(start + limit)} if len(rows) > start + limit else {}
+        return more | {
+            "categories": rows[start : start + limit],
+            "total_tools": len(self.catalog(call)),
             "hint": "list_tools(queries=[…]) ranks tools; get_tool_schemas(names=[…]) activates them.",
         }
 
-    def _categories(self) -> list[dict[str, Any]]:
+    def _categories(self, call: Call) -> list[dict[str, Any]]:
         return [
             {"name": name, "tool_count": count, "description": CATEGORY_TEXTS.get(name, "")}
-            for name, count in sorted(self.catalog.categories.items())
+            for name, count in sorted(self.catalog(call).categories.items())
         ]
 
     def _ranked(
@@ -69,7 +71,7 @@ class IntrospectionPlugin(Plugin):
         results: list[dict[str, Any]] = []
         more = False
         for query in queries:
-            found = self.catalog.search(query, start + limit + 1)
+            found = self.catalog(call).search(query, start + limit + 1)
             page = found[start : start + limit]
             more = more or len(found) > start + limit
             tools = [
@@ -79,16 +81,16 @@ class IntrospectionPlugin(Plugin):
             entry: dict[str, Any] = {"query": query, "tools": tools}
             if start == 0 and (not found or found[0][1] < WEAK_SCORE):
                 entry["note"] = "No tool fits well; try other words or a category."
-                entry["categories"] = sorted(self.catalog.categories)
+                entry["categories"] = sorted(self.catalog(call).categories)
             results.append(entry)
         return {"results": results} | ({"next_cursor": str(start + limit)} if more else {})
 
     def _category(self, category: str, limit: int, start: int, call: Call, verbose: bool) -> dict[str, Any]:
-        known = {name.lower(): name for name in self.catalog.categories}
+        known = {name.lower(): name for name in self.catalog(call).categories}
         name = known.get(category.lower())
         if name is None:
             return {"category": category, "tool_count": 0, "tools": [], "categories": sorted(known.values())}
-        tools = self.catalog.in_category(name)
+        tools = self.catalog(call).in_category(name)
         page = [self._row(entry.spec, call, verbose) for entry in tools[start : start + limit]]
         result: dict[str, Any] = {"category": name, "tool_count": len(tools), "tools": page}
         if len(tools) > start + limit:
@@ -104,7 +106,7 @@ class IntrospectionPlugin(Plugin):
     def _access(self, spec: ToolSpec, call: Call) -> str | None:
         """Whether a call would be allowed, asked about or denied, where a session can say."""
         session = call.services.get("session")
-        found = self.catalog.find(spec.name)
+        found = self.catalog(call).find(spec.name)
         if session is None or found is None:
             return None
         probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
@@ -131,7 +133,7 @@ class IntrospectionPlugin(Plugin):
         found: dict[str, Tool] = {}
         missing: list[str] = []
         for name in wanted:
-            entry = self.catalog.find(name)
+            entry = self.catalog(call).find(name)
             if entry is None:
                 missing.append(name)
             else:
@@ -143,7 +145,7 @@ class IntrospectionPlugin(Plugin):
             "activated": activated,
             "not_found": missing,
         }
-        suggestions = {name: near for name in missing[:10] if (near := self.catalog.similar(name))}
+        suggestions = {name: near for name in missing[:10] if (near := self.catalog(call).similar(name))}
         return result | {"suggestions": suggestions}
 
 

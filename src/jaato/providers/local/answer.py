@@ -1,4 +1,5 @@
-"""Reads a constrained turn while it is being written: the answer's text, or the call's arguments, as they come."""
+"""Reads a constrained turn while it is being written: the answer's text, or the call's arguments, as they
+come."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class StringDecoder:
 
 
 def escape(text: str) -> tuple[int, str]:
-    """The escape that `text` begins with: its length and character, or (0, "") when more is needed to know."""
+    """The escape that `text` begins with: its length and character, or (0, "") when more is needed to
+    know."""
     if len(text) < 2:
         return 0, ""
     if text[1] != "u":
@@ -74,9 +76,11 @@ def code(digits: str) -> int:
 
 
 class TurnReader:
-    """One turn as it is written. `raw` is all of it; `answer` the answer's text so far; `call` the call's name.
+    """One turn as it is written. `raw` is all of it; `answer` the answer's text so far; `call` the call's
+    name.
 
-    With `structured` the answer is a JSON value of its own, whose text is given out whole when it is complete.
+    With `structured` the answer is a JSON value of its own, whose text is given out whole when it is
+    complete.
     """
 
     def __init__(self, *, structured: bool = False) -> None:

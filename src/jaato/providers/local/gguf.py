@@ -29,7 +29,8 @@ MAX_ENTRIES = 1000
 
 
 class Head(NamedTuple):
-    """What the head says: the architecture, the model's own name and the context it was trained for, in tokens."""
+    """What the head says: the architecture, the model's own name and the context it was trained for, in
+    tokens."""
 
     architecture: str
     name: str
@@ -48,7 +49,7 @@ def read_head(path: Path) -> Head:
             version, _tensors, entries = unpack(file, "<IQQ")
             if version not in VERSIONS or entries > MAX_ENTRIES:
                 raise ModelNotFound(
-                    f"{path} is GGUF version {version}; versions {VERSIONS[0]} and {VERSIONS[1]} can be read.",
+                    f"{path} is GGUF version {version}; only versions {VERSIONS} can be read.",
                     provider="local",
                 )
             return head_of(read_entries(file, entries))
@@ -74,7 +75,8 @@ def head_of(entries: dict[str, object]) -> Head:
 
 
 def read_entries(file: BinaryIO, count: int) -> dict[str, object]:
-    """The entries before the first list; the lists are the vocabulary and come after everything of use here."""
+    """The entries before the first list; the lists are the vocabulary and come after everything of use
+    here."""
     found: dict[str, object] = {}
     for _ in range(count):
         key = read_string(file)

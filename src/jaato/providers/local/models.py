@@ -11,7 +11,8 @@ DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 class LocalModel:
     """One GGUF file: its official hash, the page it is published at, and the equal parts it is also kept in.
 
-    All parts but the last have `part_bytes`; `lock` names the file beside this module that pins them in order.
+    All parts but the last have `part_bytes`; `lock` names the file beside this module that pins them in
+    order.
     """
 
     name: str

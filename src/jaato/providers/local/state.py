@@ -1,4 +1,5 @@
-"""Saved prompt states: what the model has read of the fixed prompt, so that a new process need not read it again."""
+"""Saved prompt states: what the model has read of the fixed prompt, so that a new process need not read it
+again."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ FORMAT = 1
 class SavedStates:
     """Files of prompt state in one folder, the least recently used removed first.
 
-    A state belongs to one model file (its path, size and time) and one prompt; it is only ever an optimisation, so
-    whatever goes wrong with it is as if it were not there.
+    A state belongs to one model file (its path, size and time) and one prompt; it is only ever an
+    optimisation, so whatever goes wrong with it is as if it were not there.
     """
 
     def __init__(self, folder: Path, model_path: Path, *, max_bytes: int = MAX_BYTES) -> None:

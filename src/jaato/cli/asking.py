@@ -1,0 +1,230 @@
+"""Questions to the person at the terminal: may this call run, and what the model wants to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from jaato.abc.asker import Answer
+from jaato.agent.session import Session
+from jaato.cli.lines import Lines
+from jaato.cli.screen import Screen, one_line, printable
+from jaato.protocol.events import (
+    ClarificationQuestion,
+    ClarificationResolved,
+    Event,
+    PermissionRequested,
+    PermissionResolved,
+)
+
+WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e"}
+PLAIN = {"y", "n", "a", "t", "i", "once", "never", "all"}
+KEYS = "y yes · n no · a always · t this turn · i until idle · once · never · all that wait · e edit · c TEXT · ? help"
+HELP = """y      allow this call                 n      deny it
+a      always allow what is shown      never  never allow it again
+t      allow it for this turn          i      allow it until the agent is idle
+once   allow exactly this call, once   all    allow everything that waits now
+e      edit the arguments first        c TEXT deny, and tell the agent why"""
+MAX_SHOWN_LINES = 30
+
+
+class Questions:
+    """The open questions of a session, asked one at a time over `lines`.
+
+    `attend` begins to listen. `take(line)` is what the user typed while `current` is open.
+    """
+
+    def __init__(self, session: Session, screen: Screen) -> None:
+        self._session = session
+        self._screen = screen
+        self._waiting: list[PermissionRequested | ClarificationQuestion] = []
+        self._replies: list[str | None] = []
+        self._editing = False
+        self.asked = anyio.Event()
+        """Set when a question has come; replaced by the reader that waits for it."""
+
+    @property
+    def current(self) -> PermissionRequested | ClarificationQuestion | None:
+        """The question the next line answers."""
+        return self._waiting[0] if self._waiting else None
+
+    def attend(self) -> Callable[[], None]:
+        """Be there to answer from now on; returns the function that leaves."""
+        leave = self._session.desk.attend()
+        silence = self._session.journal.bus.listen(self._listen)
+
+        def stop() -> None:
+            silence()
+            leave()
+
+        return stop
+
+    def _listen(self, event: Event) -> None:
+        match event:
+            case PermissionRequested() | ClarificationQuestion():
+                self._waiting.append(event)
+                self.asked.set()
+                if len(self._waiting) == 1:
+                    self._show()
+            case PermissionResolved() | ClarificationResolved():
+                first = self.current
+                self._waiting = [one for one in self._waiting if one.question_id != event.question_id]
+                if first is not None and first is not self.current:
+                    self._replies, self._editing = [], False
+                    if self.current is not None:
+                        self._show()
+
+    def _show(self) -> None:
+        match self.current:
+            case PermissionRequested() as question:
+                self._show_call(question)
+            case ClarificationQuestion() as asked:
+                if not self._replies and asked.context:
+                    self._screen.note(asked.context, "bold")
+                self._show_question(asked.questions[len(self._replies)])
+
+    def _show_call(self, question: PermissionRequested) -> None:
+        note = self._screen.note
+        note(f"May {question.tool} run?", "yellow")
+        for name, value in question.arguments.items():
+            note(indented(name, value))
+        note(f"  because {question.reason}", "dim")
+        if question.shape:
+            shapes = question.shape.replace("\n", "; ")
+            note(f"  'always' would cover: {one_line(shapes, 300)}", "dim")
+        note(KEYS, "dim")
+        self._screen.prompt("allow? ")
+
+    def _show_question(self, question: dict[str, Any]) -> None:
+        self._screen.note(str(question.get("question", "")), "yellow")
+        for number, choice in enumerate(question.get("choices") or [], 1):
+            self._screen.note(f"  {number}. {choice}")
+        default = question.get("default")
+        self._screen.prompt(f"answer [{default}]: " if default else "answer (empty: no answer): ")
+
+    def take(self, line: str) -> None:
+        """Use a line as the answer to the current question."""
+        match self.current:
+            case PermissionRequested() as question:
+                answer = self._edited(question, line) if self._editing else self._permission(question, line)
+                if answer is not None:
+                    self._session.desk.answer(question.question_id, answer)
+            case ClarificationQuestion() as asked:
+                self._replies.append(reply_to(asked.questions[len(self._replies)], line))
+                if len(self._replies) < len(asked.questions):
+                    self._show()
+                else:
+                    replies, self._replies = self._replies, []
+                    self._session.desk.answer(asked.question_id, replies)
+
+    def _permission(self, question: PermissionRequested, line: str) -> Answer | None:
+        word, _, rest = line.strip().partition(" ")
+        word = WORDS.get(word.lower(), word.lower())
+        if word in PLAIN and not rest:
+            return Answer(answer=word, by="terminal")
+        if word in ("c", "comment") and rest.strip():
+            return Answer(answer="c", comment=rest.strip(), by="terminal")
+        if word == "e" and not rest:
+            self._editing = True
+            self._screen.note(json.dumps(question.arguments, ensure_ascii=False))
+            self._screen.prompt("arguments as JSON (empty: back): ")
+            return None
+        self._screen.note(HELP)
+        self._screen.prompt("allow? ")
+        return None
+
+    def _edited(self, question: PermissionRequested, line: str) -> Answer | None:
+        self._editing = False
+        if not line.strip():
+            self._show()
+            return None
+        try:
+            arguments = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self._screen.note(f"That is not JSON: {error}.", "red")
+            arguments = None
+        if isinstance(arguments, dict):
+            return Answer(answer="e", arguments=arguments, by="terminal")
+        if arguments is not None:
+            self._screen.note("The arguments are a JSON object: {…}.", "red")
+        self._editing = True
+        self._screen.prompt("arguments as JSON (empty: back): ")
+        return None
+
+    def end(self) -> None:
+        """Nobody will answer any more: every open question is answered no."""
+        for question in list(self._waiting):
+            match question:
+                case PermissionRequested():
+                    self._session.desk.answer(
+                        question.question_id, Answer(answer="n", comment="the input ended", by="terminal")
+                    )
+                case ClarificationQuestion():
+                    self._session.desk.answer(question.question_id, [None] * len(question.questions))
+
+
+def indented(name: str, value: Any) -> str:
+    """An argument, whole up to a screenful: what is allowed must be seen."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    lines = printable(text).split("\n")
+    if len(lines) > MAX_SHOWN_LINES:
+        left = len(lines) - MAX_SHOWN_LINES
+        lines = [*lines[:MAX_SHOWN_LINES], f"… {left} more lines"]
+    return f"  {name}: " + "\n    ".join(one_line_of(line) for line in lines)
+
+
+def one_line_of(line: str) -> str:
+    """One line of an argument, cut where it is absurdly long."""
+    return line if len(line) <= 2_000 else f"{line[:2_000]}… ({len(line) - 2_000} more characters)"
+
+
+def reply_to(question: dict[str, Any], line: str) -> str | None:
+    """What a line means: the number of a choice, the default when empty, else its text."""
+    text = line.strip()
+    choices = question.get("choices") or []
+    if text.isdigit() and 1 <= int(text) <= len(choices):
+        return str(choices[int(text) - 1])
+    if not text:
+        default = question.get("default")
+        return str(default) if default else None
+    return text
+
+
+def attend_terminal(session: Session, screen: Screen) -> Callable[[], None]:
+    """Answer the session's questions from this terminal, for a command that reads nothing else."""
+    import asyncio
+
+    questions = Questions(session, screen)
+    leave = questions.attend()
+    lines = Lines()
+
+    async def answer() -> None:
+        while True:
+            await questions.asked.wait()
+            while questions.current is not None:
+                line = await lines.read()
+                if line is None:
+                    leave()
+                    questions.end()
+                    return
+                if questions.current is not None:
+                    questions.take(line)
+            questions.asked = anyio.Event()
+
+    task = asyncio.ensure_future(answer())
+
+    def stop() -> None:
+        task.cancel()
+        leave()
+
+    return stop
+
+
+async def confirm(screen: Screen, text: str) -> bool:
+    """Whether the person at the terminal says yes."""
+    screen.prompt(f"{text} [y/N] ")
+    line = await Lines().read()
+    return line is not None and line.strip().lower() in ("y", "yes")

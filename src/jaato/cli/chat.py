@@ -1,0 +1,239 @@
+"""`jaato chat`: a conversation at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import signal
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from jaato.agent.session import Session
+from jaato.cli.asking import Questions, confirm
+from jaato.cli.commands import COMMANDS, obey
+from jaato.cli.editor import Editor
+from jaato.cli.ending import INTERRUPTED, OK
+from jaato.cli.lines import Lines
+from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.options import blueprint_of, clean_text
+from jaato.cli.screen import Screen
+from jaato.cli.signals import restore_terminal
+from jaato.errors import JaatoError
+from jaato.protocol.events import Event, TurnCompleted
+from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.choose import Choice
+from jaato.settings import environment, user_dir
+
+PATIENCE = 3
+"""How often Ctrl-C must be pressed in one turn until the program itself ends."""
+
+
+def main(args: Namespace) -> int:
+    """Talk until the user leaves."""
+    return anyio.run(Chat(args).run)
+
+
+class Chat:
+    """The conversation: one session at a time, the screen and the keyboard. `open` changes to another session."""
+
+    def __init__(self, args: Namespace) -> None:
+        environ = environment()
+        self.screen = Screen(environ)
+        self.lines = Lines()
+        history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
+        self.editor = Editor(environ, self.screen, self.lines, history, [f"/{name}" for name in COMMANDS])
+        self.args = args
+        self.session: Session
+        self.turns: list[TurnCompleted] = []
+        self.leaving = False
+        self.code = OK
+        self._blueprint: Blueprint
+        self._close: Callable[[], Awaitable[None]] | None = None
+        self._questions: Questions
+        self._idle: anyio.CancelScope | None = None
+        self._presses = 0
+
+    async def run(self) -> int:
+        """Open the session, then take line after line."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+        self._blueprint = blueprint_of(
+            self.args,
+            chosen=self._chosen,
+            progress=self.screen.progress,
+            confirm=(lambda text: confirm(self.screen, text)) if self.editor.interactive else None,
+        )
+        try:
+            await self._start(self._blueprint)
+            if self.editor.interactive:
+                self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
+            while not self.leaving:
+                await self._next()
+        finally:
+            await self._end()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+        return self.code
+
+    # --- sessions ----------------------------------------------------------------------------------------------
+
+    async def open(self, **changes: Any) -> bool:
+        """Go on with another session, or the same one with another model; where that fails, with the one before."""
+        before = self.session.state.session_id
+        wanted = dataclasses.replace(self._blueprint, **changes)
+        await self._end()
+        try:
+            await self._start(wanted)
+        except JaatoError as error:
+            self.screen.note(str(error), "red")
+            state = self.session.state
+            back = dataclasses.replace(self._blueprint, session=before, resume=False)
+            back = dataclasses.replace(back, provider=state.provider, model=state.model)
+            await self._start(back)
+            return False
+        return True
+
+    async def _start(self, blueprint: Blueprint) -> None:
+        session, close = await assemble(blueprint)
+        self.session, self._close = session, close
+        self._blueprint = dataclasses.replace(
+            blueprint, session=session.state.session_id, resume=False, name=None
+        )
+        self.turns = []
+        self._questions = Questions(session, self.screen)
+        narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
+        session.journal.bus.listen(narrator)
+        if self.editor.interactive:
+            self._questions.attend()
+        state = session.state
+        if session.journal.loaded_seq:
+            for event in session.journal.store.read(state.session_id, session.journal.loaded_seq):
+                if isinstance(event, Event):
+                    narrator(event)
+            self.screen.note(
+                f"session {state.session_id} {state.name or ''}, {state.turns} turns so far", "dim"
+            )
+        else:
+            self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
+
+    async def _end(self) -> None:
+        close, self._close = self._close, None
+        if close is None:
+            return
+        for task in self.session.tasks.running():
+            self.screen.note(
+                f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
+            )
+            task.cancel()
+        await close()
+
+    def _chosen(self, choice: Choice, model: str) -> None:
+        self.screen.note(f"{choice.name} {model} ({choice.reason})", "dim")
+
+    # --- lines -------------------------------------------------------------------------------------------------
+
+    async def _next(self) -> None:
+        """Take one line, and do what it says."""
+        line: str | None = None
+        try:
+            with anyio.CancelScope() as self._idle:
+                line = await self.editor.read(alone=not self.session.tasks.running())
+        except KeyboardInterrupt:
+            self._hint()
+            return
+        finally:
+            self._idle = None
+        if self.leaving:
+            return
+        if line is None:
+            self.leaving = True
+            if self.editor.interactive:
+                self.screen.note("")
+            return
+        text = (clean_text(line) or "").strip()
+        if text.startswith("/"):
+            await obey(self, text[1:])
+        elif text:
+            await self._turn(text)
+
+    async def _turn(self, text: str) -> None:
+        """One turn, during which what is typed answers questions or waits for the agent."""
+        self._presses = 0
+        turn: TurnCompleted | None = None
+        try:
+            async with anyio.create_task_group() as group:
+                if self.editor.interactive:
+                    group.start_soon(self._typed)
+                turn = await self.session.post(text)
+                group.cancel_scope.cancel()
+        except* JaatoError as errors:
+            for error in errors.exceptions:
+                self.screen.note(str(error), "red")
+        self.screen.end_text()
+        if turn is None:
+            return
+        self.turns.append(turn)
+        match turn.reason:
+            case "error" | "limit" if turn.error is not None:
+                self.screen.note(turn.error.message, "red")
+            case "cancelled" | "interrupted":
+                self.screen.note("Stopped; what was done is kept.", "yellow")
+            case "refusal" | "length":
+                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
+        self.screen.note(closing_line([turn], self.session.state.session_id), "dim")
+
+    async def _typed(self) -> None:
+        """What is typed while a turn runs."""
+        while True:
+            line = await self.lines.read()
+            if line is None:
+                self._questions.end()
+                self.lines.reopen()
+                self.leaving = True
+                self.screen.note("Leaving after this turn; Ctrl-C stops it.", "dim")
+                return
+            if self._questions.current is not None:
+                self._questions.take(line)
+            elif line.strip() == "/stop":
+                self.session.stop()
+            elif line.strip().startswith("/"):
+                self.screen.note("Commands wait until the turn is over; /stop or Ctrl-C stops it.", "dim")
+            elif line.strip():
+                await self.session.post(clean_text(line) or "")
+                self.screen.note("(the agent hears this at its next pause)", "dim")
+
+    # --- signals -----------------------------------------------------------------------------------------------
+
+    def _interrupted(self) -> None:
+        if not self.session_is_busy:
+            self._hint()
+            return
+        self._presses += 1
+        if self._presses >= PATIENCE:
+            restore_terminal()
+            import os
+
+            os._exit(INTERRUPTED)
+        self.session.stop()
+
+    @property
+    def session_is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._close is not None and self.session.busy
+
+    def _hint(self) -> None:
+        self.screen.note("")
+        self.screen.note("Ctrl-D or /exit leaves.", "dim")
+        if self._idle is not None and self.editor.kind == "plain":
+            self.screen.prompt("> ")
+
+    def _terminated(self) -> None:
+        self.leaving, self.code = True, INTERRUPTED
+        if self.session_is_busy:
+            self.session.stop()
+        if self._idle is not None:
+            self._idle.cancel()

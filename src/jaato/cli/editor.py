@@ -1,0 +1,116 @@
+"""The line the user writes while the agent rests: with editing, history and completion where the terminal can."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaato.cli.lines import Lines
+from jaato.cli.screen import Screen
+
+PROMPT = "> "
+MAX_HISTORY_BYTES = 1_000_000
+
+
+class Editor:
+    """Reads one message at a time. `read` gives None at the end of input and raises KeyboardInterrupt on Ctrl-C.
+
+    On a terminal: prompt_toolkit if it is installed, else readline, else what the terminal itself can do.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], screen: Screen, lines: Lines, history: Path, commands: Sequence[str]
+    ) -> None:
+        self._screen = screen
+        self._lines = lines
+        self._history = history
+        self._commands = commands
+        self.interactive = sys.stdin.isatty()
+        able = self.interactive and screen.out_is_terminal and environ.get("TERM", "") not in ("", "dumb")
+        self.kind = "plain"
+        if able and importlib.util.find_spec("prompt_toolkit") is not None:
+            self.kind = "prompt_toolkit"
+        elif able and importlib.util.find_spec("readline") is not None:
+            self.kind = "readline"
+        self._session: Any = None
+
+    async def read(self, *, alone: bool) -> str | None:
+        """The next message. `alone` says that nothing else needs the loop meanwhile."""
+        if self._lines.pending or self.kind == "plain" or (self.kind == "readline" and not alone):
+            if self.interactive:
+                self._screen.prompt(PROMPT)
+            return await self._lines.read()
+        if self.kind == "readline":
+            return self._read_readline()
+        return await self._read_toolkit()
+
+    def _read_readline(self) -> str | None:
+        """One line with readline. Nothing else runs now, so the loop may wait."""
+        import readline
+
+        if self._session is None:
+            self._session = self._prepare()
+            if self._session:
+                readline.read_history_file(self._history)
+            readline.parse_and_bind("tab: complete")
+            readline.set_completer_delims(" ")
+            readline.set_completer(self._complete)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            line = input(PROMPT)
+        except EOFError:
+            return None
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self._session and line.strip():
+            try:
+                readline.write_history_file(self._history)
+            except OSError:
+                self._session = False  # a full disk costs the history, not the conversation
+        return line
+
+    def _complete(self, text: str, state: int) -> str | None:
+        fitting = [command for command in self._commands if command.startswith(text)] if text else []
+        return fitting[state] if state < len(fitting) else None
+
+    async def _read_toolkit(self) -> str | None:
+        from prompt_toolkit.patch_stdout import patch_stdout
+
+        if self._session is None:
+            self._session = self._toolkit_session()
+        try:
+            with patch_stdout(raw=True):
+                line: str = await self._session.prompt_async(PROMPT, handle_sigint=False)
+        except EOFError:
+            return None
+        return line
+
+    def _toolkit_session(self) -> Any:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+        history = FileHistory(str(self._history)) if self._prepare() else InMemoryHistory()
+        completer = WordCompleter(list(self._commands), sentence=True)
+        return PromptSession(history=history, completer=completer, complete_while_typing=False)
+
+    def _prepare(self) -> bool:
+        """Have a private history file; False when there can be none."""
+        try:
+            self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._history, flags, 0o600)
+            try:
+                os.fchmod(descriptor, 0o600)
+                if os.fstat(descriptor).st_size > MAX_HISTORY_BYTES:
+                    os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,57 @@
+"""Lines from a terminal, read on the loop, so that a question or a turn can be cancelled while one is awaited."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+
+import anyio
+import anyio.lowlevel
+
+READ_BYTES = 65_536
+
+
+class Lines:
+    """The lines of stdin, one reader at a time; the terminal itself does the editing. None is the end of input."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
+        self._ready: deque[str] = deque()
+        self._rest = b""
+        self._ended = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a line has been typed ahead."""
+        return bool(self._ready)
+
+    async def read(self) -> str | None:
+        """The next line without its newline; None when the input has ended."""
+        while not self._ready:
+            if self._ended:
+                return None
+            await self._wait()
+            self._take(os.read(self._descriptor, READ_BYTES))
+        return self._ready.popleft()
+
+    async def _wait(self) -> None:
+        try:
+            await anyio.wait_readable(self._descriptor)
+        except (PermissionError, OSError):
+            await anyio.lowlevel.checkpoint()  # a regular file cannot be waited for, and is always ready
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            self._ended = not os.isatty(self._descriptor) or not self._rest
+            lines, self._rest = ([self._rest] if self._rest else []), b""
+            if self._ended and not lines:
+                return
+        else:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+        self._ready.extend(line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+
+    def reopen(self) -> None:
+        """On a terminal Ctrl-D ends one reading, not all of it."""
+        if os.isatty(self._descriptor):
+            self._ended = False

@@ -1,0 +1,161 @@
+"""`jaato permissions`: the rules in force, lasting answers, and what would happen to a call."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.table import print_json, print_line, print_rows
+from jaato.errors import ConfigError
+from jaato.protocol.ids import new_id
+from jaato.runtime.assemble import Blueprint, make_registry, policy_for, settings_for
+from jaato.settings import Settings
+from jaato.tools.call import Call
+from jaato.tools.permissions import Gate, Policy, Verdict
+from jaato.tools.schema import complain
+from jaato.tools.tool import Tool
+
+
+def main(args: Namespace) -> int:
+    """Do one thing with the permissions of a workspace."""
+    workspace = workspace_of(args)
+    blueprint = Blueprint(
+        workspace=workspace,
+        allow=tuple(args.allow if args.action == "explain" else ()),
+        deny=tuple(args.deny if args.action == "explain" else ()),
+        yes=args.action == "explain" and args.yes,
+        read_only=args.action == "explain" and args.read_only,
+    )
+    settings = settings_for(blueprint, workspace)
+    policy = policy_for(blueprint, settings, workspace)
+    match args.action:
+        case "revoke":
+            gate = Gate(policy, workspace=workspace)
+            for grant_id in args.grants:
+                gate.revoke(clean_text(grant_id) or "")
+                print_line(f"revoked {grant_id}")
+        case "explain":
+            explain(args, blueprint, settings, policy, workspace)
+        case "trust":
+            policy.trust()
+            print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
+        case _:
+            listing(args, policy, settings)
+    return 0
+
+
+def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
+    """The rules and the lasting answers."""
+    white, black = policy.whitelist, policy.blacklist
+    rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
+    rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
+    for effect, found in (("allow", white.arguments), ("deny", black.arguments)):
+        for tool, names in found.items():
+            rules += [
+                (effect, f"{tool} with {name} {', '.join(globs)}") for name, globs in dict(names).items()
+            ]
+    grants = policy.grants()
+    if args.json:
+        print_json(
+            {
+                "file": str(policy.path),
+                "trusted": not policy.untrusted,
+                "default": policy.default,
+                "rules": [{"effect": effect, "pattern": text} for effect, text in rules],
+                "grants": msgspec.to_builtins(grants),
+            }
+        )
+        return
+    trust = (
+        " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
+    )
+    print_line(f"file     {policy.path}{trust}")
+    print_line(f"default  {policy.default}; tools that only read are allowed unless it is deny")
+    if policy.locked:
+        print_line(f"locked   {policy.locked}")
+    print_rows(rules)
+    if grants:
+        print_line("")
+        print_line("lasting answers:")
+    print_rows(
+        (
+            grant.id,
+            grant.effect,
+            f"{grant.tool}({grant.shape})" if grant.shape else grant.tool,
+            grant.created_at[:16],
+        )
+        for grant in grants
+    )
+    for note in settings.notes:
+        print_line(f"note: {note}")
+
+
+def explain(
+    args: Namespace, blueprint: Blueprint, settings: Settings, policy: Policy, workspace: Path
+) -> None:
+    """What would happen to a command or call, and why, part by part."""
+    registry = make_registry(workspace, settings, settings["model"] or "", blueprint)
+    try:
+        tool, arguments = subject_of(args, registry.catalog.find)
+        issues = tool.issues(arguments)
+        if issues:
+            raise complain(tool.name, issues)
+        call = Call(id=new_id("c"), name=tool.name, arguments=arguments, workspace=workspace)
+        gate = Gate(policy, workspace=workspace, protected=(settings.state_dir, settings.config_dir))
+        print_verdict(args, gate.explain(call, tool), tool)
+    finally:
+        registry.shutdown()
+
+
+def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
+    """The tool and arguments meant: a tool's name with JSON, else a shell command."""
+    subject = clean_text(args.subject) or ""
+    found = find(subject)
+    if found is None and args.arguments is None:
+        shell = find("run")
+        if shell is None:
+            raise ConfigError(f"There is no tool {subject!r}, and no tool `run` for commands.")
+        return shell.tool, {"command": subject}
+    if found is None:
+        raise ConfigError(f"There is no tool {subject!r}; `jaato tools list` shows them all.")
+    if args.arguments is None:
+        if found.tool.name != subject or found.tool.spec.parameters.get("required"):
+            raise ConfigError(f"{subject} is a tool; give its arguments as JSON: {subject} '{{…}}'")
+        return found.tool, {}
+    try:
+        arguments = json.loads(args.arguments)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"The arguments are not JSON: {error}.") from None
+    if not isinstance(arguments, dict):
+        raise ConfigError("The arguments are a JSON object: {…}.")
+    return found.tool, {found.rename.get(key, key): value for key, value in arguments.items()}
+
+
+def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
+    """A verdict for people or programs."""
+    if args.json:
+        print_json(
+            {
+                "tool": tool.name,
+                "effect": verdict.effect,
+                "method": verdict.method,
+                "reason": verdict.reason,
+                "shape": verdict.shape,
+                "lasting": verdict.lasting,
+                "parts": [{"text": p.text, "effect": p.effect, "reason": p.reason} for p in verdict.parts],
+            }
+        )
+        return
+    words = {"allow": "allowed", "deny": "denied", "ask": "asked about"}
+    print_line(f"{words[verdict.effect]} ({verdict.method}): {verdict.reason}")
+    print_rows((f"  {words[part.effect]}", part.text, part.reason) for part in verdict.parts)
+    if verdict.effect == "ask":
+        if not verdict.lasting:
+            print_line("Only this one call could be allowed, never more.")
+        elif verdict.shape:
+            print_line("'always' would cover: " + "; ".join(verdict.shape.split("\n")))

@@ -1,0 +1,140 @@
+"""`jaato sessions`: what is stored, to list, read, name, export and delete."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from jaato.abc.store import Store
+from jaato.cli.ending import say
+from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.table import print_json, print_line, print_rows
+from jaato.errors import ConfigError, SessionNotFound
+from jaato.runtime.assemble import Blueprint, open_store, settings_for, stored
+
+
+def main(args: Namespace) -> int:
+    """Do one thing with stored sessions."""
+    workspace = workspace_of(args)
+    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    if not (settings.state_dir / "jaato.db").exists() and args.action != "list":
+        raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
+    store = open_store(settings)
+    try:
+        match args.action:
+            case "list":
+                listing(store, args, None if args.all else workspace)
+            case "show":
+                show(store, args, workspace)
+            case "rename":
+                rename(store, args, workspace)
+            case "export":
+                export(store, args, workspace)
+            case "delete":
+                return delete(store, args, workspace)
+    finally:
+        store.close()
+    return 0
+
+
+def found(store: Store, text: str, workspace: Path) -> str:
+    """The session meant, of this workspace first. Raises `SessionNotFound`."""
+    asked = clean_text(text) or ""
+    try:
+        return store.find(asked, str(workspace))
+    except SessionNotFound:
+        return store.find(asked)
+
+
+def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
+    """Sessions, newest first."""
+    rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
+    if args.json:
+        print_json([msgspec.to_builtins(row) for row in rows])
+        return
+    if not rows:
+        where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
+        say(f"No session is stored{where}.")
+    for row in rows:
+        what = row.name or row.description or ""
+        place = [] if workspace else [row.workspace]
+        line = [
+            row.id,
+            row.updated_at[:16].replace("T", " "),
+            f"{row.last_seq} events",
+            row.model,
+            *place,
+            what,
+        ]
+        print_rows([line])
+
+
+def show(store: Store, args: Namespace, workspace: Path) -> None:
+    """The conversation."""
+    from jaato.cli.transcript import line_of, transcript
+
+    session_id = found(store, args.session, workspace)
+    if args.json:
+        print_json([msgspec.Raw(line_of(event)) for event in store.read(session_id)])
+        return
+    for line in transcript(store, session_id, full=args.full):
+        print_line(line)
+
+
+def rename(store: Store, args: Namespace, workspace: Path) -> None:
+    """Another name."""
+    from jaato.protocol.events import SessionUpdated
+
+    name = (clean_text(args.name) or "").strip()
+    if not name:
+        raise ConfigError("The name is empty; give the session one that can be typed.")
+    journal = stored(store, found(store, args.session, workspace))
+    journal.record(SessionUpdated(**journal.head(), name=name))
+
+
+def export(store: Store, args: Namespace, workspace: Path) -> None:
+    """Every event, as JSON lines or one JSON document; into a file only once it is whole."""
+    from jaato.cli.transcript import line_of, write_events
+
+    session_id = found(store, args.session, workspace)
+    if args.json:
+        data = b"[" + b",\n".join(line_of(event) for event in store.read(session_id)) + b"]\n"
+    if args.to is None:
+        sys.stdout.flush()
+        if args.json:
+            sys.stdout.buffer.write(data)
+        else:
+            write_events(store, session_id, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    path = Path(args.to)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("xb") as file:
+            if args.json:
+                file.write(data)
+            else:
+                write_events(store, session_id, file)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def delete(store: Store, args: Namespace, workspace: Path) -> int:
+    """Remove sessions; asks first at a terminal, and needs --yes elsewhere."""
+    ids = [found(store, text, workspace) for text in args.sessions]
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("Deleting is for good: say --yes where nobody can be asked.")
+        names = ", ".join(ids)
+        if input(f"Delete {names} for good? [y/N] ").strip().lower() not in ("y", "yes"):
+            say("Nothing was deleted.")
+            return 1
+    for session_id in dict.fromkeys(ids):
+        store.delete(session_id)
+        print_line(f"deleted {session_id}")
+    return 0

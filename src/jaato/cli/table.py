@@ -1,0 +1,42 @@
+"""Lists on stdout, for people and, with `--json`, for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jaato.cli.screen import one_line, printable
+
+
+def print_json(document: Any) -> None:
+    """One JSON document."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    sys.stdout.write(text + "\n")
+
+
+def print_rows(rows: Iterable[Sequence[str]]) -> None:
+    """Rows in columns; the last column is cut to the terminal, or whole where there is none."""
+    table = [[printable(" ".join(cell.split())) for cell in row] for row in rows]
+    if not table:
+        return
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]) - 1)]
+    room = columns() - sum(widths) - 2 * len(widths)
+    for row in table:
+        last = row[-1] if room < 20 else one_line(row[-1], room)
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*cells, last]).rstrip() + "\n")
+
+
+def columns() -> int:
+    """How wide a line may be; 0 where nobody looks."""
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0
+
+
+def print_line(text: str) -> None:
+    """A line, safe for the terminal."""
+    sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")

@@ -1,0 +1,105 @@
+"""A stored session for reading and for other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import IO
+
+from jaato.abc.store import Damaged, Store
+from jaato.cli.narrate import call_text, usage_text
+from jaato.protocol.codec import encode
+from jaato.protocol.events import (
+    AgentCreated,
+    Event,
+    MessageModel,
+    MessageUser,
+    SessionCreated,
+    ToolCallEnd,
+    TurnCompleted,
+)
+from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
+
+RESULT_CHARS = 400
+
+
+def write_events(store: Store, session_id: str, file: IO[bytes]) -> int:
+    """Every event as one line of JSON, a damaged one as `{"damaged": …}`; gives their number."""
+    count = 0
+    for event in store.read(session_id):
+        file.write(line_of(event) + b"\n")
+        count += 1
+    return count
+
+
+def line_of(event: Event | Damaged) -> bytes:
+    """One event as JSON."""
+    if isinstance(event, Damaged):
+        return json.dumps(
+            {"damaged": event.reason, "session_id": event.session_id, "seq": event.seq}
+        ).encode()
+    return encode(event)
+
+
+def transcript(store: Store, session_id: str, *, full: bool = False) -> Iterator[str]:
+    """The conversation in lines for people; with `full` whole results and thinking."""
+    arguments: dict[str, dict[str, object]] = {}
+    for event in store.read(session_id):
+        match event:
+            case Damaged():
+                yield f"[event {event.seq} cannot be read: {event.reason}]"
+            case SessionCreated():
+                yield f"session {event.session_id} {event.name or ''}".rstrip()
+                yield f"begun {event.timestamp} in {event.workspace}"
+            case AgentCreated():
+                yield f"agent {event.name}: {event.provider} {event.model}"
+            case MessageUser():
+                yield ""
+                yield from labelled(event.message.source, user_text(event))
+            case MessageModel():
+                yield ""
+                yield from model_lines(event, full=full)
+                arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
+            case ToolCallEnd():
+                yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
+                yield from result_text(event.result, full=full)
+            case TurnCompleted():
+                ended = "" if event.reason == "stop" else f"{event.reason}; "
+                why = f" ({event.error.message})" if event.error else ""
+                yield f"-- {ended}{usage_text(event.usage)}, {event.duration_s:.1f} s{why}"
+
+
+def user_text(event: MessageUser) -> str:
+    """What the user said, with attachments named."""
+    media = [f"[{part.name or part.mime_type}]" for part in event.message.parts if isinstance(part, Media)]
+    return "\n".join([event.message.text, *media]).strip()
+
+
+def model_lines(event: MessageModel, *, full: bool) -> Iterator[str]:
+    """What the model said."""
+    for part in event.message.parts:
+        match part:
+            case Text():
+                yield from labelled("agent", part.text)
+            case Refusal():
+                yield from labelled("refusal", part.text)
+            case Thinking() if full and part.text:
+                yield from labelled("thinking", part.text)
+
+
+def labelled(who: str, text: str) -> Iterator[str]:
+    """Text with who said it in front of its first line."""
+    first, *rest = text.split("\n")
+    yield f"{who}: {first}"
+    yield from rest
+
+
+def result_text(result: ToolResult, *, full: bool) -> Iterator[str]:
+    """What a call gave back, shortened unless all of it is wanted."""
+    text = "\n".join([part.text for part in result.content if isinstance(part, Text)])
+    if not result.ok:
+        text = f"failed: {result.error.message}" if result.error else "failed"
+    if not full and len(text) > RESULT_CHARS:
+        text = f"{text[:RESULT_CHARS]}… ({len(text) - RESULT_CHARS} more characters; --full shows them)"
+    for line in text.splitlines():
+        yield f"    {line}"

@@ -1,0 +1,97 @@
+"""A machine of its own for the command line: home, workspace and scripts below one directory, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parents[2] / "src"
+USAGE = {"input_tokens": 1000, "output_tokens": 20}
+TIMEOUT_S = 60
+
+
+def say(text: str, **more: Any) -> dict[str, Any]:
+    """A scripted reply of text."""
+    return {"text": text, "usage": USAGE, **more}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """A scripted reply that makes one call."""
+    return {"calls": [{"name": name, "arguments": arguments}], "usage": USAGE}
+
+
+class Desk:
+    """One user's machine; `run` starts `jaato`, `script` writes what the scripted model says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.work = root / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.state = self.home / ".local" / "state" / "jaato"
+        self.config = self.home / ".config" / "jaato"
+        self.env = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(SOURCE),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUTF8": "1",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+            "OLLAMA_HOST": "127.0.0.1:9",
+            "TERM": "dumb",
+        }
+
+    @property
+    def command(self) -> list[str]:
+        """How `jaato` is started."""
+        return [sys.executable, "-m", "jaato"]
+
+    def script(self, *steps: dict[str, Any], name: str = "script.json") -> list[str]:
+        """Flags for a model that says these steps."""
+        path = self.root / name
+        path.write_text(json.dumps(steps))
+        return ["--provider", "scripted", "--model", str(path)]
+
+    def run(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        prefix: Sequence[str] = (),
+        cwd: Path | None = None,
+        **environ: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """A finished `jaato`; without `stdin` it has none."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        made = subprocess.run(
+            [*prefix, *self.command, *args],
+            input=data,
+            stdin=subprocess.DEVNULL if data is None else None,
+            capture_output=True,
+            cwd=cwd or self.work,
+            env={**self.env, **environ},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            made.args, made.returncode, made.stdout.decode(), made.stderr.decode()
+        )
+
+    def start(self, *args: str, **options: Any) -> subprocess.Popen[bytes]:
+        """A running `jaato`."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        return subprocess.Popen([*self.command, *args], cwd=self.work, env=self.env, **pipes)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What is stored."""
+        found: list[dict[str, Any]] = json.loads(self.run("sessions", "list", "--json").stdout)
+        return found
+
+    def events(self, session_id: str) -> list[dict[str, Any]]:
+        """The log of a session."""
+        return [json.loads(line) for line in self.run("sessions", "export", session_id).stdout.splitlines()]

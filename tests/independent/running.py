@@ -1,0 +1,114 @@
+"""Run the command as a user does, with each dialect, and read the events it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jaato
+
+SOURCES = str(Path(jaato.__file__).parent.parent)
+PATIENCE_S = 60.0
+KEY = "sk-test-0123456789"
+
+
+class Dialect(NamedTuple):
+    """One way to speak to the server; `proxied` is reached as the vendor's own host, through a proxy on loopback."""
+
+    name: str
+    provider: str
+    model: str
+    path: str
+    proxied: str = ""
+
+    def environ(self, url: str) -> dict[str, str]:
+        """The variables that lead here and nowhere else."""
+        if self.proxied:
+            return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": self.proxied, "HTTP_PROXY": url}
+        variable = {"openai": "OPENAI", "anthropic": "ANTHROPIC", "google_genai": "GEMINI"}[self.provider]
+        return {f"{variable}_API_KEY": KEY}
+
+    def flags(self, url: str) -> list[str]:
+        """The flags that lead here; OpenAI's base URL holds the version."""
+        words = ["--provider", self.provider, "--model", self.model]
+        if self.proxied:
+            return words
+        return [*words, "--base-url", f"{url}/v1" if self.provider == "openai" else url]
+
+
+CHAT = Dialect("chat", "openai", "gpt-5-mini", "/v1/chat/completions")
+RESPONSES = Dialect("responses", "openai", "gpt-5.5", "/v1/responses", "http://api.openai.com/v1")
+ANTHROPIC = Dialect("anthropic", "anthropic", "claude-sonnet-4-5", "/v1/messages")
+GEMINI = Dialect(
+    "gemini", "google_genai", "gemini-3-flash", "/v1beta/models/gemini-3-flash:streamGenerateContent"
+)
+DIALECTS = (CHAT, RESPONSES, ANTHROPIC, GEMINI)
+
+
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What `--output events` printed."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        """The events of these kinds, in order."""
+        return [event for event in self.events if event["type"] in kinds]
+
+    def said(self, source: str = "model") -> list[str]:
+        """The pieces of text as they came."""
+        return [event["text"] for event in self.of("agent.output") if event["source"] == source]
+
+
+class Desk:
+    """A home and a workspace of their own, where the command is run."""
+
+    def __init__(self, folder: Path, url: str, path: str) -> None:
+        self.home, self.workspace = folder / "home", folder / "work"
+        self.home.mkdir()
+        self.workspace.mkdir()
+        self._url, self._path = url, path
+
+    def start(self, dialect: Dialect, prompt: str, *flags: str) -> subprocess.Popen[str]:
+        """`jaato run` with a dialect, everything allowed; stdin is empty."""
+        words = [sys.executable, "-P", "-m", "jaato", "run", "--yes", "--workspace", str(self.workspace)]
+        environ = {"PATH": self._path, "HOME": str(self.home), "PYTHONPATH": SOURCES}
+        return subprocess.Popen(
+            [*words, *dialect.flags(self._url), *flags, prompt],
+            env=environ | dialect.environ(self._url),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, dialect: Dialect, prompt: str, *flags: str, output: str = "events") -> Outcome:
+        """The same, to its end."""
+        return ended(self.start(dialect, prompt, "--output", output, *flags))
+
+    def run_all(self, prompt: str, dialects: Iterable[Dialect] = DIALECTS) -> dict[str, Outcome]:
+        """The same with several dialects at once, by the dialect's name."""
+        started = [(dialect.name, self.start(dialect, prompt, "--output", "events")) for dialect in dialects]
+        return {name: ended(process) for name, process in started}
+
+
+def ended(process: subprocess.Popen[str]) -> Outcome:
+    """What a command printed until its end; one that does not end is killed."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except BaseException:
+            process.kill()
+            raise
+    return Outcome(process.returncode, out, err)
