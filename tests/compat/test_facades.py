@@ -34,7 +34,7 @@ def results(client: JaatoClient) -> list[ToolResult]:
     return [part for m in client.get_history() for part in m.parts if isinstance(part, ToolResult)]
 
 
-@pytest.mark.spec("S3", "Typical Client Usage")
+@pytest.mark.spec("S3", "High-Level Overview", "S3.overview.2")
 def test_the_given_permission_plugin_decides(tmp_path: Path) -> None:
     """`configure_tools(registry, permission_plugin)`: its file's rules hold, and its channel is asked for the rest."""
     policy = tmp_path / "rules.json"
@@ -63,7 +63,7 @@ def test_the_given_permission_plugin_decides(tmp_path: Path) -> None:
     assert not (tmp_path / "work" / "b").exists()
 
 
-@pytest.mark.spec("S3", "Tool Call Lifecycle Hooks")
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.2")
 def test_tool_hooks_are_called_with_the_printed_keywords(tmp_path: Path) -> None:
     """`agent_id`, `tool_name`, `tool_args`, then `success` and `duration_seconds`: all by keyword."""
     heard: list[tuple[str, dict[str, Any]]] = []
@@ -88,7 +88,7 @@ def test_tool_hooks_are_called_with_the_printed_keywords(tmp_path: Path) -> None
     assert ended == {"agent_id": "main", "tool_name": "run", "success": True}
 
 
-@pytest.mark.spec("S3", "High-Level Overview")
+@pytest.mark.spec("S3", "Runtime vs Session Separation", "S3.separation.1")
 def test_sessions_of_a_runtime_share_its_ledger(tmp_path: Path) -> None:
     """`get_runtime().create_session()` shares registry and ledger with the main session, and has its own history."""
     ledger = TokenLedger()

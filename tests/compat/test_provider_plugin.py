@@ -37,7 +37,7 @@ def begun(script: Sequence[Answer], **session: Any) -> tuple[ProviderPlugin, Scr
     return provider, scripted
 
 
-@pytest.mark.spec("S3", "Model Provider Plugins (Provider Abstraction)")
+@pytest.mark.spec("S3", "Model Provider Plugins (Provider Abstraction)", "S3.providers.2")
 def test_a_conversation_goes_on() -> None:
     """Each message is sent with all that was said before, the instruction and the tools; the response has it all."""
     provider, scripted = begun(
@@ -136,7 +136,7 @@ def endless() -> tuple[ProviderPlugin, Endless]:
     return provider, source
 
 
-@pytest.mark.spec("S3", "Streaming Provider Support")
+@pytest.mark.spec("S3", "Streaming Provider Support", "S3.streaming.1")
 def test_a_cancelled_stream_gives_what_was_said() -> None:
     """The response is the partial text with `FinishReason.CANCELLED`; the stream is closed, the history keeps both."""
     provider, source = endless()
@@ -152,7 +152,7 @@ def test_a_cancelled_stream_gives_what_was_said() -> None:
     assert [m.text for m in provider.get_history()] == ["Tell me a story", "Once upon a time"]
 
 
-@pytest.mark.spec("S3", "Cancellation Points")
+@pytest.mark.spec("S3", "Cancellation Points", "S3.points.1")
 def test_a_cancelled_token_sends_nothing() -> None:
     """Before a message is sent, a cancelled token returns immediately and leaves the history alone."""
     provider, scripted = begun([Step("Hi.")])

@@ -71,7 +71,7 @@ def test_what_cannot_be_helped_is_raised_at_once(error: Exception) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.spec("S3", "Cancellation Points")
+@pytest.mark.spec("S3", "Cancellation Points", "S3.points.3")
 def test_cancelling_between_attempts_raises() -> None:
     """A token that is cancelled before an attempt ends it all: the function is not called again."""
     token, calls = CancelToken(), []
@@ -88,7 +88,7 @@ def test_cancelling_between_attempts_raises() -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.spec("S3", "Cancellation Points")
+@pytest.mark.spec("S3", "Cancellation Points", "S3.points.4")
 def test_cancelling_wakes_the_backoff() -> None:
     """A wait of ten minutes ends when somebody cancels, with `CancelledException`."""
     token, calls = CancelToken(), []
