@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_cancelling_wakes_the_backoff() -> None:
         raise ServerFault("busy")
 
     def stop(*_: object) -> None:
-        threading.Thread(target=token.cancel).start()
+        threading.Timer(0.05, token.cancel).start()
 
     with pytest.raises(CancelledException):
         with_retry(fn, cancel_token=token, on_retry=stop, policy=SLOW)
@@ -111,8 +112,10 @@ def test_an_interruptible_sleep_wakes_if_cancelled() -> None:
     interruptible_sleep(0.001)
     interruptible_sleep(-1)
     token = CancelToken()
-    interruptible_sleep(0.001, cancel_token=token)
-    threading.Thread(target=token.cancel).start()
+    begun = time.monotonic()
+    interruptible_sleep(0.02, cancel_token=token)
+    assert time.monotonic() - begun >= 0.02
+    threading.Timer(0.05, token.cancel).start()
     with pytest.raises(CancelledException):
         interruptible_sleep(600.0, cancel_token=token)
     with pytest.raises(CancelledException):
