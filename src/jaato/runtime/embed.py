@@ -16,7 +16,7 @@ from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCom
 from jaato.protocol.messages import Message
 from jaato.runtime.assemble import Blueprint, assemble, registry_for
 from jaato.runtime.choose import environ_for
-from jaato.runtime.hooks import context_usage, feed
+from jaato.runtime.hooks import completion, context_usage, feed
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.background import start_thread
@@ -47,6 +47,8 @@ class JaatoSession:
         self._close = close
         self._retry_callback: RetryCallback | None = None
         self._stop_hooks: Callable[[], None] = lambda: None
+        self._completed: Callable[[bool], None] = lambda _well: None
+        self._well = True
         self.closed = False
 
     @property
@@ -86,12 +88,16 @@ class JaatoSession:
                         problem = event.error.message
                         self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
 
+        before = len(session.state.messages)
         silence = session.journal.bus.listen(listen)
         try:
             turn = await session.post(text)
         finally:
             silence()
-        return "" if turn is None else outcome_text(session, turn)
+        if turn is None:
+            return ""
+        self._well = turn.reason != "error"
+        return outcome_text(session.state.messages[before:], turn)
 
     def get_history(self) -> list[Message]:
         """The conversation so far."""
@@ -109,9 +115,12 @@ class JaatoSession:
         return running
 
     def set_ui_hooks(self, hooks: Any, agent_id: str = "main") -> None:
-        """Tell these hooks what happens; None ends it."""
+        """Tell these hooks what happens, to the session's end (`on_agent_completed`); None ends it before."""
         self._stop_hooks()
-        self._stop_hooks = feed(hooks, self._session, agent_id) if hooks is not None else lambda: None
+        self._stop_hooks, self._completed = lambda: None, lambda _well: None
+        if hooks is not None:
+            self._stop_hooks = feed(hooks, self._session, agent_id)
+            self._completed = completion(hooks, agent_id)
 
     def set_retry_callback(self, callback: RetryCallback | None) -> None:
         """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
@@ -125,17 +134,18 @@ class JaatoSession:
         """End the session; its log stays."""
         if not self.closed:
             PORTAL.call(self._closing())
+            self._completed(self._well)
 
     async def _closing(self) -> None:
         if not self.closed:
             self.closed = True
-            self._stop_hooks()
             await self._close()
+            self._stop_hooks()
 
 
-def outcome_text(session: Session, turn: TurnCompleted) -> str:
-    """The text of a finished turn; raises what ended it badly."""
-    last = next((m for m in reversed(session.state.messages) if m.role == "assistant"), None)
+def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
+    """The text of a finished turn, which brought these messages; raises what ended it badly."""
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
     text = last.text if last is not None else ""
     match turn.reason:
         case "cancelled" | "interrupted":
