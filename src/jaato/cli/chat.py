@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import signal
-import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -43,7 +42,7 @@ class Chat:
     def __init__(self, args: Namespace) -> None:
         environ = environment()
         self.screen = Screen(environ)
-        self.lines = Lines() if sys.stdin is not None else Lines(-1)
+        self.lines = Lines()
         history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
         self.editor = Editor(environ, self.screen, self.lines, history, [f"/{name}" for name in COMMANDS])
         self.args = args

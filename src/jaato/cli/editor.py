@@ -30,7 +30,7 @@ class Editor:
         self._lines = lines
         self._history = history
         self._commands = commands
-        self.interactive = bool(sys.stdin and sys.stdin.isatty())
+        self.interactive = sys.stdin.isatty()
         able = self.interactive and screen.out_is_terminal and environ.get("TERM", "") not in ("", "dumb")
         self.kind = "plain"
         if able and importlib.util.find_spec("prompt_toolkit") is not None:

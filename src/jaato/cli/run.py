@@ -52,8 +52,6 @@ def prompt_of(args: Namespace) -> str:
 
 def read_piped() -> str:
     """What was piped into the command; nothing when stdin is a terminal or closed."""
-    if sys.stdin is None or sys.stdin.closed:
-        return ""
     try:
         if sys.stdin.isatty():
             return ""

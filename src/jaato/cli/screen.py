@@ -33,8 +33,8 @@ class Screen:
     def __init__(
         self, environ: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
     ) -> None:
-        self._out = out or sys.stdout or devnull()
-        self._err = err or sys.stderr or devnull()
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
         self.out_is_terminal = self._out.isatty()
         self.err_is_terminal = self._err.isatty()
         plain = bool(environ.get("NO_COLOR")) or environ.get("TERM", "") in ("", "dumb")
@@ -133,8 +133,3 @@ def is_file(stream: TextIO) -> bool:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
         return False
-
-
-def devnull() -> TextIO:
-    """Where output goes when its stream was closed before the program began."""
-    return open(os.devnull, "w", encoding="utf-8")

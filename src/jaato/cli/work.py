@@ -102,7 +102,7 @@ class Work:
 
     def _asks(self) -> bool:
         """Whether somebody at a terminal can be asked."""
-        return bool(sys.stdin and sys.stdin.isatty()) and self.screen.err_is_terminal
+        return sys.stdin.isatty() and self.screen.err_is_terminal
 
     def _attend(self, session: Session) -> Any:
         if not self._asks():
