@@ -95,6 +95,7 @@ class SessionSteps:
         journal = self._session.journal
         result = self.bounded(result_of(call, outcome))
         metadata = outcome.metadata
+        continuation = metadata.get("continuation_id")
         journal.record(
             ToolCallEnd(
                 **journal.head(),
@@ -103,7 +104,7 @@ class SessionSteps:
                 result=result,
                 duration_s=round(outcome.duration_s, 6),
                 permission=outcome.permission,
-                continuation_id=metadata.get("continuation_id"),
+                continuation_id=continuation if isinstance(continuation, str) else None,
                 show_output=metadata.get("show_output") is not False,
                 show_popup=metadata.get("show_popup") is not False,
             )

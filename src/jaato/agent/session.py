@@ -43,6 +43,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
 from jaato.tools.background import Tasks
+from jaato.tools.call import clean
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -143,6 +144,7 @@ class Session:
         """Say something to the agent; see the class."""
         if self.enrich is not None:
             text = self.enrich(text)
+        text = clean(text)
         parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")

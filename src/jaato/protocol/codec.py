@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +14,10 @@ from jaato.protocol.messages import Message
 
 MAX_DEPTH = 100
 """Levels of nesting a value from outside may have."""
+MAX_VALUES = 1_000_000
+"""Values in a value from outside."""
+MAX_PROBLEMS = 100
+TOO_MANY = f"has more than {MAX_VALUES:,} values"
 
 ENCODER = msgspec.json.Encoder()
 EVENTS: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
@@ -25,8 +30,17 @@ decode_command = COMMANDS.decode
 decode_message = MESSAGES.decode
 
 
-def json_problems(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, str]]:
-    """Every place where a value is not plain JSON, as (JSON Pointer, what is wrong); empty when it is."""
+def json_problems(value: Any) -> list[tuple[str, str]]:
+    """The places where a value is not plain JSON, as (JSON Pointer, what is wrong); empty when it is.
+
+    At most about `MAX_PROBLEMS`, and the work is bounded: what holds more than `MAX_VALUES` values (or itself, many
+    times over) is a problem of its own.
+    """
+    return problems(value, "", 0, [MAX_VALUES])
+
+
+def problems(value: Any, path: str, depth: int, left: list[int]) -> list[tuple[str, str]]:
+    """`json_problems` of a part; `left` counts the values that may still be looked at."""
     match value:
         case None | bool():
             return []
@@ -38,19 +52,19 @@ def json_problems(value: Any, path: str = "", depth: int = 0) -> list[tuple[str,
             return [] if math.isfinite(value) else [(path, f"is {value}, which JSON cannot carry")]
         case dict() | list() | tuple() if depth >= MAX_DEPTH:
             return [(path, f"is nested deeper than {MAX_DEPTH} levels")]
-        case list() | tuple():
-            return [
-                found
-                for index, item in enumerate(value)
-                for found in json_problems(item, f"{path}/{index}", depth + 1)
-            ]
-        case dict():
-            found = []
-            for key, item in value.items():
-                if not isinstance(key, str) or not is_unicode(key):
-                    found.append((path, f"has the key {key!r}, which is not Unicode text"))
+        case dict() | list() | tuple():
+            left[0] -= len(value)
+            if left[0] < 0:
+                return [(path, TOO_MANY)]
+            found: list[tuple[str, str]] = []
+            for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(value, dict) and (not isinstance(step, str) or not is_unicode(step)):
+                    found.append((path, f"has the key {reprlib.repr(step)}, which is not Unicode text"))
                 else:
-                    found += json_problems(item, f"{path}/{escape(key)}", depth + 1)
+                    found += problems(item, f"{path}/{escape(str(step))}", depth + 1, left)
+                if left[0] < 0 or len(found) >= MAX_PROBLEMS:
+                    left[0] = -1
+                    break
             return found
     return [(path, f"is a {type(value).__name__}, which is not JSON")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import reprlib
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.errors import JaatoError
-from jaato.protocol.codec import encode, json_problems
+from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.tools.cancel import CancelToken
@@ -106,8 +107,12 @@ def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
     return Problem(code="tool_raised", message=clean(message), traceback=clean(traceback or ""))
 
 
-def text_of(value: object, how: Callable[[object], str] = repr) -> str:
-    """`repr` or `str` of a value that may be broken."""
+SHORT = reprlib.Repr()
+SHORT.maxother = SHORT.maxstring = SHORT.maxlong = 1000
+
+
+def text_of(value: object, how: Callable[[object], str] = SHORT.repr) -> str:
+    """A short `repr`, or `str`, of a value that may be broken."""
     try:
         return how(value)
     except Exception as error:  # noqa: BLE001 it belongs to a tool, and its result must be shown all the same
@@ -141,8 +146,11 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
 
 def plain(value: Any) -> Any:
     """The value as plain JSON data: structs and dataclasses become objects, what JSON cannot carry its text."""
-    if not json_problems(value):
+    problems = json_problems(value)
+    if not problems:
         return value
+    if any(text == TOO_MANY for _, text in problems):
+        return Salvage().value(value)
     try:
         built = msgspec.to_builtins(value, str_keys=True)
     except Exception:  # noqa: BLE001 code of the value's own class may run here
@@ -160,22 +168,15 @@ class Salvage:
         """One value and what is in it."""
         self._left -= 1
         if depth > 20 or self._left < 0:
-            return clean(text_of(value))[:200]
+            return "…"
         match value:
             case dict():
-                return {clean(text_of(k, str)): self.value(v, depth + 1) for k, v in self._items(value)}
+                some = itertools.islice(value.items(), self._left)
+                return {clean(text_of(key, str)): self.value(item, depth + 1) for key, item in some}
             case list() | tuple() | set() | frozenset():
-                return [self.value(item, depth + 1) for item in self._some(value)]
+                return [self.value(item, depth + 1) for item in itertools.islice(value, self._left)]
             case str():
                 return clean(value)
             case bytes():
                 return clean(value.decode("utf-8", "replace"))
         return value if not json_problems(value) else clean(text_of(value))[:1000]
-
-    def _some(self, values: Any) -> list[Any]:
-        """The members, as far as there is room."""
-        return list(itertools.islice(values, max(0, self._left)))
-
-    def _items(self, table: dict[Any, Any]) -> list[tuple[Any, Any]]:
-        """The entries, as far as there is room."""
-        return list(itertools.islice(table.items(), max(0, self._left)))
