@@ -152,15 +152,16 @@ class SessionSteps:
 
         async def body() -> None:
             begun = time.perf_counter()
-            outcome = interrupted(begun)
+            outcome, closing = interrupted(begun), True
             try:
                 with scope:
                     outcome = await self._outcome(call, tool)
+                closing = False
             finally:
                 outcomes.append(outcome)
                 over.set()
                 if moved:
-                    self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+                    self._finish(task, call, outcome, cancelled=closing or scope.cancelled_caught)
 
         await self._session.background(body)
         try:
@@ -265,16 +266,18 @@ class SessionSteps:
             call.output.also = task.output.write
 
         async def body() -> None:
-            outcome = Outcome(False)
+            outcome, closing = Outcome(False), True
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self)
+                closing = False
             except TimeoutError:
+                closing = False
                 outcome = failed(
                     ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
                 )
             finally:
-                self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+                self._finish(task, call, outcome, cancelled=closing or scope.cancelled_caught)
 
         self._session.tasks.add(task)
         self._announce(task, None)
