@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")
-DIRECTIVE = re.compile(r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.S)
+DIRECTIVE = re.compile(r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.DOTALL)
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
 LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile"}
 CHANGING = (
@@ -30,7 +30,7 @@ CHANGING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
-    (re.compile(r"^scripted .*\n", re.M), ""),
+    (re.compile(r"^scripted .*\n", re.MULTILINE), ""),
     (re.compile(r" {2,}"), "  "),
 )
 

@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT, Page, blocks, pages
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:src|docs|examples|tests|bench|compat)/[\w./-]+)`")
-CODE = re.compile(r"^ *(`{3,}).*?^ *\1\s*$", re.M | re.S)
+CODE = re.compile(r"^ *(`{3,}).*?^ *\1\s*$", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:
@@ -57,7 +57,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def anchors(text: str) -> set[str]:
     """The fragments a page's headings can be linked by."""
-    headings = re.findall(r"^#+ +(.+)$", CODE.sub("", text), re.M)
+    headings = re.findall(r"^#+ +(.+)$", CODE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
@@ -79,4 +79,4 @@ def test_the_pages_speak_of_the_product_alone() -> None:
     for page in pages():
         text = page.read_text()
         assert name_of(page) in known
-        assert not re.search(r"\bTB" + r"D\b|MEAS" + r"URED$|coming so" + r"on", text, re.M), f"{name_of(page)} is unfinished"
+        assert not re.search(r"\bTB" + r"D\b|MEAS" + r"URED$|coming so" + r"on", text, re.MULTILINE), f"{name_of(page)} is unfinished"

@@ -159,10 +159,11 @@ class SessionSteps:
 
         async def body() -> None:
             begun = time.perf_counter()
-            outcome = interrupted(begun)
+            outcome, closing = interrupted(begun), True
             try:
                 with scope:
                     outcome = await self._outcome(call, tool)
+                closing = False
             finally:
                 outcomes.append(outcome)
                 over.set()
@@ -285,7 +286,9 @@ class SessionSteps:
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self)
+                closing = False
             except TimeoutError:
+                closing = False
                 outcome = failed(
                     ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
                 )
