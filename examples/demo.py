@@ -1,16 +1,20 @@
 """`make demo`: the embedded model works on a copy of examples/shop, with real tools, and what it did is shown."""
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from jaato.settings import environment
+
 SHOP = Path(__file__).parent / "shop"
 TASKS = (
     ("urgent.txt", "Read todo.txt, then write urgent.txt with the urgent task."),
-    ("monday.txt", 'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.'),
+    (
+        "monday.txt",
+        'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.',
+    ),
 )
 RULES = ("--allow", "writeNewFile", "--allow", "copyFile", "--deny", "run")
 
@@ -34,10 +38,28 @@ def main() -> int:
 
 def run(workspace: Path, prompt: str) -> int:
     """One `jaato run` with the embedded model, which may be fetched first (`--yes`)."""
-    command = [sys.executable, "-m", "jaato", "run", "--provider", "local", "--yes", *RULES, "--workspace", str(workspace)]
-    shown = [word if word.isidentifier() or word.startswith("-") else f"'{word}'" for word in [*command[3:], prompt]]
+    command = [
+        sys.executable,
+        "-m",
+        "jaato",
+        "run",
+        "--provider",
+        "local",
+        "--yes",
+        *RULES,
+        "--workspace",
+        str(workspace),
+    ]
+    shown = [
+        word if word.isidentifier() or word.startswith("-") else f"'{word}'"
+        for word in [*command[3:], prompt]
+    ]
     print("\n$ jaato " + " ".join(shown), flush=True)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("JAATO_") or name == "JAATO_LOCAL_MODEL"}  # noqa: TID251 the child's environment
+    environ = {
+        name: value
+        for name, value in environment().items()
+        if not name.startswith("JAATO_") or name == "JAATO_LOCAL_MODEL"
+    }
     return subprocess.run([*command, prompt], stdin=subprocess.DEVNULL, env=environ, check=False).returncode
 
 

@@ -12,7 +12,9 @@ SHOP = Path(__file__).parent / "shop"
 
 
 @tool(access="read")
-def shortages(minimum: Annotated[int, "count below which an item is short"] = 5, *, call: Call) -> dict[str, int]:
+def shortages(
+    minimum: Annotated[int, "count below which an item is short"] = 5, *, call: Call
+) -> dict[str, int]:
     """Find the items of the stock that are short, with their counts."""
     found = {}
     with (Path(call.workspace) / "stock.csv").open(newline="") as file:

@@ -22,7 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")
-DIRECTIVE = re.compile(r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.S)
+DIRECTIVE = re.compile(
+    r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.DOTALL
+)
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
 LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile"}
 CHANGING = (
@@ -30,7 +32,7 @@ CHANGING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
-    (re.compile(r"^scripted .*\n", re.M), ""),
+    (re.compile(r"^scripted .*\n", re.MULTILINE), ""),
     (re.compile(r" {2,}"), "  "),
 )
 
@@ -47,7 +49,12 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page whose blocks run."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*.md"))]
+    return [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+        *sorted(ROOT.glob("examples/*.md")),
+    ]
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -97,7 +104,7 @@ class Page:
         self._keep = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
         self._path = f"{programs}:{environ.get('PATH', os.defpath)}"
         self._home = place / "home"
-        for name, words in {"jaato": "-m jaato", "python": ""}.items():
+        for name, words in (("jaato", "-m jaato"), ("python", "")):
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             program.chmod(0o755)
@@ -105,7 +112,7 @@ class Page:
 
     def environ(self, block: Block) -> dict[str, str]:
         """The environment a block runs in: nothing of the user's, and the scripted model if the page gives one."""
-        made = {
+        made: dict[str, str] = {
             **self._keep,
             "PATH": self._path,
             "HOME": str(self._home),
@@ -154,7 +161,7 @@ class Page:
         code = compile(block.text, f"line {block.line}", "exec")
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                exec(code, {"__name__": "__main__", "__builtins__": __builtins__})
+                exec(code, {"__name__": "__main__"})
         except Exception:
             raise AssertionError(traceback.format_exc()) from None
         self._printed = (out.getvalue(), err.getvalue())

@@ -9,12 +9,12 @@ import tomllib
 from pathlib import Path
 from typing import get_args
 
-import jaato
 import pytest
 from docs.generate import generated
 from docs.generate_tools import tools
 from tests.docs.pages import ROOT
 
+import jaato
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event
 from jaato.settings import FIELDS
@@ -47,13 +47,19 @@ def test_the_reference_leaves_nothing_out() -> None:
         if below.__module__ == "jaato.errors":
             assert f"`{below.code}`" in page("errors.md")
     for name in jaato.__all__:
-        assert name.startswith("__") or re.search(rf"^(### {name}$|\* `{name}`)", page("api.md"), re.M), name
+        assert name.startswith("__") or re.search(
+            rf"^(### {name}$|\* `{name}`)", page("api.md"), re.MULTILINE
+        ), name
 
 
 def test_the_generator_runs_as_make_docs_runs_it() -> None:
     """`python -m docs.generate --check` succeeds where nothing is out of date."""
     done = subprocess.run(
-        [sys.executable, "-m", "docs.generate", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "docs.generate", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "-m docs.generate" in (ROOT / "Makefile").read_text()
@@ -62,14 +68,18 @@ def test_the_generator_runs_as_make_docs_runs_it() -> None:
 def requirements() -> dict[str, str]:
     """Every requirement of the project by its name."""
     project = PROJECT["project"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()]
+    lists = [
+        project["dependencies"],
+        *project["optional-dependencies"].values(),
+        *PROJECT["dependency-groups"].values(),
+    ]
     return {re.split(r"[<>=!~;\[ ]", text)[0]: text for entries in lists for text in entries}
 
 
 def test_every_dependency_has_its_reason() -> None:
     """The page of dependencies has one line with a reason for each package of pyproject.toml, and for no other."""
     text = (ROOT / "docs" / "design" / "dependencies.md").read_text()
-    rows = re.findall(r"^\| `([\w.-]+)` \|(?: `\w+` \|)? (.+) \|$", text, re.M)
+    rows = re.findall(r"^\| `([\w.-]+)` \|(?: `\w+` \|)? (.+) \|$", text, re.MULTILINE)
     assert sorted(name for name, _ in rows) == sorted(requirements())
     assert all(len(reason) > 10 for _, reason in rows)
 
