@@ -101,7 +101,7 @@ class Page:
         programs = place / "bin"
         programs.mkdir()
         self._script = place / "script.json"
-        self._keep = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
+        self._keep: dict[str, str] = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
         self._path = f"{programs}:{environ.get('PATH', os.defpath)}"
         self._home = place / "home"
         for name, words in (("jaato", "-m jaato"), ("python", "")):
