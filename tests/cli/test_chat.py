@@ -13,7 +13,6 @@ from typing import Any
 
 import pexpect
 import pytest
-
 from tests.cli.desk import Desk, call, say
 
 WITHOUT_TOOLKIT = "import sys; sys.modules['prompt_toolkit'] = None; from jaato.cli import main; sys.exit(main(sys.argv[1:]))"

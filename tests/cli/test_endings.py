@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.cli.desk import Desk, call, say
 
 NAP = "61.25"
@@ -318,5 +317,5 @@ def test_broken_plugins_harm_nobody(desk: Desk) -> None:
 
 def test_debugging_shows_where(desk: Desk) -> None:
     """JAATO_DEBUG=1 gives the traceback."""
-    made = desk.run("run", "--provider", "nobody", "x", JAATO_DEBUG="1")
+    made = desk.run("run", "--provider", "nobody", "x", environ={"JAATO_DEBUG": "1"})
     assert "Traceback" in made.stderr

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import jaato
 from tests.cli.desk import Desk
+
+import jaato
 
 PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError JaatoClient JaatoError
 JaatoRuntime JaatoSession LimitReached ModelInfo ModelSettings Output PermissionDenied Plugin PluginError PluginRegistry

@@ -33,7 +33,7 @@ def fill_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115 for good
 
 
 def guarded(args: Namespace) -> int:
