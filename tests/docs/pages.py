@@ -2,7 +2,8 @@
 
 A directive is an HTML comment on a line above a block. `model:` gives the replies of the scripted model that answers in
 that block, as JSON; `file:` writes the block to a file; `output` says that the block is what the one before printed
-(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not.
+(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not. In a `console` block the commands after `$` are not run, but
+`jaato` must accept their arguments.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,13 +22,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jaato.cli.parser import make_parser
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")
 DIRECTIVE = re.compile(
     r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.DOTALL
 )
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
-LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile"}
+LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile", "console"}
 CHANGING = (
     (re.compile(r"\b[a-z]{1,2}_?[0-9][0-9A-HJKMNP-TV-Zabcdefghjkmnp-tv-z]{25}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
@@ -91,6 +95,23 @@ def settled(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def accepted(line: str) -> None:
+    """Hold every `jaato` command of a shell line against the command line's own parser."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    command: list[str] = []
+    for word in [*words, "|"]:
+        if word not in {"|", "&&", "||", ";", ">", "<", ">>"}:
+            command.append(word)
+            continue
+        if command[:1] == ["jaato"]:
+            try:
+                make_parser().parse_args(command[1:])
+            except SystemExit as error:
+                assert error.code == 0, f"jaato does not take: {line}"
+        command = []
+
+
 class Page:
     """Runs the blocks of one page in order, all in one directory with a home of its own."""
 
@@ -145,6 +166,10 @@ class Page:
                 self._python(block)
             case "sh":
                 self._shell(block)
+            case "console":
+                for line in block.text.splitlines():
+                    if line.startswith("$ "):
+                        accepted(line[2:])
             case "text" if "output" in block.directives:
                 out, err = self._printed
                 printed = out if block.directives["output"] == "stdout" else err + out
