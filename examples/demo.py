@@ -10,7 +10,7 @@ from jaato.settings import environment
 
 SHOP = Path(__file__).parent / "shop"
 TASKS = (
-    ("urgent.txt", "Read todo.txt, then write urgent.txt with the urgent task."),
+    ("honey.txt", "Where is honey mentioned? Note the place in honey.txt."),
     (
         "monday.txt",
         'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.',

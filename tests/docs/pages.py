@@ -2,8 +2,8 @@
 
 A directive is an HTML comment on a line above a block. `model:` gives the replies of the scripted model that answers in
 that block, as JSON; `file:` writes the block to a file; `output` says that the block is what the one before printed
-(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not. In a `console` block the commands after `$` are not run, but
-`jaato` must accept their arguments.
+(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not. In a
+`console` block the commands after `$` are not run, but `jaato` must accept their arguments.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")
 DIRECTIVE = re.compile(
     r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.DOTALL
 )
+ASSIGNMENT = re.compile(r"\w+=")
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
 LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile", "console"}
 CHANGING = (
@@ -102,7 +103,7 @@ def accepted(line: str) -> None:
     command: list[str] = []
     for word in [*words, "|"]:
         if word not in {"|", "&&", "||", ";", ">", "<", ">>"}:
-            command.append(word)
+            command += [] if not command and ASSIGNMENT.match(word) else [word]
             continue
         if command[:1] == ["jaato"]:
             try:
