@@ -109,7 +109,8 @@ def accepted(line: str) -> None:
             try:
                 make_parser().parse_args(command[1:])
             except SystemExit as error:
-                assert error.code == 0, f"jaato does not take: {line}"
+                if error.code != 0:
+                    raise AssertionError(f"jaato does not take: {line}") from None
         command = []
 
 
@@ -130,7 +131,7 @@ class Page:
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             program.chmod(0o755)
-        self._printed = ("", "")
+        self._printed = ""
 
     def environ(self, block: Block) -> dict[str, str]:
         """The environment a block runs in: nothing of the user's, and the scripted model if the page gives one."""
@@ -147,8 +148,9 @@ class Page:
             made |= {"JAATO_PROVIDER": "scripted", "JAATO_MODEL": str(self._script)}
         return made
 
-    def run(self, block: Block) -> None:
-        """Run one block; raises AssertionError when it does not do what the page says."""
+    def run(self, block: Block, *, merged: bool = False) -> None:
+        """Run one block, stdout and stderr as one stream if `merged`; raises AssertionError when it does not do what
+        the page says."""
         if block.language not in LANGUAGES:
             raise AssertionError(f"the language {block.language!r}; known are {', '.join(sorted(LANGUAGES))}")
         if "not run" in block.directives:
@@ -164,46 +166,46 @@ class Page:
             case "toml":
                 tomllib.loads(block.text)
             case "python":
-                self._python(block)
+                self._python(block, merged)
             case "sh":
-                self._shell(block)
+                self._shell(block, merged)
             case "console":
                 for line in block.text.splitlines():
                     if line.startswith("$ "):
                         accepted(line[2:])
             case "text" if "output" in block.directives:
-                out, err = self._printed
-                printed = out if block.directives["output"] == "stdout" else err + out
-                printed = printed.replace(str(self._home), "~").replace(str(self.place), ".")
+                printed = self._printed.replace(str(self._home), "~").replace(str(self.place), ".")
                 assert settled(printed) == settled(block.text), f"it printed:\n{printed}"
 
-    def _python(self, block: Block) -> None:
+    def _python(self, block: Block, merged: bool) -> None:
         first = block.text.split("\n", 1)[0]
         if named := FILE_LINE.match(first):
             target = self.place / named["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text)
-        out, err = io.StringIO(), io.StringIO()
+        out = io.StringIO()
+        err = out if merged else io.StringIO()
         code = compile(block.text, f"line {block.line}", "exec")
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 exec(code, {"__name__": "__main__"})
         except Exception:
             raise AssertionError(traceback.format_exc()) from None
-        self._printed = (out.getvalue(), err.getvalue())
+        self._printed = out.getvalue()
 
-    def _shell(self, block: Block) -> None:
+    def _shell(self, block: Block, merged: bool) -> None:
         assert "pip install" not in block.text, "a page's test reaches no network"
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", block.text],
             cwd=self.place,
             env=self.environ(block),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             text=True,
             timeout=120,
             check=False,
         )
-        self._printed = (done.stdout, done.stderr)
+        self._printed = done.stdout
         wanted = int(block.directives.get("exit", "0"))
         assert done.returncode == wanted, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"

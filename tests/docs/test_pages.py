@@ -27,7 +27,9 @@ def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, monkeypatch: pytes
     page = Page(tmp_path, environment())
     monkeypatch.chdir(page.place)
     before = environment()
-    for block in blocks(path.read_text()):
+    found = list(blocks(path.read_text()))
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        merged = following is not None and following.directives.get("output") == ""
         with monkeypatch.context() as patch:
             for name in before:
                 if name.startswith(
@@ -37,7 +39,7 @@ def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, monkeypatch: pytes
             for name, value in page.environ(block).items():
                 patch.setenv(name, value)
             try:
-                page.run(block)
+                page.run(block, merged=merged)
             except AssertionError as error:
                 pytest.fail(f"{name_of(path)}, line {block.line}: {error}")
 
