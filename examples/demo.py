@@ -10,7 +10,7 @@ from jaato.settings import environment
 
 SHOP = Path(__file__).parent / "shop"
 TASKS = (
-    ("honey.txt", "Where is honey mentioned? Note the place in honey.txt."),
+    ("urgent.txt", "Where is the urgent task in todo.txt? Note the place in urgent.txt."),
     (
         "monday.txt",
         'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.',
