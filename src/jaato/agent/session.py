@@ -149,6 +149,7 @@ class Session:
             if patience.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
+        self.journal.store.release(self.state.session_id)
 
     # --- messages ----------------------------------------------------------------------------------------------
 

@@ -129,4 +129,6 @@ def make_provider(
                     f"Say which model {name} should use: --model NAME (jaato models lists them)."
                 )
             return made, chosen
-    raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
+    from jaato.runtime.providers import connected
+
+    return connected(name, settings, model, api_key)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaato.abc.background import TaskHandle, TaskResult, TaskStatus
+from jaato.errors import CancelledException
 from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Outcome
@@ -72,9 +73,17 @@ class Task:
         if self.done.is_set():
             return
         self.outcome = outcome
-        self.status = status or (TaskStatus.COMPLETED if outcome.ok else TaskStatus.FAILED)
+        self.status = status or status_of(outcome)
         self.ended_at = now()
         self.done.set()
+
+
+def status_of(outcome: Outcome) -> TaskStatus:
+    """Where a task stands that has ended like this."""
+    if outcome.ok:
+        return TaskStatus.COMPLETED
+    stopped = outcome.problem is not None and outcome.problem.code == CancelledException.code
+    return TaskStatus.CANCELLED if stopped else TaskStatus.FAILED
 
 
 class Tasks:
