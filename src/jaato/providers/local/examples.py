@@ -19,11 +19,13 @@ def example(uses: str, *turns: str) -> Example:
 
 EXAMPLES = (
     example(
-        "list_directory",
-        "What is in the folder reports?",
+        "list_directory readFile",
+        "Look into the folder reports and tell me what the report of May says.",
         '{"tool": "list_directory", "args": {"path": "reports"}}',
-        "Result of list_directory:\nmay.csv\njune.csv",
-        '{"answer": "The folder reports has two files: may.csv and june.csv."}',
+        "Result of list_directory:\nmay.txt\njune.txt",
+        '{"tool": "readFile", "args": {"path": "reports/may.txt"}}',
+        "Result of readFile:\n1: Sales rose.",
+        '{"answer": "The report of May says: Sales rose."}',
     ),
     example(
         "createPlan",
@@ -34,18 +36,19 @@ EXAMPLES = (
         '{"answer": "The plan Move has three steps: pack the boxes, order a van, hand over the keys."}',
     ),
     example(
-        "readFile",
-        "Explain server.ini in a few words.",
+        "readFile updateFile",
+        "Read server.ini and set its port to 8050.",
         '{"tool": "readFile", "args": {"path": "server.ini"}}',
         "Result of readFile:\n1: [server]\n2: port = 8043",
-        '{"answer": "server.ini sets the port of the server to 8043."}',
+        '{"tool": "updateFile", "args": {"path": "server.ini", "old": "port = 8043", "new": "port = 8050"}}',
+        "Result of updateFile:\nupdated server.ini",
+        '{"answer": "The port in server.ini is now 8050."}',
     ),
     example(
         "list_tools get_tool_schemas",
         "Tell the channel builds that the nightly build is green.",
         '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
-        'Result of list_tools:\n{"results":[{"query":"post a message to a chat channel","tools":[{"name":'
-        '"chat_post","description":"Post to a channel."}]}]}',
+        "Result of list_tools:\n- chat_post: Post to a channel.\n- chat_read: Read a channel.",
         '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
         "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
         '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
@@ -55,7 +58,7 @@ EXAMPLES = (
     example(
         "writeNewFile",
         "Make a file greeting.txt that says Good morning.",
-        '{"tool": "writeNewFile", "args": {"path": "greeting.txt", "content": "Good morning.\\n"}}',
+        '{"tool": "writeNewFile", "args": {"path": "greeting.txt", "content": "Good morning."}}',
         "Result of writeNewFile:\ncreated greeting.txt",
         '{"answer": "I created greeting.txt with the text Good morning."}',
     ),
@@ -68,11 +71,11 @@ EXAMPLES = (
     ),
     example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
     example(
-        "updateFile",
-        "In app.cfg, set verbose = yes instead of verbose = no.",
-        '{"tool": "updateFile", "args": {"path": "app.cfg", "old": "verbose = no", "new": "verbose = yes"}}',
-        "Result of updateFile:\nupdated app.cfg",
-        '{"answer": "app.cfg now has verbose = yes."}',
+        "list_tools",
+        "Print a photo of the sea on the printer.",
+        '{"tool": "list_tools", "args": {"query": "print a photo"}}',
+        "Result of list_tools:\nThere is no such tool.",
+        '{"answer": "I cannot print: there is no tool for it."}',
     ),
     example(
         "readFile list_directory",
@@ -90,8 +93,9 @@ EXAMPLES = (
         "Where is the tide gauge mentioned? Note the place in place.txt.",
         '{"tool": "grep_content", "args": {"pattern": "tide gauge"}}',
         "Result of grep_content:\nsea.md:7: the tide gauge at the pier",
-        '{"tool": "writeNewFile", "args": {"path": "place.txt", "content": "sea.md:7\\n"}}',
+        '{"tool": "writeNewFile", "args": {"path": "place.txt", "content": "sea.md:7"}}',
         "Result of writeNewFile:\ncreated place.txt",
         '{"answer": "The tide gauge is mentioned in sea.md, line 7; place.txt says so."}',
     ),
+    example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
 )
