@@ -34,14 +34,15 @@ VIEWS: Mapping[str, View] = {
     "writeNewFile": view("Create a new file with this content.", "path content"),
     "updateFile": view("Change an existing file: the text `old` becomes `new`.", "path old new"),
     "removeFile": view("Delete a file.", "path"),
-    "moveFile": view("Rename or move a file.", "source_path destination_path"),
+    "moveFile": view("Rename or move a file; it does not copy.", "source_path destination_path"),
     "copyFile": view("Copy a file.", "source_path destination_path"),
     "grep_content": view("Find in which files a text occurs.", "pattern", "path"),
     "glob_files": view("Find files by their name, such as **/*.py.", "pattern", "root"),
     "run": view("Run a shell command: programs, tests, git.", "command"),
     "createPlan": view("Write down a plan of several steps.", "title steps"),
     "list_tools": view(
-        "Find a tool for anything else: mail, chat, web, images, calendar, databases, copying.", "query"
+        "Find a tool for what the tools above do not do: copying, mail, chat, web, images, dates, databases.",
+        "query",
     ),
     "get_tool_schemas": view("Get found tools by name, to use them next.", "names"),
 }
