@@ -173,8 +173,10 @@ UNSEEN_TASKS = (
         (
             (
                 case("", "list_tools", query=".*(calendar|appointment|event).*"),
-                '{"results":[{"query":"calendar","tools":[{"name":"calendar_add","description":'
-                '"Add an entry to the calendar."}]}]}',
+                (
+                    '{"results":[{"query":"calendar","tools":[{"name":"calendar_add","description":'
+                    '"Add an entry to the calendar."}]}]}'
+                ),
             ),
             (case("", "get_tool_schemas", names=r".*calendar_add.*"), ""),
             (case("", "calendar_add", title="Dentist", date="2026-12-03"), "added"),

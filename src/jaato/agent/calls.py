@@ -159,11 +159,10 @@ class SessionSteps:
 
         async def body() -> None:
             begun = time.perf_counter()
-            outcome, closing = interrupted(begun), True
+            outcome = interrupted(begun)
             try:
                 with scope:
                     outcome = await self._outcome(call, tool)
-                closing = False
             finally:
                 outcomes.append(outcome)
                 over.set()
@@ -286,9 +285,7 @@ class SessionSteps:
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self)
-                closing = False
             except TimeoutError:
-                closing = False
                 outcome = failed(
                     ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
                 )
