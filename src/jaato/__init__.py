@@ -1,17 +1,32 @@
-"""A server-first runtime for agents that use tools.
-
-Every public name is here and loaded when it is first used, so that `import jaato` stays cheap.
-"""
+"""A server-first runtime for agents that use tools."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in `typing`, whose import would double what `import jaato` costs
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False  # as in typing, which costs as much to import as an interpreter to start
+
 if TYPE_CHECKING:
+    from jaato.abc.asker import Answer, Question
     from jaato.abc.plugin import Host, Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
     from jaato.abc.provider import Provider
     from jaato.agent.retry import RetryPolicy
-    from jaato.errors import CancelledException, JaatoError
+    from jaato.errors import (
+        AuthenticationError,
+        CancelledException,
+        ConfigError,
+        JaatoError,
+        LimitReached,
+        PermissionDenied,
+        PluginError,
+        ProviderError,
+        RateLimited,
+        SessionNotFound,
+        StoreError,
+        ToolError,
+    )
     from jaato.protocol.messages import Message, Usage
+    from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
     from jaato.runtime.agent import Agent, Result
     from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.executor import ToolExecutor
@@ -21,43 +36,58 @@ if TYPE_CHECKING:
     from jaato.tools.ledger import TokenLedger
     from jaato.tools.tool import Tool, tool
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Agent",
+    "Answer",
+    "AuthenticationError",
     "Call",
     "CancelToken",
     "CancelledException",
+    "ConfigError",
     "Host",
     "JaatoClient",
     "JaatoError",
     "JaatoRuntime",
     "JaatoSession",
+    "LimitReached",
     "Message",
+    "ModelInfo",
+    "ModelSettings",
     "Output",
+    "PermissionDenied",
     "Plugin",
+    "PluginError",
     "PluginRegistry",
     "PromptEnrichmentResult",
     "Provider",
+    "ProviderError",
+    "Question",
+    "RateLimited",
     "Result",
     "RetryPolicy",
+    "SessionNotFound",
+    "StoreError",
     "TokenLedger",
     "Tool",
+    "ToolError",
     "ToolExecutor",
     "ToolPlugin",
     "ToolSchema",
+    "ToolSpec",
     "Usage",
     "UserCommand",
-    "__version__",
     "tool",
 ]
 
 HOMES = {
+    "jaato.abc.asker": "Answer Question",
     "jaato.abc.plugin": "Host Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
     "jaato.abc.provider": "Provider",
+    "jaato.errors": "AuthenticationError CancelledException ConfigError JaatoError LimitReached PermissionDenied "
+    "PluginError ProviderError RateLimited SessionNotFound StoreError ToolError",
     "jaato.agent.retry": "RetryPolicy",
-    "jaato.errors": "CancelledException JaatoError",
     "jaato.protocol.messages": "Message Usage",
+    "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
     "jaato.runtime.agent": "Agent Result",
     "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
     "jaato.runtime.executor": "ToolExecutor",
@@ -67,19 +97,20 @@ HOMES = {
     "jaato.tools.ledger": "TokenLedger",
     "jaato.tools.tool": "Tool tool",
 }
+"""Where each public name lives; it is imported when it is first asked for."""
 
 
 if not TYPE_CHECKING:  # a type checker knows the names, and should complain about others
 
     def __getattr__(name: str) -> object:
-        for module, names in HOMES.items():
+        for home, names in HOMES.items():
             if name in names.split():
                 import importlib
 
-                value = getattr(importlib.import_module(module), name)
+                value = getattr(importlib.import_module(home), name)
                 globals()[name] = value
                 return value
-        raise AttributeError(f"module 'jaato' has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

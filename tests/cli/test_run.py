@@ -8,14 +8,15 @@ import subprocess
 from typing import Any
 
 import pytest
-
 from tests.cli.desk import USAGE, Desk, call, say
 
 
 def test_answer_and_everything_else_go_to_different_streams(desk: Desk) -> None:
     """Text goes to stdout; provider and why, calls, tokens, price, time and session go to stderr."""
     (desk.work / "a.txt").write_text("hello\n")
-    made = desk.run("run", *desk.script(call("readFile", path="a.txt"), say("It says hello.", chunks=5)), "look")
+    made = desk.run(
+        "run", *desk.script(call("readFile", path="a.txt"), say("It says hello.", chunks=5)), "look"
+    )
     assert (made.returncode, made.stdout) == (0, "It says hello.\n")
     first, *middle, last = made.stderr.splitlines()
     assert re.fullmatch(r"scripted \S+script\.json \(--provider\)", first)
@@ -56,7 +57,9 @@ def test_nobody_to_ask_is_a_denial_with_the_reason(desk: Desk) -> None:
 def test_a_denied_call_that_was_got_around_is_no_failure(desk: Desk) -> None:
     """Exit 4 is for a denial in the last round of calls alone."""
     (desk.work / "a.txt").write_text("x")
-    script = desk.script(call("run", command="touch made"), call("readFile", path="a.txt"), say("Done otherwise."))
+    script = desk.script(
+        call("run", command="touch made"), call("readFile", path="a.txt"), say("Done otherwise.")
+    )
     assert desk.run("run", *script, "go").returncode == 0
 
 
@@ -95,13 +98,19 @@ def test_json_output(desk: Desk) -> None:
     assert document["cost_usd"] is None
     assert (document["reason"], document["exit_code"], made.returncode) == ("stop", 4, 4)
     [denied] = document["denied"]
-    assert (denied["tool"], denied["arguments"], denied["method"]) == ("run", {"command": "touch made"}, "no_channel")
+    assert (denied["tool"], denied["arguments"], denied["method"]) == (
+        "run",
+        {"command": "touch made"},
+        "no_channel",
+    )
 
 
 def test_events_output_is_the_whole_log_and_more(desk: Desk) -> None:
     """--output events prints every event as a line of JSON: the durable ones as stored, the others between them."""
     (desk.work / "a.txt").write_text("x")
-    made = desk.run("run", *desk.script(call("readFile", path="a.txt"), say("hi")), "--output", "events", "go")
+    made = desk.run(
+        "run", *desk.script(call("readFile", path="a.txt"), say("hi")), "--output", "events", "go"
+    )
     events = [json.loads(line) for line in made.stdout.splitlines()]
     stored = desk.events(events[0]["session_id"])
     numbers = {event["seq"]: event for event in events if event in stored}
@@ -127,9 +136,7 @@ def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
     """After three tries the run fails with exit 3 and no answer; with --output json the object says so."""
     path = desk.work / "schema.json"
     path.write_text(SCHEMA)
-    made = desk.run(
-        "run", *desk.script(*[say("no")] * 3), "--schema", str(path), "--output", "json", "count"
-    )
+    made = desk.run("run", *desk.script(*[say("no")] * 3), "--schema", str(path), "--output", "json", "count")
     assert made.returncode == 3
     assert json.loads(made.stdout)["error"]["code"] == "provider_malformed_reply"
     assert "does not fit the schema" in made.stderr
@@ -137,7 +144,12 @@ def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "is not JSON"), ("nowhere.json", "cannot be read"), ('{"type": 7}', "not a JSON Schema"), ("[", "cannot be read")],
+    [
+        ("{", "is not JSON"),
+        ("nowhere.json", "cannot be read"),
+        ('{"type": 7}', "not a JSON Schema"),
+        ("[", "cannot be read"),
+    ],
 )
 def test_a_wrong_schema_is_a_usage_error(desk: Desk, text: str, words: str) -> None:
     """A schema that cannot be read or is none ends with exit 2 before anything is asked."""
@@ -213,7 +225,17 @@ def test_images(desk: Desk) -> None:
 
 def test_sampling_and_system_prompt_reach_the_session(desk: Desk) -> None:
     """--system-prompt replaces the prompt of a new session."""
-    desk.run("run", *desk.script(say("x")), "--system-prompt", "Be a duck.", "--temperature", "0.5", "--effort", "low", "go")
+    desk.run(
+        "run",
+        *desk.script(say("x")),
+        "--system-prompt",
+        "Be a duck.",
+        "--temperature",
+        "0.5",
+        "--effort",
+        "low",
+        "go",
+    )
     created = [event for event in desk.events(desk.sessions()[0]["id"]) if event["type"] == "agent.created"]
     assert created[0]["system_prompt"] == "Be a duck."
 

@@ -31,6 +31,7 @@ CHANGING = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
     (re.compile(r"^scripted .*\n", re.M), ""),
+    (re.compile(r" {2,}"), "  "),
 )
 
 
@@ -139,6 +140,7 @@ class Page:
             case "text" if "output" in block.directives:
                 out, err = self._printed
                 printed = out if block.directives["output"] == "stdout" else err + out
+                printed = printed.replace(str(self._home), "~").replace(str(self.place), ".")
                 assert settled(printed) == settled(block.text), f"it printed:\n{printed}"
 
     def _python(self, block: Block) -> None:

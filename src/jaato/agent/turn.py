@@ -174,11 +174,12 @@ def check_limits(limits: Limits, turn: Turn) -> None:
 def take_inbox(session: Session, turn: Turn) -> None:
     """Let waiting messages join the conversation."""
     journal = session.journal
-    for message in session.take_inbox():
+    for message in list(session.inbox):
         journal.record(
             MessageUser(**journal.head(), message=message, turn_id=turn.id),
             MidTurnInjected(**journal.head(), message_id=message.id),
         )
+        session.heard(message)
 
 
 def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:

@@ -13,6 +13,7 @@ OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 def carry_out(args: Namespace) -> int:
     """Run the command the arguments name; no failure of it leaves as a traceback, unless `JAATO_DEBUG` is set."""
+    fill_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -22,6 +23,17 @@ def carry_out(args: Namespace) -> int:
         code = code or ERROR
     leave_threads(code)
     return code
+
+
+def fill_streams() -> None:
+    """Stand in for standard streams that were closed: no file of ours may become the program's stdout."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115 for good
 
 
 def guarded(args: Namespace) -> int:
@@ -53,8 +65,9 @@ def complain(error: BaseException) -> int:
             place = f"{error.filename}: " if error.filename else ""
             say(f"{place}{error.strerror or error}")
             return ERROR
-        case BaseExceptionGroup() if len(error.exceptions) == 1:
-            return complain(error.exceptions[0])
+        case BaseExceptionGroup():
+            ours = [one for one in error.exceptions if isinstance(one, JaatoError)]
+            return complain((ours or error.exceptions)[0])
         case MemoryError():
             say("There is not enough memory for this.")
             return ERROR
@@ -93,8 +106,7 @@ def mute() -> None:
 def flushed() -> bool:
     """Write out what is buffered; False when it cannot be, as on a full disk."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         mute()
     except OSError as error:
@@ -108,6 +120,5 @@ def leave_threads(code: int) -> None:
     """End at once when a thread is left that may never end, such as a tool that was cancelled."""
     main = threading.main_thread()
     if any(t is not main and t.is_alive() and not t.daemon for t in threading.enumerate()):
-        if sys.stderr is not None:
-            sys.stderr.flush()
+        sys.stderr.flush()
         os._exit(code)

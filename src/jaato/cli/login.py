@@ -35,8 +35,8 @@ def main(args: Namespace) -> int:
 def read_key(provider: str, *, from_stdin: bool) -> str:
     """The key, never echoed. Raises `ConfigError` for one that cannot be a key."""
     if from_stdin:
-        text = sys.stdin.buffer.read(MAX_KEY_CHARS + 1).decode("utf-8", "replace") if sys.stdin else ""
-    elif sys.stdin and sys.stdin.isatty():
+        text = sys.stdin.buffer.read(MAX_KEY_CHARS + 1).decode("utf-8", "replace")
+    elif sys.stdin.isatty():
         import getpass
 
         try:

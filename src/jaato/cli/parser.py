@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import jaato
 
+TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+    from collections.abc import Callable
 
     Commands = _SubParsersAction[ArgumentParser]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
-from jaato.errors import ConfigError, UnknownTool
+from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
 from jaato.runtime.assemble import Blueprint, make_registry, policy_for, settings_for
 from jaato.settings import Settings
@@ -75,7 +75,7 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
         " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
     )
     print_line(f"file     {policy.path}{trust}")
-    print_line(f"default  {policy.default}; tools that only read are allowed unless it is deny")
+    print_line(f"default  {policy.default}; what only reads is allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")
     print_rows(rules)
@@ -119,10 +119,10 @@ def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
     if found is None and args.arguments is None:
         shell = find("run")
         if shell is None:
-            raise UnknownTool(f"There is no tool {subject!r}, and no tool `run` for commands.")
+            raise ConfigError(f"There is no tool {subject!r}, and no tool `run` for commands.")
         return shell.tool, {"command": subject}
     if found is None:
-        raise UnknownTool(f"There is no tool {subject!r}; `jaato tools list` shows them all.")
+        raise ConfigError(f"There is no tool {subject!r}; `jaato tools list` shows them all.")
     if args.arguments is None:
         if found.tool.name != subject or found.tool.spec.parameters.get("required"):
             raise ConfigError(f"{subject} is a tool; give its arguments as JSON: {subject} '{{…}}'")

@@ -128,7 +128,7 @@ def delete(store: Store, args: Namespace, workspace: Path) -> int:
     """Remove sessions; asks first at a terminal, and needs --yes elsewhere."""
     ids = [found(store, text, workspace) for text in args.sessions]
     if not args.yes:
-        if not (sys.stdin and sys.stdin.isatty()):
+        if not sys.stdin.isatty():
             raise ConfigError("Deleting is for good: say --yes where nobody can be asked.")
         names = ", ".join(ids)
         if input(f"Delete {names} for good? [y/N] ").strip().lower() not in ("y", "yes"):

@@ -8,7 +8,7 @@ from typing import Any
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
-from jaato.errors import ConfigError, UnknownTool
+from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.assemble import Blueprint, make_registry, settings_for
 from jaato.runtime.registry import PluginRegistry
@@ -98,13 +98,13 @@ def search(registry: PluginRegistry, args: Namespace) -> None:
 
 
 def schema(registry: PluginRegistry, args: Namespace) -> None:
-    """Everything about one tool. Raises `UnknownTool`, with names that are like it."""
+    """Everything about one tool. Raises `ConfigError`, with names that are like it."""
     name = clean_text(args.name) or ""
     found = registry.catalog.find(name)
     if found is None:
         similar = registry.catalog.similar(name)
         hint = f"; is it {' or '.join(similar)}?" if similar else "."
-        raise UnknownTool(f"There is no tool {name!r}{hint} `jaato tools list` shows them all.")
+        raise ConfigError(f"There is no tool {name!r}{hint} `jaato tools list` shows them all.")
     tool = found.tool
     print_json(
         described(tool.spec, tool.plugin, list(tool.aliases))

@@ -207,7 +207,12 @@ async def pick_provider(
 
     name, model = settings["provider"], settings["model"]
     choice = Choice(name, settings.source("provider")) if name is not None else None
-    if choice is None and journal is not None and settings.source("model") == "default":
+    if (
+        choice is None
+        and journal is not None
+        and journal.state.provider
+        and settings.source("model") == "default"
+    ):
         choice, model = Choice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose(settings)
     if choice.name == "local":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-import anyio
 
 from jaato.abc.asker import Answer, Question
 from jaato.abc.provider import Provider
@@ -19,6 +19,7 @@ from jaato.runtime.choose import environ_for
 from jaato.runtime.hooks import completion, context_usage, feed
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 
 OutputCallback = Callable[[str, str, str], None]
@@ -34,9 +35,7 @@ class SyncAsker:
 
     async def ask(self, question: Question) -> Answer | None:
         """The channel's answer."""
-        answer: Answer | None = await anyio.to_thread.run_sync(
-            self._channel.ask, question, abandon_on_cancel=True
-        )
+        answer: Answer | None = await asyncio.wrap_future(start_thread(lambda: self._channel.ask(question)))
         return answer
 
 
@@ -134,13 +133,14 @@ class JaatoSession:
     def close(self) -> None:
         """End the session; its log stays."""
         if not self.closed:
-            self.closed = True
             PORTAL.call(self._closing())
-            self._stop_hooks()
             self._completed(self._well)
 
     async def _closing(self) -> None:
-        await self._close()
+        if not self.closed:
+            self.closed = True
+            await self._close()
+            self._stop_hooks()
 
 
 def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
@@ -223,6 +223,7 @@ class JaatoClient:
         self._hooks: Any = None
         self._retry_callback: RetryCallback | None = None
         self._streaming = True
+        self._making = threading.RLock()
 
     def connect(
         self,
@@ -278,12 +279,17 @@ class JaatoClient:
 
     def get_runtime(self) -> JaatoRuntime:
         """What this client's session and further ones share."""
-        if self._runtime is None:
-            self._runtime = JaatoRuntime(self._connected())
-        return self._runtime
+        with self._making:
+            if self._runtime is None:
+                self._runtime = JaatoRuntime(self._connected())
+            return self._runtime
 
     def get_session(self) -> JaatoSession:
         """The main agent's session, begun when first needed."""
+        with self._making:
+            return self._made()
+
+    def _made(self) -> JaatoSession:
         if self._session is None:
             self._session = self.get_runtime().create_session()
             self._session.set_streaming_enabled(self._streaming)
@@ -343,9 +349,10 @@ class JaatoClient:
             runtime.close()
 
     def _end(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        with self._making:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def __enter__(self) -> JaatoClient:
         return self

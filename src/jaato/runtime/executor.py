@@ -92,6 +92,7 @@ class ToolExecutor:
             arguments=args,
             session_id=str(self._context.get("session_id", "")),
             output=tool_output_callback or self._tool_output or no_output,
+            services={"tasks": self._steps.tasks},
             workspace=self._registry.workspace if self._registry else HERE,
         )
         if not isinstance(args, dict):
@@ -243,7 +244,7 @@ class LibrarySteps:
 
     def interrupts(self, error: BaseException) -> bool:
         """The user's Ctrl-C ends the program, not just the call."""
-        return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+        return isinstance(error, KeyboardInterrupt)
 
 
 def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:

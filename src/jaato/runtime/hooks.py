@@ -50,6 +50,18 @@ class AgentUIHooks(Protocol):
     def on_agent_completed(self, agent_id: str, success: bool) -> None: ...
 
 
+def tell(
+    hook: Callable[..., object] | None, agent_id: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    """Call a hook, if there is one, as it is documented: all by position, or all by keyword."""
+    if hook is None:
+        return
+    if keywords:
+        hook(agent_id=agent_id, **keywords)
+    else:
+        hook(agent_id, *arguments)
+
+
 STATUSES = {"idle": "done", "blocked": "active"}
 
 
@@ -60,9 +72,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
     """
 
     def call(name: str, *arguments: Any, **keywords: Any) -> None:
-        hook = getattr(hooks, name, None)
-        if hook is not None:
-            hook(agent_id or session.state.agent_id, *arguments, **keywords)
+        tell(getattr(hooks, name, None), agent_id or session.state.agent_id, arguments, keywords)
 
     def listen(event: Event) -> None:
         match event:

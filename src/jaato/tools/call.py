@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import reprlib
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -107,12 +106,8 @@ def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
     return Problem(code="tool_raised", message=clean(message), traceback=clean(traceback or ""))
 
 
-SHORT = reprlib.Repr()
-SHORT.maxother = SHORT.maxstring = SHORT.maxlong = 1000
-
-
-def text_of(value: object, how: Callable[[object], str] = SHORT.repr) -> str:
-    """A short `repr`, or `str`, of a value that may be broken."""
+def text_of(value: object, how: Callable[[object], str] = repr) -> str:
+    """`repr` or `str` of a value that may be broken."""
     try:
         return how(value)
     except Exception as error:  # noqa: BLE001 it belongs to a tool, and its result must be shown all the same
@@ -149,7 +144,7 @@ def plain(value: Any) -> Any:
     problems = json_problems(value)
     if not problems:
         return value
-    if any(text == TOO_MANY for _, text in problems):
+    if any(what == TOO_MANY for _, what in problems):
         return Salvage().value(value)
     try:
         built = msgspec.to_builtins(value, str_keys=True)
@@ -168,15 +163,23 @@ class Salvage:
         """One value and what is in it."""
         self._left -= 1
         if depth > 20 or self._left < 0:
-            return "…"
+            parts = isinstance(value, (dict, list, tuple, set, frozenset))  # whose text may have no end
+            return f"<{type(value).__name__}>" if parts else clean(text_of(value))[:200]
         match value:
             case dict():
-                some = itertools.islice(value.items(), self._left)
-                return {clean(text_of(key, str)): self.value(item, depth + 1) for key, item in some}
+                return {clean(text_of(k, str)): self.value(v, depth + 1) for k, v in self._items(value)}
             case list() | tuple() | set() | frozenset():
-                return [self.value(item, depth + 1) for item in itertools.islice(value, self._left)]
+                return [self.value(item, depth + 1) for item in self._some(value)]
             case str():
                 return clean(value)
             case bytes():
                 return clean(value.decode("utf-8", "replace"))
         return value if not json_problems(value) else clean(text_of(value))[:1000]
+
+    def _some(self, values: Any) -> list[Any]:
+        """The members, as far as there is room."""
+        return list(itertools.islice(values, max(0, self._left)))
+
+    def _items(self, table: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        """The entries, as far as there is room."""
+        return list(itertools.islice(table.items(), max(0, self._left)))

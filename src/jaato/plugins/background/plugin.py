@@ -9,7 +9,7 @@ from jaato.abc.background import BackgroundCapable, TaskStatus
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.messages import Text
-from jaato.tools.background import Task
+from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Call, result_of
 from jaato.tools.tool import tool
 
@@ -112,8 +112,8 @@ class BackgroundPlugin(Plugin):
     @tool(category="coordination", access="read", aliases={"listBackgroundTasks": {}})
     async def list_background(self, *, call: Call) -> dict[str, Any]:
         """List the background tasks of this session, the running ones first."""
-        session = call.services.get("session")
-        tasks: list[Task] = session.tasks.all() if session is not None else []
+        own = own_tasks(call)
+        tasks: list[Task] = own.all() if own is not None else []
         for capable in self._capable():
             tasks += getattr(getattr(capable, "background_tasks", None), "all", list)()
         tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
@@ -141,11 +141,17 @@ class BackgroundPlugin(Plugin):
         return "\n".join(f"{task.id}  {task.status.value:<10} {task.tool}" for task in tasks) or "No tasks."
 
 
-def own_task(call: Call, task_id: str) -> Task | None:
-    """The session's task of this id."""
+def own_tasks(call: Call) -> Tasks | None:
+    """The tasks of the session, or of the executor that makes the call."""
     session = call.services.get("session")
-    task: Task | None = session.tasks.get(task_id) if session is not None else None
-    return task
+    tasks: Tasks | None = call.services.get("tasks") if session is None else session.tasks
+    return tasks
+
+
+def own_task(call: Call, task_id: str) -> Task | None:
+    """The task of this id, if it is the session's or the executor's."""
+    tasks = own_tasks(call)
+    return tasks.get(task_id) if tasks is not None else None
 
 
 def row(task: Task) -> dict[str, Any]:

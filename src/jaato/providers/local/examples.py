@@ -41,6 +41,18 @@ EXAMPLES = (
         '{"answer": "server.ini sets the port of the server to 8043."}',
     ),
     example(
+        "list_tools get_tool_schemas",
+        "Tell the channel builds that the nightly build is green.",
+        '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
+        'Result of list_tools:\n{"results":[{"query":"post a message to a chat channel","tools":[{"name":'
+        '"chat_post","description":"Post to a channel."}]}]}',
+        '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
+        "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
+        '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
+        "Result of chat_post:\nposted",
+        '{"answer": "I told the channel builds that the nightly build is green."}',
+    ),
+    example(
         "writeNewFile",
         "Make a file greeting.txt that says Good morning.",
         '{"tool": "writeNewFile", "args": {"path": "greeting.txt", "content": "Good morning.\\n"}}',
@@ -54,6 +66,7 @@ EXAMPLES = (
         "Result of run:\nexit code 1\nFound 3 errors.",
         '{"answer": "No, the linter found 3 errors in lib."}',
     ),
+    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
     example(
         "updateFile",
         "In app.cfg, set verbose = yes instead of verbose = no.",
@@ -81,17 +94,4 @@ EXAMPLES = (
         "Result of writeNewFile:\ncreated place.txt",
         '{"answer": "The tide gauge is mentioned in sea.md, line 7; place.txt says so."}',
     ),
-    example(
-        "list_tools get_tool_schemas",
-        "Tell the channel builds that the nightly build is green.",
-        '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
-        'Result of list_tools:\n{"results":[{"query":"post a message to a chat channel","tools":[{"name":'
-        '"chat_post","description":"Post to a channel."}]}]}',
-        '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
-        "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
-        '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
-        "Result of chat_post:\nposted",
-        '{"answer": "I told the channel builds that the nightly build is green."}',
-    ),
-    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
 )

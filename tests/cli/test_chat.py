@@ -1,0 +1,344 @@
+"""`jaato chat` at a real terminal, on a dumb one, and without any."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pexpect
+import pytest
+from tests.cli.desk import Desk, call, say
+
+WITHOUT_TOOLKIT = "import sys; sys.modules['prompt_toolkit'] = None; from jaato.cli import main; sys.exit(main(sys.argv[1:]))"
+TIMEOUT_S = 20
+
+
+@contextmanager
+def talking(
+    desk: Desk, *args: str, term: str = "dumb", toolkit: bool = True, command: str = "chat"
+) -> Iterator[Any]:
+    """A chat in a pseudo-terminal, which is over in the end."""
+    start = ["-m", "jaato"] if toolkit else ["-c", WITHOUT_TOOLKIT]
+    environ = desk.env | {"TERM": term, "PROMPT_TOOLKIT_NO_CPR": "1", "NO_COLOR": "1"}
+    child = pexpect.spawn(
+        sys.executable,
+        [*start, command, *args],
+        cwd=str(desk.work),
+        env=environ,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+        dimensions=(50, 200),
+    )
+    try:
+        yield child
+    finally:
+        child.close(force=True)
+
+
+def leave(child: Any) -> int:
+    """Leave with Ctrl-D; gives the exit code."""
+    child.expect("> $")
+    child.sendeof()
+    child.expect(pexpect.EOF)
+    child.close()
+    code: int = child.exitstatus
+    return code
+
+
+@pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
+def test_a_conversation(desk: Desk, term: str, toolkit: bool) -> None:
+    """Messages are answered, calls shown as they run, and Ctrl-D leaves; with prompt_toolkit, readline or neither."""
+    (desk.work / "a.txt").write_text("hello\n")
+    script = desk.script(say("Good day."), call("readFile", path="a.txt"), say("It says hello."))
+    with talking(desk, *script, term=term, toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.send("hi there\r")
+        child.expect("Good day.")
+        child.expect("tokens in")
+        child.send("read it\r")
+        child.expect("> readFile path=a.txt")
+        child.expect("It says hello.")
+        child.expect("tokens in")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    if term != "dumb":
+        history = desk.state / "chat_history"
+        assert stat.S_IMODE(history.stat().st_mode) == 0o600
+        assert "hi there" in history.read_text()
+
+
+ANSWERS = [
+    ("y", True, "user_approved"),
+    ("yes", True, "user_approved"),
+    ("n", False, "user_denied"),
+    ("once", True, "user_approved"),
+    ("all", True, "user_approved"),
+    ("t", True, "turn"),
+    ("i", True, "idle"),
+    ("a", True, "user_approved"),
+    ("never", False, "user_denied"),
+    ("c use the other file", False, "user_denied"),
+]
+
+
+@pytest.mark.spec("C4", "Permissions")
+@pytest.mark.parametrize(("answer", "runs", "method"), ANSWERS)
+def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bool, method: str) -> None:
+    """Each answer does what it says, and is recorded with how."""
+    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect("May run run")
+        child.expect("command: touch made")
+        child.expect("'always' would cover: touch")
+        child.expect(r"allow\? ")
+        child.sendline("what?")
+        child.expect("deny, and tell the agent why")
+        child.expect(r"allow\? ")
+        child.sendline(answer)
+        child.expect("Over.")
+        assert leave(child) == 0
+    assert (desk.work / "made").exists() == runs
+    [ended] = [event for event in desk.events(desk.sessions()[0]["id"]) if event["type"] == "tool.call_end"]
+    assert ended["permission"]["decision"] == ("allowed" if runs else "denied")
+    if method in ("turn", "idle"):
+        assert f"for this {method}" in ended["permission"]["reason"]
+    else:
+        assert ended["permission"]["method"] == method
+    if answer.startswith("c "):
+        assert "use the other file" in ended["permission"]["reason"]
+    grants = json.loads(desk.run("permissions", "list", "--json").stdout)["grants"]
+    assert len(grants) == (answer in ("a", "never"))
+    if grants:
+        assert desk.run("permissions", "revoke", grants[0]["id"]).returncode == 0
+        assert json.loads(desk.run("permissions", "list", "--json").stdout)["grants"] == []
+
+
+@pytest.mark.spec("C4", "Permissions")
+def test_editing_the_arguments(desk: Desk) -> None:
+    """`e` lets the user change the arguments as JSON; what is run is what was written."""
+    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect(r"allow\? ")
+        child.sendline("e")
+        child.expect('"command": "touch made"')
+        child.expect("arguments as JSON")
+        child.sendline("{nonsense")
+        child.expect("not JSON")
+        child.sendline('{"command": "touch other"}')
+        child.expect("Over.")
+        assert leave(child) == 0
+    assert [path.name for path in desk.work.iterdir()] == ["other"]
+
+
+def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
+    """`jaato run` puts the same question where somebody can answer."""
+    script = desk.script(call("run", command="touch made"), say("Over."))
+    with talking(desk, *script, "go", command="run") as child:
+        child.expect(r"allow\? ")
+        child.sendline("y")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    assert (desk.work / "made").exists()
+
+
+def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
+    """`jaato run` forgets what was typed before it asked."""
+    script = desk.script(call("readFile", path="slow"), call("run", command="touch made"), say("Over."))
+    subprocess.run(["mkfifo", str(desk.work / "slow")], check=True)
+    with talking(desk, *script, "go", command="run") as child:
+        child.sendline("y")
+        child.sendline("y")
+        child.expect(r"allow\? ")
+        child.sendline("n")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+    assert not (desk.work / "made").exists()
+
+
+def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
+    """Ctrl-C at a question stops the turn; nothing was run."""
+    with talking(desk, *desk.script(call("run", command="touch made")), "go", command="run") as child:
+        child.expect(r"allow\? ")
+        child.sendintr()
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+    assert not (desk.work / "made").exists()
+
+
+def test_the_model_asks_the_user(desk: Desk) -> None:
+    """Clarification questions are answered by text, the number of a choice, or the default."""
+    questions = [
+        {"question": "Which colour?", "choices": ["red", "blue"]},
+        {"question": "How many?", "default": "three"},
+        {"question": "Why?"},
+    ]
+    ask = call("request_clarification", context="Before I begin", questions=questions)
+    script = desk.script(call("get_tool_schemas", names=["request_clarification"]), ask, say("Thanks."))
+    with talking(desk, *script) as child:
+        child.expect("> $")
+        child.sendline("paint")
+        child.expect("Before I begin")
+        child.expect("2. blue")
+        child.expect("answer")
+        child.sendline("2")
+        child.expect("How many")
+        child.sendline("")
+        child.expect("Why")
+        child.sendline("because")
+        child.expect("Thanks.")
+        assert leave(child) == 0
+    [resolved] = [e for e in desk.events(desk.sessions()[0]["id"]) if e["type"] == "clarification.resolved"]
+    assert [answer for _, answer in resolved["qa_pairs"]] == ["blue", "three", "because"]
+
+
+@pytest.mark.parametrize("toolkit", [True, False])
+def test_ctrl_c_stops_the_turn_and_not_the_program(desk: Desk, toolkit: bool) -> None:
+    """During a turn Ctrl-C stops it; at the prompt it says how to leave; the chat goes on."""
+    script = desk.script(call("run", command="sleep 60"), say("Still here."))
+    with talking(desk, *script, "--yes", term="xterm", toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.send("wait\r")
+        child.expect("> run sleep 60")
+        child.sendintr()
+        child.expect("Stopped; what was done is kept")
+        child.expect("tokens in")
+        child.expect(">")
+        child.sendintr()
+        child.expect("/exit leaves")
+        child.send("and now?\r")
+        child.expect("Still here.")
+        child.expect("tokens in")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+
+
+def test_typing_while_the_agent_works(desk: Desk) -> None:
+    """What is typed during a turn reaches the agent at its next pause, in the same turn."""
+    script = desk.script(call("run", command="touch begun; sleep 1.5"), say("I heard you."))
+    with talking(desk, *script, "--yes") as child:
+        child.expect("> $")
+        child.sendline("work")
+        child.expect("> run touch")
+        child.sendline("and hurry")
+        child.expect("hears this at its next pause")
+        child.expect("your message has reached the agent")
+        child.expect("I heard you.")
+        assert leave(child) == 0
+    kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
+    assert kinds.count("turn.completed") == 1
+    assert kinds.count("message.user") == 2
+
+
+def test_commands(desk: Desk) -> None:
+    """Slash commands: help, unknown ones, names, models, new sessions, resuming, saving, plugins' own."""
+    script = desk.script(say("one"), say("two"))
+    other = desk.script(say("uno"), say("dos"), name="other.json")[-1]
+    with talking(desk, *script) as child:
+        for line, expected in (
+            ("/help", "/permissions"),
+            ("/nonsense", "no command /nonsense"),
+            ("hello", "one"),
+            ("/session name first", r"s\w+ first"),
+            ("/usage", "context: "),
+            ("/tools filesystem", "readFile"),
+            ("/tools cooking", "no category"),
+            ("/plan", "no plan"),
+            ("/tasks", "no background tasks"),
+            ("/permissions", "No lasting answers"),
+            (f"/model scripted {other}", "answers from now on"),
+            ("again", "dos"),
+            ("/model scripted nowhere.json", "cannot be read"),
+            ("/new", r"session s\w+ in "),
+            ("first words", "uno"),
+            ("/resume first", "2 turns so far"),
+            ("/sessions", "first"),
+            (f"/save {desk.root}/saved.jsonl", "events are in"),
+            (f"/save {desk.root}/saved.jsonl", "exists"),
+        ):
+            child.expect("> $")
+            child.sendline(line)
+            child.expect(expected)
+        child.expect("> $")
+        child.sendline("/exit")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    assert len((desk.root / "saved.jsonl").read_text().splitlines()) > 5
+    assert len(desk.sessions()) == 2
+
+
+def test_without_a_terminal(desk: Desk) -> None:
+    """Lines from a pipe are messages, one after the other; what needs permission is denied; no prompt is printed."""
+    script = desk.script(say("one"), call("run", command="touch made"), say("two"))
+    made = desk.run("chat", *script, stdin="first\n\nsecond")
+    assert (made.returncode, made.stdout) == (0, "one\ntwo\n")
+    assert "nobody to ask" in made.stderr
+    assert ">  " not in made.stderr
+    assert desk.run("chat", *script, stdin="").returncode == 0
+    assert desk.run("chat", "--session", "nope", *script, stdin="").returncode == 2
+
+
+def test_continuing(desk: Desk) -> None:
+    """--continue goes on with the newest session and says where it stands."""
+    script = desk.script(say("one"), say("two"))
+    desk.run("run", *script, "hi")
+    made = desk.run("chat", "--continue", stdin="more\n")
+    assert made.stdout == "two\n"
+    assert "1 turns so far" in made.stderr
+
+
+def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:
+    """Escape sequences in answers, arguments and questions do not reach a terminal; a pipe gets the bytes."""
+    evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"
+    script = desk.script({**call("run", command=f"touch x{evil}"), "text": evil}, say("Over."))
+    with talking(desk, *script) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect(r"allow\? ")
+        assert not re.search("\x1b|\x07|\u202e", child.before)
+        child.sendline("n")
+        child.expect("Over.")
+        leave(child)
+    assert desk.run("run", *desk.script(say(evil)), "go").stdout == evil + "\n"
+
+
+@pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
+def test_sigterm_leaves(desk: Desk, term: str, toolkit: bool) -> None:
+    """SIGTERM at the prompt ends the chat in order, with 130."""
+    with talking(desk, *desk.script(say("x")), term=term, toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.expect(">")
+        child.kill(15)
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+
+
+def test_stdin_that_is_closed(desk: Desk) -> None:
+    """Started without any stdin, chat ends and run works."""
+    for command in (["chat"], ["run", "hi"]):
+        made = subprocess.run(
+            ["bash", "-c", 'exec "$@" <&-', "-", *desk.command, *command, *desk.script(say("ok"))],
+            capture_output=True,
+            cwd=desk.work,
+            env=desk.env,
+            timeout=30,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        assert b"Traceback" not in made.stderr

@@ -1,0 +1,62 @@
+"""The public names of the package, and what it costs to import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.cli.desk import Desk
+
+import jaato
+
+PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError Host JaatoClient JaatoError
+JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin PluginError PluginRegistry
+PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy SessionNotFound StoreError TokenLedger Tool
+ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    """`jaato.__all__` changes only with this list, and every name in it can be had."""
+    assert jaato.__all__ == PUBLIC.split()
+    for name in jaato.__all__:
+        assert getattr(jaato, name).__name__ == name
+    assert set(jaato.__all__) <= set(dir(jaato))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """What is not there is missed in the usual way."""
+    assert getattr(jaato, "Nothing", None) is None
+
+
+def test_every_lazy_name_is_public() -> None:
+    """The table of homes and `__all__` name the same things."""
+    assert sorted(name for names in jaato.HOMES.values() for name in names.split()) == sorted(jaato.__all__)
+
+
+def loaded(desk: Desk, code: str) -> set[str]:
+    """The modules a fresh interpreter has after this code."""
+    script = (
+        f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before), file=sys.stderr)"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=desk.env,
+        cwd=desk.work,
+        check=True,
+    )
+    return set(made.stderr.split())
+
+
+def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
+    """`import jaato` loads no other module of ours, and help no library but argparse."""
+    assert {name for name in loaded(desk, "import jaato") if name.startswith("jaato")} == {"jaato"}
+    code = "from jaato.cli.parser import make_parser; make_parser().format_help()"
+    modules = loaded(desk, code)
+    assert {name for name in modules if name.startswith("jaato")} == {
+        "jaato",
+        "jaato.cli",
+        "jaato.cli.parser",
+    }
+    assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
