@@ -14,8 +14,8 @@ import jaato
 HEAD = """\
 # Python names
 
-Everything `jaato` exports. Each is imported when it is first asked for, so `import jaato` costs next to nothing. Names that are not on this page
-may change.
+Everything `jaato` exports. Each is imported when it is first asked for, so `import jaato` costs next to nothing. Names
+that are not on this page may change.
 
 Events and messages are in `jaato.protocol` ([events](events.md)), the scripted model for tests in `jaato.providers.scripted`.
 
@@ -117,7 +117,9 @@ def shown_default(parameter: inspect.Parameter) -> Any:
     if parameter.default is parameter.empty:
         return parameter.empty
     text = repr(parameter.default).replace("PosixPath", "Path").replace("mappingproxy", "")
-    return Shown("…" if " at 0x" in text or text.startswith("<") or text == "NODEFAULT" else text.replace("'", '"'))
+    return Shown(
+        "…" if " at 0x" in text or text.startswith("<") or text == "NODEFAULT" else text.replace("'", '"')
+    )
 
 
 class Shown:
@@ -139,7 +141,12 @@ def made(name: str, value: Any) -> str:
     inner, closing, result = text[len(name) + 1 :].rpartition(") -> ")
     if not closing:
         inner = text[len(name) + 1 : -1]
-    return f"{name}(\n" + "".join(f"    {part},\n" for part in split(inner)) + ")" + (f" -> {result}" if result else "")
+    return (
+        f"{name}(\n"
+        + "".join(f"    {part},\n" for part in split(inner))
+        + ")"
+        + (f" -> {result}" if result else "")
+    )
 
 
 def split(text: str) -> list[str]:

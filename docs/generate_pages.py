@@ -25,8 +25,8 @@ Everything that happens in a session is one of these events. They are what the l
 `jaato run --output events` prints, one JSON object a line, and what the UI hooks are fed from. The JSON Schema of all of them is in
 [protocol.schema.json](protocol.schema.json). The types are in `jaato.protocol.events`.
 
-A *durable* event is committed before anyone sees it and has a `seq` of its own, dense from 1 in each session. A *shown* event is never stored;
-it carries the `seq` of the last durable one. Fields that have their default value are left out of the JSON.
+A *durable* event is committed before anyone sees it and has a `seq` of its own, dense from 1 in each session. A *shown*
+event is never stored; it carries the `seq` of the last durable one. Fields that have their default value are left out of the JSON.
 
 {MADE}
 
@@ -36,7 +36,8 @@ SETTINGS_HEAD = f"""\
 # Settings
 
 Each setting comes from the first of: a flag (`--name`, where the command has it), the variable `JAATO_NAME`, a trusted workspace's
-`.jaato/config.toml`, the user's `config.toml`, the default. `jaato config` shows what holds and why; [configuration](../guides/configuration.md) explains.
+`.jaato/config.toml`, the user's `config.toml`, the default. `jaato config` shows what holds and why;
+[configuration](../guides/configuration.md) explains.
 A workspace that is not trusted may only set what *tightens*; it adds to lists and never takes from them.
 
 {MADE}
@@ -47,9 +48,10 @@ A workspace that is not trusted may only set what *tightens*; it adds to lists a
 ERRORS_HEAD = f"""\
 # Errors
 
-Every error of jaato's own is a `JaatoError`. Its text says what happened and what to do next. `code` is stable; it is what events, tool results
-and `--output json` carry. A *retryable* error is tried again by itself, with growing waits, before it ends a turn. The exit code is that of
-`jaato run` when the error ended it. To the model a failed call is a result with the code and the text, never the end of the turn.
+Every error of jaato's own is a `JaatoError`. Its text says what happened and what to do next. `code` is stable; it is
+what events, tool results and `--output json` carry. A *retryable* error is tried again by itself, with growing waits,
+before it ends a turn. The exit code is that of `jaato run` when the error ended it. To the model a failed call is a
+result with the code and the text, never the end of the turn.
 
 {MADE}
 
@@ -72,7 +74,11 @@ def type_text(kind: Any) -> str:
     """A type as a reader knows it."""
     text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
     text = re.sub(r"(typing|jaato\.[\w.]+)\.", "", text)
-    return text.replace("Literal[", "[").replace("NoneType", "None") if text.startswith("Literal") else text.replace("NoneType", "None")
+    return (
+        text.replace("Literal[", "[").replace("NoneType", "None")
+        if text.startswith("Literal")
+        else text.replace("NoneType", "None")
+    )
 
 
 def field_rows(kind: type, without: frozenset[str] = frozenset()) -> list[str]:
@@ -86,7 +92,9 @@ def field_rows(kind: type, without: frozenset[str] = frozenset()) -> list[str]:
         if entry.default is not msgspec.NODEFAULT:
             default = f"`{encode(entry.default).decode()}`"
         elif entry.default_factory is not msgspec.NODEFAULT:
-            default = f"`{encode(entry.default_factory()).decode()}`" if entry.name != "timestamp" else "the moment"
+            default = (
+                f"`{encode(entry.default_factory()).decode()}`" if entry.name != "timestamp" else "the moment"
+            )
         rows.append(f"| `{entry.name}` | `{cell(type_text(hints[entry.name]))}` | {default} |")
     return ["| field | type | default |", "|---|---|---|", *rows] if rows else ["No further fields."]
 
@@ -96,10 +104,18 @@ def events_page() -> str:
     shared = frozenset(entry.name for entry in msgspec.structs.fields(EventBase))
     kinds = get_args(Event)
     lines = [EVENTS_HEAD, *field_rows(EventBase), "", "| event | | |", "|---|---|---|"]
+    lines += [
+        f"| [`{tag(kind)}`](#{anchor(tag(kind))}) | {stored(kind)} | {cell(first_paragraph(kind))} |"
+        for kind in kinds
+    ]
     for kind in kinds:
-        lines.append(f"| [`{tag(kind)}`](#{anchor(tag(kind))}) | {stored(kind)} | {cell(first_paragraph(kind))} |")
-    for kind in kinds:
-        lines += ["", f"## {tag(kind)}", "", f"`{kind.__name__}`, {stored(kind)}. {first_paragraph(kind)}", ""]
+        lines += [
+            "",
+            f"## {tag(kind)}",
+            "",
+            f"`{kind.__name__}`, {stored(kind)}. {first_paragraph(kind)}",
+            "",
+        ]
         lines += field_rows(kind, shared)
     lines += ["", "## Parts"]
     from jaato.protocol import messages, specs
@@ -117,7 +133,9 @@ def structs(module: types.ModuleType) -> list[Any]:
     return [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, msgspec.Struct)
+        and value.__module__ == module.__name__
     ]
 
 
@@ -143,7 +161,9 @@ def settings_page() -> str:
         default = "" if field.default is None else f"`{encode(field.default).decode()}`"
         choices = f" One of {', '.join(f'`{choice}`' for choice in field.choices)}." if field.choices else ""
         loosened = "may tighten" if field.tighten is not None else "is not heard"
-        rows.append(f"| `{name}` (`JAATO_{name.upper()}`) | {field.kind} | {default} | {cell(field.help)}.{choices} | {loosened} |")
+        rows.append(
+            f"| `{name}` (`JAATO_{name.upper()}`) | {field.kind} | {default} | {cell(field.help)}.{choices} | {loosened} |"
+        )
     return SETTINGS_HEAD + "\n".join(rows) + "\n"
 
 
@@ -154,7 +174,7 @@ def errors_page() -> str:
     def walk(kind: type[JaatoError], depth: int) -> None:
         if not kind.__module__.startswith("jaato.errors"):
             return
-        dashes = "– " * depth
+        dashes = "- " * depth
         rows.append(
             f"| {dashes}`{kind.__name__}` | `{kind.code}` | {'yes' if kind.retryable else ''} | {kind.exit_code} "
             f"| {cell(first_paragraph(kind))} |"

@@ -42,7 +42,10 @@ def tools_page() -> str:
     known = tools()
     core = [tool for tool in known if tool.spec.discoverability == "core"]
     price = sum(tokens(tool) for tool in core)
-    lines = [HEAD, f"There are {len(known)} tools; the {len(core)} core tools cost about {price:,} tokens together.\n"]
+    lines = [
+        HEAD,
+        f"There are {len(known)} tools; the {len(core)} core tools cost about {price:,} tokens together.\n",
+    ]
     lines += ["| tool | category | declared | access | plugin | tokens |", "|---|---|---|---|---|---:|"]
     for tool in known:
         spec = tool.spec
@@ -81,7 +84,9 @@ def entry(tool: Tool) -> list[str]:
         facts.append(f"ends after {tool.timeout_s:g} s")
     lines = [f"### {tool.name}", "", f"{', '.join(facts).capitalize()}."]
     if tool.aliases:
-        lines.append(f"Also called {', '.join(alias_text(name, dict(rename)) for name, rename in tool.aliases.items())}.")
+        lines.append(
+            f"Also called {', '.join(alias_text(name, dict(rename)) for name, rename in tool.aliases.items())}."
+        )
     lines += ["", *[f"> {line}".rstrip() for line in spec.description.splitlines()]]
     properties: dict[str, Any] = spec.parameters.get("properties", {})
     if properties:
@@ -99,7 +104,9 @@ def alias_text(name: str, rename: dict[str, str]) -> str:
 
 def row(name: str, schema: dict[str, Any], required: bool, whole: dict[str, Any]) -> str:
     """One parameter."""
-    default = "required" if required else f"`{encode(schema['default']).decode()}`" if "default" in schema else ""
+    default = (
+        "required" if required else f"`{encode(schema['default']).decode()}`" if "default" in schema else ""
+    )
     text = str(schema.get("description", "")).replace("|", "\\|")
     return f"| `{name}` | {kind(schema, whole)} | {default} | {text} |"
 

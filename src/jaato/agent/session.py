@@ -149,6 +149,7 @@ class Session:
             if patience.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
+        self.journal.store.release(self.state.session_id)
 
     # --- messages ----------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class Session:
             raise JaatoError("The session is closed; open it again to go on.")
         if self.enrich is not None:
             text = self.enrich(text)
-        text = clean(text) if text else ""
+        text = clean(text or "")
         parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")

@@ -74,7 +74,7 @@ def look_inside(
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not is_unicode(key):
-                found.append((path, f"has the key {key!r}, which is not Unicode text"))
+                found.append((path, f"has the key {reprlib.repr(key)}, which is not Unicode text"))
             else:
                 look(item, f"{path}/{escape(key)}", depth, found, left)
             if len(found) >= MAX_PROBLEMS:

@@ -15,7 +15,9 @@ LOG = logger("answers")
 
 PermissionHandler = Callable[[PermissionRequested], "str | Answer | Awaitable[str | Answer]"]
 """Gets the question and gives one of its options (`y`, `n`, `a`, …) or a whole `Answer`."""
-ClarificationHandler = Callable[[ClarificationQuestion], "str | list[str | None] | Awaitable[str | list[str | None]]"]
+ClarificationHandler = Callable[
+    [ClarificationQuestion], "str | list[str | None] | Awaitable[str | list[str | None]]"
+]
 
 
 def attend(

@@ -188,6 +188,8 @@ def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
         if workspace is None:
             raise
         session_id = store.find(text)
+    if not store.read_only:
+        store.hold(session_id)
     journal = Journal(store, State())
     journal.load(session_id)
     if not journal.state.session_id:

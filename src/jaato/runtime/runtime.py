@@ -90,6 +90,7 @@ class Runtime:
         created = SessionCreated(
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
         )
+        self.store.hold(state.session_id)
         journal.begin(created, self._agent(plan, journal, workspace))
         return self._assemble(plan, journal)
 
