@@ -14,6 +14,7 @@ from tests.spec.documented import Documented
 from jaato.plugins.permission import PermissionPlugin
 from jaato.runtime.executor import ToolExecutor
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.background import BackgroundCapableMixin
 from jaato.tools.call import CURRENT
 from jaato.tools.ledger import TokenLedger
 
@@ -233,3 +234,38 @@ def test_nobody_to_ask_means_denied_with_the_reason(tmp_path: Path) -> None:
     assert not ok
     assert result["_permission"]["method"] == "no_channel"
     assert result["_permission"]["reason"]
+
+
+@pytest.mark.spec("S1", "Constructor", "S1.constructor.4")
+def test_no_more_calls_than_the_pool_has_places_run_in_the_background(tmp_path: Path) -> None:
+    """With a pool of two, five calls that wait for a signal are promised; two of them have begun."""
+    begun, go = threading.Semaphore(0), threading.Event()
+    started: list[int] = []
+
+    class Slow(BackgroundCapableMixin, Documented):
+        """One whose calls go to the background at once."""
+
+        auto_background_s = {"wait": 0.02}
+
+    def wait(args: dict[str, Any]) -> str:
+        started.append(int(args["text"]))
+        begun.release()
+        go.wait(20)
+        return "ok"
+
+    plugin = Slow("slow", "wait")
+    plugin.executors = {"wait": wait}
+    registry = PluginRegistry(workspace=tmp_path)
+    registry.register_plugin(plugin, expose=True)
+    executor = ToolExecutor(auto_background_pool_size=2)
+    executor.set_registry(registry)
+    ids = [executor.execute("wait", {"text": str(n)})[1]["task_id"] for n in range(5)]
+    assert begun.acquire(timeout=10)
+    assert begun.acquire(timeout=10)
+    assert sorted(started) == [0, 1]
+    go.set()
+    for task_id in ids:
+        task = plugin.background_tasks.get(task_id)
+        assert task is not None
+        assert task.done.wait(10)
+    assert sorted(started) == [0, 1, 2, 3, 4]
