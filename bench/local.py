@@ -1,6 +1,6 @@
 """How often the embedded model picks the right tool and the right arguments; run by hand, it takes minutes.
 
-python -m bench.local MODEL.gguf [--cases N]
+python -m bench.local MODEL.gguf [--sets own,unseen] [--only tasks]
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from bench.local_cases import CASES, COPY, TASKS, TOOLS, Case
+from bench.local_cases import CASES, TASKS, TOOLS, Case, Task
+from bench.local_unseen import UNSEEN_CASES, UNSEEN_TASKS
 from bench.row import Row
 
 from jaato.abc.provider import ModelRequest, Reply
@@ -22,6 +23,9 @@ from jaato.protocol.messages import Message, Problem, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.prompt import SYSTEM
 from jaato.providers.local.provider import LocalProvider
+
+SETS = {"own": (CASES, TASKS), "unseen": (UNSEEN_CASES, UNSEEN_TASKS)}
+"""The prompts that the fixed prompt was written with, and those it was not."""
 
 
 async def reply_to(provider: LocalProvider, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
@@ -65,10 +69,10 @@ async def measure_cases(provider: LocalProvider, cases: Sequence[Case]) -> tuple
     return tools, arguments, (time.perf_counter() - started) / len(cases)
 
 
-async def measure_tasks(provider: LocalProvider) -> int:
+async def measure_tasks(provider: LocalProvider, tasks: Sequence[Task]) -> int:
     """Tasks of several steps that were done: every step as expected, and an answer at the end."""
     done = 0
-    for task in TASKS:
+    for task in tasks:
         messages = [Message("user", [Text(task.prompt)])]
         tools: tuple[ToolSpec, ...] = TOOLS
         for expected, result in task.steps:
@@ -78,8 +82,8 @@ async def measure_tasks(provider: LocalProvider) -> int:
                 break
             call = reply.message.function_calls[0]
             if call.name == "get_tool_schemas":
-                tools = (*TOOLS, COPY)
-            messages += [reply.message, played(call, result)]
+                tools = (*TOOLS, task.found)
+            messages += [reply.message, played(call, result, task.found)]
         else:
             reply = await reply_to(provider, messages, tools)
             good = not reply.message.function_calls and matches(f"(?i){task.answer}", reply.message.text)
@@ -89,15 +93,14 @@ async def measure_tasks(provider: LocalProvider) -> int:
     return done
 
 
-def played(call: ToolCall, result: str) -> Message:
+def played(call: ToolCall, result: str, found: ToolSpec) -> Message:
     """The result that a tool would have given."""
     if call.name == "get_tool_schemas":
-        entry = {"name": COPY.name, "description": COPY.description, "parameters": COPY.parameters}
+        entry = {"name": found.name, "description": found.description, "parameters": found.parameters}
         return Message("tool", [ToolResult(call.call_id, call.name, True, structured={"schemas": [entry]})])
     if result.startswith("!"):
-        return Message(
-            "tool", [ToolResult(call.call_id, call.name, False, error=Problem("tool_failed", result[1:]))]
-        )
+        problem = Problem("tool_failed", result[1:])
+        return Message("tool", [ToolResult(call.call_id, call.name, False, error=problem)])
     return Message("tool", [ToolResult(call.call_id, call.name, True, [Text(result)])])
 
 
@@ -106,37 +109,48 @@ def shown(message: Message) -> str:
     return "; ".join(f"{call.name} {call.arguments}" for call in message.function_calls) or repr(message.text)
 
 
-async def measured(model_path: Path, count: int, cache_dir: Path | None) -> list[Row]:
-    """All figures of one model file."""
-    provider = LocalProvider(model_path, cache_dir=cache_dir)
+async def measured(options: argparse.Namespace) -> list[Row]:
+    """The figures of one model file."""
+    provider = LocalProvider(options.model, cache_dir=options.cache_dir, threads=options.threads)
+    rows: list[Row] = []
     try:
         started = time.perf_counter()
         await reply_to(provider, [Message("user", [Text("Say yes.")])], TOOLS)
         first_s = time.perf_counter() - started
-        cases = CASES[:count]
-        tools, arguments, call_s = await measure_cases(provider, cases)
-        done = await measure_tasks(provider)
+        rows.append(
+            Row("local: first answer of a process", first_s, "s", None, "load, fixed prompt, one answer")
+        )
+        for name in options.sets.split(","):
+            cases, tasks = SETS[name]
+            if options.only != "tasks":
+                tools, arguments, call_s = await measure_cases(provider, cases)
+                against = f"{len(cases)} prompts, {len(TOOLS)} tools"
+                rows.append(Row(f"local: {name}: right tool", tools, "right", None, against))
+                rows.append(Row(f"local: {name}: and right arguments", arguments, "right", None, against))
+                rows.append(Row(f"local: {name}: a call", call_s, "s", None, "fixed prompt cached"))
+            if options.only != "cases":
+                done = await measure_tasks(provider, tasks)
+                rows.append(
+                    Row(f"local: {name}: tasks of several steps", done, "done", None, f"of {len(tasks)}")
+                )
     finally:
         await provider.aclose()
-    total = len(cases)
-    return [
-        Row("local: first answer of a process", first_s, "s", None, "load, fixed prompt, one answer"),
-        Row("local: right tool", 100 * tools / total, "%", None, f"{total} prompts, {len(TOOLS)} tools"),
-        Row("local: right tool and arguments", 100 * arguments / total, "%", None, "the same prompts"),
-        Row("local: tasks of two or three steps", done, "done", None, f"of {len(TASKS)}"),
-        Row("local: a call", call_s, "s", None, "fixed prompt cached"),
-    ]
+    return rows
 
 
 def main() -> None:
     """Measure the model file named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--cases", type=int, default=len(CASES))
+    parser.add_argument("--sets", default=",".join(SETS), help="which prompts, of: " + ", ".join(SETS))
+    parser.add_argument(
+        "--only", choices=("cases", "tasks"), help="single prompts, or tasks of several steps"
+    )
     parser.add_argument("--cache-dir", type=Path, default=None)
+    parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
     before = os.times()
-    rows = anyio.run(measured, options.model, options.cases, options.cache_dir)
+    rows = anyio.run(measured, options)
     after = os.times()
     for row in rows:
         print(f"{row.name:40} {row.value:8.1f} {row.unit:5} {row.against}")

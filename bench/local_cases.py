@@ -221,12 +221,19 @@ CASES = (
 )
 
 
+COPY = spec(
+    "copyFile", "Copy a file.", {"source_path": TEXT, "destination_path": TEXT}, overwrite={"type": "boolean"}
+)
+
+
 class Task(NamedTuple):
-    """A task of several steps: the calls it needs in order, each with the result that is played back."""
+    """A task of several steps: the calls it needs in order, each with the result that is played back, and the tool
+    that can be found."""
 
     prompt: str
     steps: tuple[tuple[Case, str], ...]
     answer: str
+    found: ToolSpec = COPY
 
 
 TASKS = (
@@ -298,8 +305,4 @@ TASKS = (
         ),
         ".*12.*",
     ),
-)
-
-COPY = spec(
-    "copyFile", "Copy a file.", {"source_path": TEXT, "destination_path": TEXT}, overwrite={"type": "boolean"}
 )

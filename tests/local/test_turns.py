@@ -157,6 +157,20 @@ def test_results_and_errors_are_told_apart() -> None:
     assert "image/png" in shown(ToolResult("c1", "readFile", True, [Media("image/png", "ab")]))
 
 
+def test_a_result_ends_with_the_task() -> None:
+    """Below each result the task stands once more, so that a small model does not stop after the first step; what was
+    sent before stays as it was."""
+    task = Message("user", [Text("Grow a tree, then read a.")])
+    call = Message("assistant", [ToolCall("c1", "readFile", {"path": "a"})])
+    result = Message("tool", [ToolResult("c1", "readFile", True, [Text("1: a")])])
+    base = frozenset({"readFile"})
+    before = prompt_of([task, call], "", [READ], base)
+    after = prompt_of([task, call, result, Message("user", [Text("Thanks.")])], "", [READ], base)
+    assert after.messages[: len(before.messages)] == before.messages
+    assert "Task: Grow a tree, then read a." in after.messages[-2]["content"]
+    assert after.messages[-1]["content"] == "Thanks."
+
+
 def test_activation_leaves_everything_before_it_as_it_was() -> None:
     """A tool activated in mid-session is added behind: the messages sent before stay the same, and it has a
     line."""
@@ -186,9 +200,9 @@ def test_messages_that_are_not_the_users_say_so() -> None:
 
 
 def test_examples_use_what_is_declared() -> None:
-    """Each of the ten alternates and ends with an answer, and one is shown only when its tools are
+    """Each of them alternates and ends with an answer, and one is shown only when its tools are
     declared."""
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) <= 12
     for example in EXAMPLES:
         assert len(example.turns) % 2 == 0
         assert "answer" in json.loads(example.turns[-1])

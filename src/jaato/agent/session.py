@@ -41,7 +41,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
 from jaato.tools.background import Tasks
-from jaato.tools.call import CURRENT
+from jaato.tools.call import CURRENT, clean
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -166,6 +166,7 @@ class Session:
             raise JaatoError("The session is closed; open it again to go on.")
         if self.enrich is not None:
             text = self.enrich(text)
+        text = clean(text or "")
         parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")

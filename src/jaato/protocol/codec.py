@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, get_args
 
 import msgspec
@@ -74,7 +75,7 @@ def look_inside(
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not is_unicode(key):
-                found.append((path, f"has the key {key!r}, which is not Unicode text"))
+                found.append((path, f"has the key {reprlib.repr(key)}, which is not Unicode text"))
             else:
                 look(item, f"{path}/{escape(key)}", depth, found, left)
             if len(found) >= MAX_PROBLEMS:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES, Example
+from jaato.providers.local.views import found_tools, seen
 
 CORE = (
     "readFile",
@@ -29,21 +30,23 @@ SYSTEM = "You help the user with the files of one project."
 RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
 {"tool": NAME, "args": {...}} to use one tool, or
-{"answer": TEXT} when every part of the task is done, or for what you know yourself: facts, \
-explanations, greetings.
+{"answer": TEXT} when every part of the task is done, or at once when no file is needed: general knowledge, \
+explanations, arithmetic, greetings.
 Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user \
-wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read first.
-For mail, chat, web pages, pictures and whatever else no tool below is made for, find a tool: list_tools \
-with a query, then get_tool_schemas with its name, then use it. Commands cannot do that.
+wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read first; a name you \
+do not know you must look up first.
+run is for commands on files and programs of this machine. For mail, chat, web pages, screenshots, images, \
+databases and anything else call list_tools first, then get_tool_schemas with the name, then use that tool.
 
 Tools:
 """
 
-RULES_WITHOUT_SEARCH = RULES[: RULES.index("For mail, chat")] + "\nTools:\n"
+RULES_WITHOUT_SEARCH = RULES[: RULES.index("run is for")] + "\nTools:\n"
 RULES_WITHOUT_TOOLS = """\
 You are a helpful assistant. Reply with one JSON object: {"answer": TEXT}
 """
 DESCRIPTION_CHARS = 220
+TASK_CHARS = 600
 
 
 class Prompt(NamedTuple):
@@ -67,8 +70,11 @@ def prompt_of(
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
     unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
     said += opening(system, unseen.values())
+    task = ""
     for message in messages:
-        said += [{"role": role, "content": content} for role, content in rendered(message, shown)]
+        if message.role == "user" and message.source == "user":
+            task = message.text
+        said += [{"role": role, "content": content} for role, content in rendered(message, shown, task)]
     return Prompt(said, fixed)
 
 
@@ -101,7 +107,17 @@ def fitting(names: set[str]) -> list[Example]:
 def turns(example: Example) -> list[dict[str, str]]:
     """An example as alternating turns."""
     roles = ("user", "assistant")
-    return [{"role": roles[index % 2], "content": text} for index, text in enumerate(example.turns)]
+    task = example.turns[0]
+    texts = [
+        text + reminder(task) if index and index % 2 == 0 else text
+        for index, text in enumerate(example.turns)
+    ]
+    return [{"role": roles[index % 2], "content": text} for index, text in enumerate(texts)]
+
+
+def reminder(task: str) -> str:
+    """What stands below each result: the task once more, and the question what follows."""
+    return f"\n\nTask: {shortened(task, TASK_CHARS)}\nNext step or final answer?" if task else ""
 
 
 def introduced(messages: Sequence[Message]) -> set[str]:
@@ -121,8 +137,9 @@ def schemas_in(result: ToolResult) -> list[dict[str, Any]]:
     return [entry for entry in schemas if isinstance(entry, dict)] if isinstance(schemas, list) else []
 
 
-def rendered(message: Message, shown: dict[str, str]) -> list[tuple[str, str]]:
-    """One message as (role, text) pairs; what a text model cannot see is named instead."""
+def rendered(message: Message, shown: dict[str, str], task: str) -> list[tuple[str, str]]:
+    """One message as (role, text) pairs; what a text model cannot see is named instead, and results end with
+    the task."""
     if message.role == "assistant":
         calls = [as_call(part) for part in message.parts if isinstance(part, ToolCall)]
         refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
@@ -140,6 +157,8 @@ def rendered(message: Message, shown: dict[str, str]) -> list[tuple[str, str]]:
                 pieces.append(as_result(part, shown))
             case _:
                 continue
+    if message.role == "tool" and pieces:
+        pieces[-1] += reminder(task)
     return [("user", "\n\n".join(pieces))] if pieces else []
 
 
@@ -154,8 +173,10 @@ def as_result(result: ToolResult, shown: dict[str, str]) -> str:
         reason = result.error.message if result.error else "the call failed"
         return f"Error from {result.name}: {reason}"
     if result.name == "get_tool_schemas" and (schemas := schemas_in(result)):
-        lines = [shown.get(str(entry.get("name"))) or signature(spec_of(entry)) for entry in schemas]
+        lines = [shown.get(str(entry.get("name"))) or signature(seen(spec_of(entry))) for entry in schemas]
         return "You can now use:\n" + "\n".join(lines)
+    if result.name == "list_tools" and (found := found_tools(result)):
+        return f"Result of {result.name}:\n{found}"
     text = "\n".join(
         part.text if isinstance(part, Text) else f"[{part.name or part.mime_type}: not shown]"
         for part in result.content

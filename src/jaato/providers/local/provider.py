@@ -21,6 +21,7 @@ from jaato.providers.local.models import DEFAULT_MODEL, MODELS
 from jaato.providers.local.prompt import introduced, prompt_of
 from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import SavedStates
+from jaato.providers.local.views import seen
 
 CONTEXT_TOKENS = 16_384
 """The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned
@@ -139,11 +140,12 @@ class LocalProvider:
     def _body(self, request: ModelRequest, *, exact: bool) -> tuple[dict[str, Any], list[dict[str, str]]]:
         """The engine's request, and the messages of it that are the same for every conversation."""
         settings = request.settings
-        prompt = prompt_of(request.messages, request.system, request.tools, self._base(request))
+        tools = [seen(tool) for tool in request.tools]
+        prompt = prompt_of(request.messages, request.system, tools, self._base(request))
         limit = min(settings.max_output_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
         body: dict[str, Any] = {
             "messages": prompt.messages,
-            "grammar": self._grammar(request.tools, settings.response_schema, exact=exact),
+            "grammar": self._grammar(tools, settings.response_schema, exact=exact),
             "temperature": settings.temperature if settings.temperature is not None else 0.0,
             "max_tokens": limit,
             "seed": SEED,
