@@ -1,5 +1,6 @@
 """`make demo`: the embedded model works on a copy of examples/shop, with real tools, and what it did is shown."""
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,29 +39,17 @@ def main() -> int:
 
 def run(workspace: Path, prompt: str) -> int:
     """One `jaato run` with the embedded model, which may be fetched first (`--yes`)."""
-    command = [
-        sys.executable,
-        "-m",
-        "jaato",
-        "run",
-        "--provider",
-        "local",
-        "--yes",
-        *RULES,
-        "--workspace",
-        str(workspace),
-    ]
-    shown = [
-        word if word.isidentifier() or word.startswith("-") else f"'{word}'"
-        for word in [*command[3:], prompt]
-    ]
-    print("\n$ jaato " + " ".join(shown), flush=True)
+    arguments = ["run", "--provider", "local", "--yes", *RULES, prompt]
+    print(f"\n$ {shlex.join(['jaato', *arguments])}", flush=True)
     environ = {
         name: value
         for name, value in environment().items()
         if not name.startswith("JAATO_") or name == "JAATO_LOCAL_MODEL"
     }
-    return subprocess.run([*command, prompt], stdin=subprocess.DEVNULL, env=environ, check=False).returncode
+    command = [sys.executable, "-m", "jaato", *arguments]
+    return subprocess.run(
+        command, cwd=workspace, stdin=subprocess.DEVNULL, env=environ, check=False
+    ).returncode
 
 
 if __name__ == "__main__":
