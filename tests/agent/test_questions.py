@@ -218,3 +218,25 @@ def test_a_clarification_carries_questions_out_and_pairs_back(tmp_path: Path) ->
         assert pairs == [("Which?", "this one")]
 
     anyio.run(main)
+
+
+def test_nonsense_is_no_consent_and_is_asked_again(tmp_path: Path) -> None:
+    """An answer that means nothing is recorded as denied, and the question comes anew."""
+
+    async def main() -> None:
+        async with session(tmp_path, [call("change", n=1), say("ok")], [change], policy=ASK) as live:
+            live.desk.attend()
+            given = iter(["perhaps", "y"])
+
+            def listen(event: Event) -> None:
+                if isinstance(event, PermissionRequested):
+                    live.desk.answer(event.question_id, Answer(answer=next(given)))
+
+            live.journal.bus.listen(listen)
+            with anyio.fail_after(5):
+                await live.post("go")
+            settled = [e.permission.decision for e in recorded(live) if isinstance(e, PermissionResolved)]
+            assert settled == ["denied", "allowed"]
+            assert results(live)[0].ok
+
+    anyio.run(main)

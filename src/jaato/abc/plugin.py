@@ -86,7 +86,7 @@ class Host(Protocol):
 
 
 class Plugin:
-    """The native form: subclass it, take the host, mark methods with `@tool`; `aclose` runs once at the end."""
+    """The native form: subclass it, take the host, mark methods with `@tool`; `shutdown` runs once at the end."""
 
     name: ClassVar[str] = ""
     instructions: ClassVar[str] = ""

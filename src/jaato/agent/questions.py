@@ -20,7 +20,8 @@ from jaato.protocol.events import (
     PermissionResolved,
 )
 
-DENIALS = {"n", "no", "never", "c"}
+CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
+"""Answers that let a call run; any other is no, or no answer at all and asked for again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +95,7 @@ class Desk:
 
     def _settled(self, question: Question, answer: Answer | None) -> PermissionResolved:
         said = answer.answer if answer is not None else "unanswered"
-        denied = answer is None or said.split(" ")[0].lower() in DENIALS
+        denied = said.strip().lower() not in CONSENTS
         return PermissionResolved(
             **self._journal.head(),
             question_id=question.id,
