@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from jaato.abc.background import TaskStatus
+from jaato.agent.background import Background
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
 from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
-from jaato.protocol.events import BackgroundUpdated, Permission, ToolCallEnd, ToolCallStart
-from jaato.protocol.ids import new_id
-from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.tools.background import Task, promise
+from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
+from jaato.protocol.messages import ToolCall
 from jaato.tools.call import CURRENT, Call, Door, Outcome, clean, text_of
 from jaato.tools.catalog import Found
 from jaato.tools.permissions import Decision, digest_of
-from jaato.tools.pipeline import failed, interrupted, run, succeeded
+from jaato.tools.pipeline import run
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -39,6 +36,7 @@ class SessionSteps:
         self.workers = Workers(MAX_CALLS_AT_ONCE)
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
+        self.background = Background(session, self, self._loop)
 
     # --- the steps ---------------------------------------------------------------------------------------------
 
@@ -79,10 +77,10 @@ class SessionSteps:
         """Run the tool; a slow one that may go on in the background is moved there."""
         threshold_s = tool.background_after_s
         if threshold_s is None or call.door == "background":
-            return await self._run(call, tool)
+            return await self.run_tool(call, tool)
         if call.arguments.get("background") is True:
             threshold_s = 0.0
-        return await self._run_movable(call, tool, threshold_s)
+        return await self.background.run_movable(call, tool, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """Plugins that enrich results come in here."""
@@ -116,7 +114,8 @@ class SessionSteps:
 
     # --- running -----------------------------------------------------------------------------------------------
 
-    async def _run(self, call: Call, tool: Tool) -> Any:
+    async def run_tool(self, call: Call, tool: Tool) -> Any:
+        """The value of a tool, within its time; raises what it raised."""
         with anyio.move_on_after(tool.timeout_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
@@ -145,85 +144,6 @@ class SessionSteps:
             raise
         finally:
             CURRENT.reset(before)
-
-    async def _run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
-        """Run in the session's background group; after the threshold the caller goes on with a promise."""
-        scope, over = anyio.CancelScope(), anyio.Event()
-        task = Task(
-            tool.name, tool.plugin, lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id
-        )
-        outcomes: list[Outcome] = []
-        moved = False
-        if isinstance(call.output, OutputSink):
-            call.output.also = task.output.write
-
-        async def body() -> None:
-            begun = time.perf_counter()
-            outcome = interrupted(begun)
-            try:
-                with scope:
-                    outcome = await self._outcome(call, tool)
-            finally:
-                outcomes.append(outcome)
-                over.set()
-                if moved:
-                    self._finish(task, call, outcome)
-
-        await self._session.background(body)
-        try:
-            with anyio.move_on_after(threshold_s):
-                await over.wait()
-        except BaseException:
-            scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await over.wait()
-            raise
-        if not over.is_set():
-            moved = True
-            if isinstance(call.output, OutputSink):
-                call.output.outlives = True
-            self._session.tasks.add(task)
-            self._announce(task, None)
-            return promise(task.id, tool.plugin, tool.name, threshold_s)
-        outcome = outcomes[0]
-        if not outcome.ok:
-            raise Reraised(outcome)
-        return outcome.value
-
-    async def _outcome(self, call: Call, tool: Tool) -> Outcome:
-        try:
-            return succeeded(await self._run(call, tool), None)
-        except BaseException as error:
-            if self.interrupts(error):
-                raise
-            return failed(error)
-
-    def _finish(self, task: Task, call: Call, outcome: Outcome) -> None:
-        stopped = outcome.problem is not None and outcome.problem.code == "cancelled"
-        task.finish(outcome, TaskStatus.CANCELLED if stopped else None)
-        if isinstance(call.output, OutputSink):
-            call.output.outlives = False
-            call.output.end()
-        self._announce(task, self.results.of(call, outcome))
-        self._session.notice(
-            f"Background task {task.id} ({task.tool}): {task.status.value}. "
-            f"get_background_output shows its result."
-        )
-
-    def _announce(self, task: Task, result: ToolResult | None) -> None:
-        journal = self._session.journal
-        status: Any = task.status.value
-        journal.record(
-            BackgroundUpdated(
-                **journal.head(),
-                task_id=task.id,
-                tool=task.tool,
-                plugin=task.plugin,
-                status=status,
-                call_id=task.call_id,
-                result=result,
-            )
-        )
 
     # --- doors -------------------------------------------------------------------------------------------------
 
@@ -264,39 +184,6 @@ class SessionSteps:
             workspace=session.workspace,
         )
 
-    async def start_background(
-        self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
-    ) -> Task:
-        """Run another tool in the background from the start, through the whole pipeline."""
-        call = self.call(ToolCall(new_id("c"), tool_name, arguments), parent.turn_id, "background")
-        scope = anyio.CancelScope()
-        task = Task(tool_name, "", lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id)
-        found = self.find(tool_name)
-        if found is not None:
-            refusal = self.refuse(found.tool, parent)
-            if refusal is not None:
-                raise refusal
-            task.tool, task.plugin = found.tool.name, found.tool.plugin
-        if isinstance(call.output, OutputSink):
-            call.output.also = task.output.write
-
-        async def body() -> None:
-            outcome = interrupted(time.perf_counter())
-            try:
-                with scope, anyio.fail_after(timeout_s):
-                    outcome = await run(call, self)
-            except TimeoutError:
-                outcome = failed(
-                    ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
-                )
-            finally:
-                self._finish(task, call, outcome)
-
-        self._session.tasks.add(task)
-        self._announce(task, None)
-        await self._session.background(body)
-        return task
-
 
 def current_task() -> asyncio.Task[Any] | None:
     """The task that runs now; None outside a loop, where coroutines are thrown away."""
@@ -332,11 +219,3 @@ def contained(tool: Tool, call: Call) -> Any:
         raise
     except BaseException as error:
         raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
-
-
-class Reraised(ToolError):
-    """An outcome that was reached elsewhere, on its way through the pipeline."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.problem.message if outcome.problem else "The call failed.")
-        self.problem = outcome.problem

@@ -44,7 +44,7 @@ class BackgroundPlugin(Plugin):
             return self._start_in_plugin(tool, args or {}, plugin)
         if session.catalog.find(tool) is None:
             raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
-        task: Task = await session.steps.start_background(call, tool, args or {}, timeout_s)
+        task: Task = await session.steps.background.start(call, tool, args or {}, timeout_s)
         return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
 
     def _start_in_plugin(self, tool: str, args: dict[str, Any], plugin: str | None) -> dict[str, Any]:
