@@ -81,12 +81,19 @@ EXAMPLES = (
     ),
     example(
         "readFile",
-        "Show me lines 5 and 6 of notes.txt, or of NOTES.md if it is missing.",
-        '{"tool": "readFile", "args": {"path": "notes.txt", "offset": 5, "limit": 2}}',
-        "Error from readFile: notes.txt does not exist.",
+        "Which colour does theme.cfg set? If it is missing, look in default.cfg.",
+        '{"tool": "readFile", "args": {"path": "theme.cfg"}}',
+        "Error from readFile: theme.cfg does not exist.",
+        '{"tool": "readFile", "args": {"path": "default.cfg"}}',
+        "Result of readFile:\n1: colour = blue",
+        '{"answer": "default.cfg sets the colour blue; there is no theme.cfg."}',
+    ),
+    example(
+        "readFile",
+        "Show me lines 5 and 6 of NOTES.md.",
         '{"tool": "readFile", "args": {"path": "NOTES.md", "offset": 5, "limit": 2}}',
         "Result of readFile:\n5: # Tides\n6: Predicts tides.",
-        '{"answer": "Lines 5 and 6 of NOTES.md are: # Tides / Predicts tides."}',
+        '{"answer": "# Tides\\nPredicts tides."}',
     ),
     example(
         "grep_content writeNewFile",
