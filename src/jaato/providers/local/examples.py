@@ -1,4 +1,4 @@
-"""Ten short conversations that show the embedded model the form of its turns."""
+"""Twelve short conversations that show the embedded model the form of its turns."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ EXAMPLES = (
         '{"answer": "The plan Move has three steps: pack the boxes, order a van, hand over the keys."}',
     ),
     example(
+        "run",
+        "Does the code in lib pass the linter?",
+        '{"tool": "run", "args": {"command": "ruff check lib"}}',
+        "Result of run:\nexit code 1\nFound 3 errors.",
+        '{"answer": "No, the linter found 3 errors in lib."}',
+    ),
+    example(
         "readFile updateFile",
         "Read server.ini and set its port to 8050.",
         '{"tool": "readFile", "args": {"path": "server.ini"}}',
@@ -43,41 +50,6 @@ EXAMPLES = (
         '{"tool": "updateFile", "args": {"path": "server.ini", "old": "port = 8043", "new": "port = 8050"}}',
         "Result of updateFile:\nupdated server.ini",
         '{"answer": "The port in server.ini is now 8050."}',
-    ),
-    example(
-        "list_tools get_tool_schemas",
-        "Tell the channel builds that the nightly build is green.",
-        '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
-        "Result of list_tools:\n- chat_post: Post to a channel.\n- chat_read: Read a channel.",
-        '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
-        "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
-        '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
-        "Result of chat_post:\nposted",
-        '{"answer": "I told the channel builds that the nightly build is green."}',
-    ),
-    example(
-        "run writeNewFile",
-        "Put the name I am logged in with into user.txt.",
-        '{"tool": "run", "args": {"command": "whoami"}}',
-        "Result of run:\nexit code 0\nmara",
-        '{"tool": "writeNewFile", "args": {"path": "user.txt", "content": "mara"}}',
-        "Result of writeNewFile:\ncreated user.txt",
-        '{"answer": "user.txt now has the name mara."}',
-    ),
-    example(
-        "run",
-        "Does the code in lib pass the linter?",
-        '{"tool": "run", "args": {"command": "ruff check lib"}}',
-        "Result of run:\nexit code 1\nFound 3 errors.",
-        '{"answer": "No, the linter found 3 errors in lib."}',
-    ),
-    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
-    example(
-        "list_tools",
-        "Print a photo of the sea on the printer.",
-        '{"tool": "list_tools", "args": {"query": "print a photo"}}',
-        "Result of list_tools:\nThere is no such tool.",
-        '{"answer": "I cannot print: there is no tool for it."}',
     ),
     example(
         "readFile",
@@ -102,7 +74,35 @@ EXAMPLES = (
         "Result of grep_content:\nsea.md:7: the tide gauge at the pier",
         '{"tool": "writeNewFile", "args": {"path": "place.txt", "content": "sea.md:7"}}',
         "Result of writeNewFile:\ncreated place.txt",
-        '{"answer": "The tide gauge is mentioned in sea.md, line 7; place.txt says so."}',
+        '{"answer": "sea.md:7 mentions the tide gauge: the tide gauge at the pier. I wrote sea.md:7 into place.txt."}',
+    ),
+    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
+    example(
+        "run writeNewFile",
+        "Put the name I am logged in with into user.txt.",
+        '{"tool": "run", "args": {"command": "whoami"}}',
+        "Result of run:\nexit code 0\nmara",
+        '{"tool": "writeNewFile", "args": {"path": "user.txt", "content": "mara"}}',
+        "Result of writeNewFile:\ncreated user.txt",
+        '{"answer": "user.txt now has the name mara."}',
+    ),
+    example(
+        "list_tools get_tool_schemas",
+        "Tell the channel builds that the nightly build is green.",
+        '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
+        "Result of list_tools:\n- chat_post: Post to a channel.\n- chat_read: Read a channel.",
+        '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
+        "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
+        '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
+        "Result of chat_post:\nposted",
+        '{"answer": "I told the channel builds that the nightly build is green."}',
     ),
     example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
+    example(
+        "list_tools",
+        "Print a photo of the sea on the printer.",
+        '{"tool": "list_tools", "args": {"query": "print a photo"}}',
+        "Result of list_tools:\nThere is no such tool.",
+        '{"answer": "I cannot print: there is no tool for it."}',
+    ),
 )

@@ -31,12 +31,13 @@ RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
 {"tool": NAME, "args": {...}} to use one tool, or
 {"answer": TEXT} when every part of the task is done, or at once when no file is needed: general knowledge, \
-explanations, arithmetic, greetings.
+explanations, arithmetic, greetings. TEXT says what you found or did, with its names and values.
 Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user \
-wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read first; a name you \
-do not know you must look up first.
-run is for commands on files and programs of this machine. For mail, chat, web pages, screenshots, images, \
-databases and anything else call list_tools first, then get_tool_schemas with the name, then use that tool.
+wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read \
+first; a name you do not know you must look up first.
+run is for the project's own programs, tests and git. For everything outside its files (mail, chat, web pages, \
+screenshots, images, databases, other services and devices) never use run: call list_tools first, then \
+get_tool_schemas with the name, then use that tool.
 
 Tools:
 """
