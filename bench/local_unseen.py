@@ -1,4 +1,4 @@
-"""A second set of prompts and tasks for the embedded model, written before its prompt was tuned and kept out of it."""
+"""A second set of prompts and tasks for the embedded model, written before its prompt was tuned and never used in it."""
 
 from __future__ import annotations
 
