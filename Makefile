@@ -23,6 +23,9 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local,search]'
 	@touch $@
 
+demo: .stamp-demo
+	@$(BIN)/python examples/demo.py
+
 check: .stamp-test
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
@@ -34,6 +37,9 @@ test: check
 
 bench: .stamp-test
 	$(BIN)/python -m bench
+
+docs: .stamp-test
+	$(BIN)/python -m docs.generate
 
 clean:
 	rm -rf $(VENV) .stamp-* build dist

@@ -13,8 +13,19 @@ REFERENCE = Path(__file__).parent / "reference"
 
 def generated() -> dict[Path, str]:
     """Every generated file and what it holds."""
+    from docs.generate_api import api_page
+    from docs.generate_pages import errors_page, events_page, settings_page
+    from docs.generate_tools import tools_page
+
     schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
-    return {REFERENCE / "protocol.schema.json": schema + "\n"}
+    return {
+        REFERENCE / "protocol.schema.json": schema + "\n",
+        REFERENCE / "tools.md": tools_page(),
+        REFERENCE / "events.md": events_page(),
+        REFERENCE / "settings.md": settings_page(),
+        REFERENCE / "errors.md": errors_page(),
+        REFERENCE / "api.md": api_page(),
+    }
 
 
 def main(arguments: list[str]) -> int:

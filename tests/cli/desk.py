@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from jaato.settings import environment
 
 SOURCE = Path(__file__).parents[2] / "src"
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
@@ -38,7 +39,7 @@ class Desk:
         self.config = self.home / ".config" / "jaato"
         self.env = {
             "HOME": str(self.home),
-            "PATH": os.environ["PATH"],
+            "PATH": environment()["PATH"],
             "PYTHONPATH": str(SOURCE),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUTF8": "1",
@@ -64,7 +65,7 @@ class Desk:
         stdin: str | bytes | None = None,
         prefix: Sequence[str] = (),
         cwd: Path | None = None,
-        **environ: str,
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A finished `jaato`; without `stdin` it has none."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -74,7 +75,7 @@ class Desk:
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
             cwd=cwd or self.work,
-            env={**self.env, **environ},
+            env={**self.env, **(environ or {})},
             timeout=TIMEOUT_S,
             check=False,
         )
@@ -84,8 +85,15 @@ class Desk:
 
     def start(self, *args: str, **options: Any) -> subprocess.Popen[bytes]:
         """A running `jaato`."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        return subprocess.Popen([*self.command, *args], cwd=self.work, env=self.env, **pipes)
+        pipes: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        } | options
+        made: subprocess.Popen[bytes] = subprocess.Popen(
+            [*self.command, *args], cwd=self.work, env=self.env, **pipes
+        )
+        return made
 
     def sessions(self) -> list[dict[str, Any]]:
         """What is stored."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import pexpect
 import pytest
-
 from tests.cli.desk import Desk, call, say
 
 WITHOUT_TOOLKIT = "import sys; sys.modules['prompt_toolkit'] = None; from jaato.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -152,6 +151,31 @@ def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
         child.close()
         assert child.exitstatus == 0
     assert (desk.work / "made").exists()
+
+
+def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
+    """`jaato run` forgets what was typed before it asked."""
+    script = desk.script(call("readFile", path="slow"), call("run", command="touch made"), say("Over."))
+    subprocess.run(["mkfifo", str(desk.work / "slow")], check=True)
+    with talking(desk, *script, "go", command="run") as child:
+        child.sendline("y")
+        child.sendline("y")
+        child.expect(r"allow\? ")
+        child.sendline("n")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+    assert not (desk.work / "made").exists()
+
+
+def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
+    """Ctrl-C at a question stops the turn; nothing was run."""
+    with talking(desk, *desk.script(call("run", command="touch made")), "go", command="run") as child:
+        child.expect(r"allow\? ")
+        child.sendintr()
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+    assert not (desk.work / "made").exists()
 
 
 def test_the_model_asks_the_user(desk: Desk) -> None:
@@ -293,10 +317,12 @@ def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:
     assert desk.run("run", *desk.script(say(evil)), "go").stdout == evil + "\n"
 
 
-def test_sigterm_leaves(desk: Desk) -> None:
+@pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
+def test_sigterm_leaves(desk: Desk, term: str, toolkit: bool) -> None:
     """SIGTERM at the prompt ends the chat in order, with 130."""
-    with talking(desk, *desk.script(say("x"))) as child:
-        child.expect("> $")
+    with talking(desk, *desk.script(say("x")), term=term, toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.expect(">")
         child.kill(15)
         child.expect(pexpect.EOF)
         child.close()

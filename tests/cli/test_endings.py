@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.cli.desk import Desk, call, say
 
 NAP = "61.25"
@@ -242,12 +241,17 @@ def test_hostile_permission_files(desk: Desk, content: bytes) -> None:
     complaint(desk, "run", *desk.script(say("x")), "x", code=2, words="permissions.json")
 
 
-def test_unreadable_files_of_another_user(desk: Desk) -> None:
-    """Configuration and permission files that may not be read are named, with exit 2."""
+def open_to_others(desk: Desk) -> None:
+    """Let another user reach the desk."""
     os.chmod(desk.root, 0o755)
     for parent in desk.root.parents:
-        if parent != Path("/") and parent.stat().st_mode & 0o001 == 0 and parent.owner() == "root":
+        if parent != Path("/") and parent.stat().st_mode & 0o001 == 0:
             os.chmod(parent, parent.stat().st_mode | 0o001)
+
+
+def test_unreadable_files_of_another_user(desk: Desk) -> None:
+    """Configuration and permission files that may not be read are named, with exit 2."""
+    open_to_others(desk)
     desk.config.mkdir(parents=True)
     path = desk.config / "config.toml"
     path.write_text("model = 'x'")
@@ -276,6 +280,29 @@ def test_a_store_that_cannot_be_used(desk: Desk) -> None:
     made = desk.run("doctor")
     assert made.returncode == 1
     assert "fail  sessions" in made.stdout
+
+
+def test_a_state_directory_that_cannot_be_written(desk: Desk) -> None:
+    """As a user who may not write the state directory, the message names it; nothing runs."""
+    open_to_others(desk)
+    desk.state.mkdir(parents=True)
+    complaint(desk, "run", *desk.script(say("x")), "x", code=1, words=str(desk.state), prefix=NOBODY)
+
+
+def test_two_runs_in_one_session(desk: Desk) -> None:
+    """A session has one writer: a second process is told who has it, and can read it; the first is not disturbed."""
+    desk.run("run", *desk.script(say("one")), "--name", "shared", "a")
+    script = desk.script(say("one"), call("run", command="touch begun; sleep 3"), say("first"))
+    first = desk.start("run", *script, "--yes", "--session", "shared", "b")
+    wait_for(desk.work / "begun")
+    other = desk.script(say("one"), say("-"), say("two"), say("three"), name="other.json")
+    second = desk.run("run", *other, "--session", "shared", "c")
+    assert second.returncode == 1
+    assert f"another process ({first.pid})" in second.stderr
+    out, err = first.communicate(timeout=30)
+    assert first.returncode == 0, err
+    assert b"first" in out
+    assert desk.run("sessions", "show", "shared").returncode == 0
 
 
 def test_a_disk_that_takes_nothing(desk: Desk) -> None:
@@ -318,5 +345,5 @@ def test_broken_plugins_harm_nobody(desk: Desk) -> None:
 
 def test_debugging_shows_where(desk: Desk) -> None:
     """JAATO_DEBUG=1 gives the traceback."""
-    made = desk.run("run", "--provider", "nobody", "x", JAATO_DEBUG="1")
+    made = desk.run("run", "--provider", "nobody", "x", environ={"JAATO_DEBUG": "1"})
     assert "Traceback" in made.stderr

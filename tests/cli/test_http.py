@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import anyio
-
 from tests.cli.desk import Desk
 from tests.providers.server import answer, events, serve, stream
 
@@ -55,7 +54,7 @@ def test_a_whole_run_over_http(desk: Desk) -> None:
     async def main() -> None:
         async with serve(first, second) as server:
             environ = {"OPENAI_BASE_URL": f"{server.url}/v1", "JAATO_MODEL": "m"}
-            made = await anyio.to_thread.run_sync(lambda: desk.run("run", "read both", **environ))
+            made = await anyio.to_thread.run_sync(lambda: desk.run("run", "read both", environ=environ))
             assert made.returncode == 0, made.stderr
             assert made.stdout == "alpha, beta\n"
             assert made.stderr.splitlines()[0] == "openai m (OPENAI_BASE_URL is set)"
@@ -77,7 +76,7 @@ def test_a_wrong_key_is_exit_3(desk: Desk) -> None:
                 "OPENAI_API_KEY": "sk-wrong-key",
                 "JAATO_MODEL": "m",
             }
-            made = await anyio.to_thread.run_sync(lambda: desk.run("run", "hi", **environ))
+            made = await anyio.to_thread.run_sync(lambda: desk.run("run", "hi", environ=environ))
             assert made.returncode == 3
             assert "OPENAI_API_KEY" in made.stderr
             assert "sk-wrong-key" not in made.stderr

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-
 from tests.cli.desk import Desk, call, say
 from tests.providers.server import answer, serve
 
@@ -90,11 +89,11 @@ def test_models_of_a_server(desk: Desk) -> None:
         body = {"object": "list", "data": [{"id": "m-1", "object": "model", "created": 1, "owned_by": "x"}]}
         async with serve(answer(body), answer({"error": {"message": "bad key"}}, 401)) as server:
             environ = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "k"}
-            made = await anyio.to_thread.run_sync(lambda: desk.run("models", "--json", **environ))
+            made = await anyio.to_thread.run_sync(lambda: desk.run("models", "--json", environ=environ))
             assert made.returncode == 0, made.stderr
             assert [model["id"] for model in json.loads(made.stdout)] == ["m-1"]
             made = await anyio.to_thread.run_sync(
-                lambda: desk.run("models", "--provider", "openai", **environ)
+                lambda: desk.run("models", "--provider", "openai", environ=environ)
             )
             assert made.returncode == 3
             assert "Traceback" not in made.stderr
@@ -120,8 +119,11 @@ def test_sessions(desk: Desk) -> None:
     assert row["id"] in desk.run("sessions", "list", "--all", cwd=other).stdout
     for name in (row["id"], row["id"][:8], "greeting"):
         shown = desk.run("sessions", "show", name).stdout
-        assert ["user: look", "> readFile path=a.txt", "    hello", "agent: It says hello."] == [
-            line for line in shown.splitlines() if line.startswith(("user", ">", "    ", "agent:"))
+        assert [line for line in shown.splitlines() if line.startswith(("user", ">", "    ", "agent:"))] == [
+            "user: look",
+            "> readFile path=a.txt",
+            "    hello",
+            "agent: It says hello.",
         ]
     lines = desk.run("sessions", "export", "greeting").stdout.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, len(lines) + 1))
@@ -180,7 +182,7 @@ def test_config(desk: Desk) -> None:
     path = desk.work / ".jaato" / "config.toml"
     path.parent.mkdir()
     path.write_text('model = "theirs"\nmax_turns = 5\n')
-    found = json.loads(desk.run("config", "--json", JAATO_EFFORT="high").stdout)
+    found = json.loads(desk.run("config", "--json", environ={"JAATO_EFFORT": "high"}).stdout)
     settings = found["settings"]
     assert settings["model"]["value"] == "mine"
     assert (settings["effort"]["value"], settings["effort"]["source"]) == ("high", "JAATO_EFFORT")
@@ -215,7 +217,7 @@ def test_login_and_logout(desk: Desk) -> None:
 
 def test_doctor(desk: Desk) -> None:
     """`jaato doctor` checks what jaato needs, gives each a grade, and a remedy where something is missing."""
-    made = desk.run("doctor", ANTHROPIC_API_KEY="k")
+    made = desk.run("doctor", environ={"ANTHROPIC_API_KEY": "k"})
     assert made.returncode == 0, made.stdout
     names = [
         line.split()[1] for line in made.stdout.splitlines() if line[:4].strip() in ("ok", "warn", "fail")
@@ -226,6 +228,6 @@ def test_doctor(desk: Desk) -> None:
     assert "anthropic, because ANTHROPIC_API_KEY is set" in made.stdout
     assert "\x1b" not in made.stdout
     (desk.home / ".local").write_text("in the way")
-    made = desk.run("doctor", ANTHROPIC_API_KEY="k")
+    made = desk.run("doctor", environ={"ANTHROPIC_API_KEY": "k"})
     assert made.returncode == 1
     assert "fail  state directory" in made.stdout

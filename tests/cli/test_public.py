@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import jaato
 from tests.cli.desk import Desk
 
-PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError JaatoClient JaatoError
-JaatoRuntime JaatoSession LimitReached ModelInfo ModelSettings Output PermissionDenied Plugin PluginError PluginRegistry
-PromptEnrichmentResult Provider ProviderError Question RateLimited Result SessionNotFound StoreError TokenLedger Tool
-ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec UserCommand tool"""
+import jaato
+
+PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError Host JaatoClient JaatoError
+JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin PluginError PluginRegistry
+PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy SessionNotFound StoreError TokenLedger Tool
+ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
 
 
 def test_the_public_names_are_exactly_these() -> None:

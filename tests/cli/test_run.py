@@ -8,7 +8,6 @@ import subprocess
 from typing import Any
 
 import pytest
-
 from tests.cli.desk import USAGE, Desk, call, say
 
 

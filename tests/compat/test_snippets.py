@@ -17,6 +17,33 @@ from tests.compat.stage import Names, Stage, run
 ENTRIES = manifest()
 PRELUDES: dict[str, Callable[[Stage], Iterator[Names]]] = {**executor.PRELUDES, **architecture.PRELUDES}
 AFTER = {**executor.AFTER, **architecture.AFTER}
+HEADINGS = {
+    "Auto-background result": "Auto-Background",
+    "Cancellation Propagation": "Subagent Coordination",
+    "Check background task": "Auto-Background",
+    "Configuration": "Configuration Methods",
+    "Executing tools": "execute()",
+    "Executor metadata tuple": "Executor Metadata",
+    "Implementation": "10. Streaming with Cancellation Tokens",
+    "Output callbacks": "Output Callbacks",
+    "Parallel execution": "Output Callbacks",
+    "Permission configuration": "Permission Integration",
+    "Permission metadata in result": "Permission Integration",
+    "Tool registration": "register(name, fn)",
+}
+"""The section of a block, where its own title is none."""
+PROVES = {
+    "architecture_12": "S3.client.2",
+    "architecture_24": "S3.providers.2",
+    "architecture_28": "S3.manual.2",
+    "architecture_30": "S3.requirements.1",
+    "architecture_31": "S3.requirements.3",
+    "architecture_33": "S3.usage.1",
+    "tool_executor_06": "S1.errors.2",
+    "tool_executor_07": "S1.permission.1",
+    "tool_executor_08": "S1.permission.3",
+}
+"""The sentence a block proves, with what its prelude checks."""
 SECTIONS = {"tool-executor": "S1", "architecture": "S3", "design-philosophy": "S4"}
 
 
@@ -28,12 +55,16 @@ def name_of(entry: dict[str, Any]) -> str:
 def cases(how: str) -> list[Any]:
     """The entries of one kind, each with its mark."""
     return [
-        pytest.param(
-            entry, id=name_of(entry), marks=pytest.mark.spec(SECTIONS[entry["document"]], entry["heading"])
-        )
+        pytest.param(entry, id=name_of(entry), marks=mark_of(entry))
         for entry in ENTRIES
         if entry["how"].startswith(how)
     ]
+
+
+def mark_of(entry: dict[str, Any]) -> pytest.MarkDecorator:
+    """What a block's test proves."""
+    heading = HEADINGS.get(entry["heading"], entry["heading"])
+    return pytest.mark.spec(SECTIONS[entry["document"]], heading, PROVES.get(name_of(entry)))
 
 
 @pytest.fixture
@@ -72,6 +103,7 @@ def test_a_block_runs_after_its_prelude(entry: dict[str, Any], stage: Stage) -> 
         assert raised == expected
 
 
+@pytest.mark.spec("S3", "Model Requirements", "S3.requirements.2")
 def test_the_skipped_plugin_is_warned_of_in_the_printed_words(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,8 @@
 
 A directive is an HTML comment on a line above a block. `model:` gives the replies of the scripted model that answers in
 that block, as JSON; `file:` writes the block to a file; `output` says that the block is what the one before printed
-(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not.
+(`stdout` leaves out stderr); `exit:` is the exit code of a shell block; `not run:` gives the reason why it is not. In a
+`console` block the commands after `$` are not run, but `jaato` must accept their arguments.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,17 +22,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jaato.cli.parser import make_parser
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")
-DIRECTIVE = re.compile(r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.S)
+DIRECTIVE = re.compile(
+    r"^\s*<!--\s*(?P<name>model|file|output|exit|not run):?\s*(?P<value>.*?)\s*-->\s*$", re.DOTALL
+)
+ASSIGNMENT = re.compile(r"\w+=")
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
-LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile"}
+LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile", "console"}
 CHANGING = (
     (re.compile(r"\b[a-z]{1,2}_?[0-9][0-9A-HJKMNP-TV-Zabcdefghjkmnp-tv-z]{25}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), "TIME"),
     (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
-    (re.compile(r"^scripted .*\n", re.M), ""),
+    (re.compile(r"^scripted .*\n", re.MULTILINE), ""),
+    (re.compile(r" {2,}"), "  "),
 )
 
 
@@ -46,7 +54,12 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page whose blocks run."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*.md"))]
+    return [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+        *sorted(ROOT.glob("examples/*.md")),
+    ]
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -83,6 +96,24 @@ def settled(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def accepted(line: str) -> None:
+    """Hold every `jaato` command of a shell line against the command line's own parser."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    command: list[str] = []
+    for word in [*words, "|"]:
+        if word not in {"|", "&&", "||", ";", ">", "<", ">>"}:
+            command += [] if not command and ASSIGNMENT.match(word) else [word]
+            continue
+        if command[:1] == ["jaato"]:
+            try:
+                make_parser().parse_args(command[1:])
+            except SystemExit as error:
+                if error.code != 0:
+                    raise AssertionError(f"jaato does not take: {line}") from None
+        command = []
+
+
 class Page:
     """Runs the blocks of one page in order, all in one directory with a home of its own."""
 
@@ -93,31 +124,33 @@ class Page:
         programs = place / "bin"
         programs.mkdir()
         self._script = place / "script.json"
-        self._keep = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
+        self._keep: dict[str, str] = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
         self._path = f"{programs}:{environ.get('PATH', os.defpath)}"
         self._home = place / "home"
-        for name, words in {"jaato": "-m jaato", "python": ""}.items():
+        for name, words in (("jaato", "-m jaato"), ("python", "")):
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             program.chmod(0o755)
-        self._printed = ("", "")
+        self._printed = ""
 
     def environ(self, block: Block) -> dict[str, str]:
         """The environment a block runs in: nothing of the user's, and the scripted model if the page gives one."""
-        made = {
+        made: dict[str, str] = {
             **self._keep,
             "PATH": self._path,
             "HOME": str(self._home),
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'compat/src'}:{self.place}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "EXAMPLES": str(ROOT / "examples"),
         }
         if "model" in block.directives:
             self._script.write_text(json.dumps(json.loads(block.directives["model"])))
             made |= {"JAATO_PROVIDER": "scripted", "JAATO_MODEL": str(self._script)}
         return made
 
-    def run(self, block: Block) -> None:
-        """Run one block; raises AssertionError when it does not do what the page says."""
+    def run(self, block: Block, *, merged: bool = False) -> None:
+        """Run one block, stdout and stderr as one stream if `merged`; raises AssertionError when it does not do what
+        the page says."""
         if block.language not in LANGUAGES:
             raise AssertionError(f"the language {block.language!r}; known are {', '.join(sorted(LANGUAGES))}")
         if "not run" in block.directives:
@@ -133,40 +166,46 @@ class Page:
             case "toml":
                 tomllib.loads(block.text)
             case "python":
-                self._python(block)
+                self._python(block, merged)
             case "sh":
-                self._shell(block)
+                self._shell(block, merged)
+            case "console":
+                for line in block.text.splitlines():
+                    if line.startswith("$ "):
+                        accepted(line[2:])
             case "text" if "output" in block.directives:
-                out, err = self._printed
-                printed = out if block.directives["output"] == "stdout" else err + out
+                printed = self._printed.replace(str(self._home), "~").replace(str(self.place), ".")
                 assert settled(printed) == settled(block.text), f"it printed:\n{printed}"
 
-    def _python(self, block: Block) -> None:
+    def _python(self, block: Block, merged: bool) -> None:
         first = block.text.split("\n", 1)[0]
         if named := FILE_LINE.match(first):
             target = self.place / named["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text)
-        out, err = io.StringIO(), io.StringIO()
+        out = io.StringIO()
+        err = out if merged else io.StringIO()
         code = compile(block.text, f"line {block.line}", "exec")
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                exec(code, {"__name__": "__main__", "__builtins__": __builtins__})
+                exec(code, {"__name__": "__main__"})
         except Exception:
             raise AssertionError(traceback.format_exc()) from None
-        self._printed = (out.getvalue(), err.getvalue())
+        self._printed = out.getvalue()
 
-    def _shell(self, block: Block) -> None:
+    def _shell(self, block: Block, merged: bool) -> None:
+        assert "pip install" not in block.text, "a page's test reaches no network"
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", block.text],
             cwd=self.place,
             env=self.environ(block),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             text=True,
             timeout=120,
             check=False,
         )
-        self._printed = (done.stdout, done.stderr)
+        self._printed = done.stdout
         wanted = int(block.directives.get("exit", "0"))
         assert done.returncode == wanted, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"

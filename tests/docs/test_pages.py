@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,9 +9,11 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, Page, blocks, pages
 
+from jaato.settings import environment
+
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:src|docs|examples|tests|bench|compat)/[\w./-]+)`")
-CODE = re.compile(r"^ *(`{3,}).*?^ *\1\s*$", re.M | re.S)
+CODE = re.compile(r"^ *(`{3,}).*?^ *\1\s*$", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:
@@ -23,18 +24,22 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", [page for page in pages() if list(blocks(page.read_text()))], ids=name_of)
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fenced block of a page runs, in order, and prints what the page says it prints."""
-    page = Page(tmp_path, dict(os.environ))
+    page = Page(tmp_path, environment())
     monkeypatch.chdir(page.place)
-    before = dict(os.environ)
-    for block in blocks(path.read_text()):
+    before = environment()
+    found = list(blocks(path.read_text()))
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        merged = following is not None and following.directives.get("output") == ""
         with monkeypatch.context() as patch:
             for name in before:
-                if name.startswith(("JAATO_", "XDG_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "OLLAMA_")):
+                if name.startswith(
+                    ("JAATO_", "XDG_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "OLLAMA_")
+                ):
                     patch.delenv(name)
             for name, value in page.environ(block).items():
                 patch.setenv(name, value)
             try:
-                page.run(block)
+                page.run(block, merged=merged)
             except AssertionError as error:
                 pytest.fail(f"{name_of(path)}, line {block.line}: {error}")
 
@@ -57,7 +62,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def anchors(text: str) -> set[str]:
     """The fragments a page's headings can be linked by."""
-    headings = re.findall(r"^#+ +(.+)$", CODE.sub("", text), re.M)
+    headings = re.findall(r"^#+ +(.+)$", CODE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
@@ -68,15 +73,23 @@ def test_pages_are_reached() -> None:
         for link in LINK.findall(page.read_text()):
             if "://" not in link:
                 linked.add((page.parent / link.partition("#")[0]).resolve())
-    lost = [name_of(page) for page in pages() if page.is_relative_to(ROOT / "docs") and page.resolve() not in linked]
+    lost = [
+        name_of(page)
+        for page in pages()
+        if page.is_relative_to(ROOT / "docs") and page.resolve() not in linked
+    ]
     assert not lost
 
 
 def test_the_pages_speak_of_the_product_alone() -> None:
     """No page says what is unfinished, and none is left unknown to git."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     known = set(listed.stdout.split())
     for page in pages():
         text = page.read_text()
         assert name_of(page) in known
-        assert not re.search(r"\bTB" + r"D\b|MEAS" + r"URED$|coming so" + r"on", text, re.M), f"{name_of(page)} is unfinished"
+        assert not re.search(r"\bTB" + r"D\b|MEAS" + r"URED$|coming so" + r"on", text, re.MULTILINE), (
+            f"{name_of(page)} is unfinished"
+        )

@@ -26,7 +26,9 @@ Reply = Mapping[str, Any]
 def installed(path: str) -> Path:
     """The server's program, installed below this Python's environment when it is not there or the manifest is newer."""
     for name in ("node", "npm"):
-        assert shutil.which(name, path=path), f"{name} is needed (Node.js 20.15 or newer): it runs the model server"
+        assert shutil.which(name, path=path), (
+            f"{name} is needed (Node.js 20.15 or newer): it runs the model server"
+        )
     folder = Path(sys.prefix) / "share" / "jaato-tests" / "aimock"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -51,7 +53,7 @@ class Aimock:
             json.dumps({"fixtures": [{"match": {"model": "nobody"}, "response": {"content": "-"}}]})
         )
         self._log = (folder / "log.txt").open("w+b")
-        environ = {"PATH": path, "HOME": str(folder), "AIMOCK_STRICT_TURN_INDEX": "1"}
+        environ = {"PATH": path, "HOME": str(folder)}
         self.process = subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", "node", str(program), "--port", "0", "--strict"),
@@ -103,8 +105,13 @@ class Aimock:
         self._http.post("/__aimock/fixtures", json={"fixtures": list(fixtures)}).raise_for_status()
 
     def script(self, *replies: Reply, **more: Any) -> None:
-        """Answer the conversation's first request with the first reply, and so on; another one is refused."""
-        self.add([{"match": {"turnIndex": turn}, "response": reply, **more} for turn, reply in enumerate(replies)])
+        """Answer the first request with the first reply, and so on; what comes after them is refused."""
+        self.add(
+            [
+                {"match": {"sequenceIndex": index}, "response": reply, **more}
+                for index, reply in enumerate(replies)
+            ]
+        )
 
     def asked(self, model: str | None = None) -> list[dict[str, Any]]:
         """The requests the server has answered, oldest first; `body` is how it read each."""

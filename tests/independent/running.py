@@ -14,6 +14,11 @@ import jaato
 SOURCES = str(Path(jaato.__file__).parent.parent)
 PATIENCE_S = 60.0
 KEY = "sk-test-0123456789"
+VARIABLES = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "google_genai": ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+}
 
 
 class Dialect(NamedTuple):
@@ -24,25 +29,31 @@ class Dialect(NamedTuple):
     model: str
     path: str
     proxied: str = ""
+    flagged: bool = True
+
+    def by_variable(self) -> Dialect:
+        """The same, with the base URL in the vendor's variable instead of a flag."""
+        return self._replace(flagged=False)
+
+    def base_url(self, url: str) -> str:
+        """Where the provider is on the server; OpenAI's base URL holds the version."""
+        return self.proxied or (f"{url}/v1" if self.provider == "openai" else url)
 
     def environ(self, url: str) -> dict[str, str]:
         """The variables that lead here and nowhere else."""
-        if self.proxied:
-            return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": self.proxied, "HTTP_PROXY": url}
-        variable = {"openai": "OPENAI", "anthropic": "ANTHROPIC", "google_genai": "GEMINI"}[self.provider]
-        return {f"{variable}_API_KEY": KEY}
+        key, base = VARIABLES[self.provider]
+        found = {key: KEY} | ({"HTTP_PROXY": url} if self.proxied else {})
+        return found if self.flagged else found | {base: self.base_url(url)}
 
     def flags(self, url: str) -> list[str]:
-        """The flags that lead here; OpenAI's base URL holds the version."""
+        """The flags that lead here."""
         words = ["--provider", self.provider, "--model", self.model]
-        if self.proxied:
-            return words
-        return [*words, "--base-url", f"{url}/v1" if self.provider == "openai" else url]
+        return [*words, "--base-url", self.base_url(url)] if self.flagged else words
 
 
 CHAT = Dialect("chat", "openai", "gpt-5-mini", "/v1/chat/completions")
 RESPONSES = Dialect("responses", "openai", "gpt-5.5", "/v1/responses", "http://api.openai.com/v1")
-ANTHROPIC = Dialect("anthropic", "anthropic", "claude-sonnet-4-5", "/v1/messages")
+ANTHROPIC = Dialect("anthropic", "anthropic", "claude-sonnet-5", "/v1/messages")
 GEMINI = Dialect(
     "gemini", "google_genai", "gemini-3-flash", "/v1beta/models/gemini-3-flash:streamGenerateContent"
 )
@@ -97,9 +108,17 @@ class Desk:
         """The same, to its end."""
         return ended(self.start(dialect, prompt, "--output", output, *flags))
 
-    def run_all(self, prompt: str, dialects: Iterable[Dialect] = DIALECTS) -> dict[str, Outcome]:
+    def run_all(
+        self,
+        prompt: str,
+        dialects: Iterable[Dialect] = DIALECTS,
+        *,
+        flags: tuple[str, ...] = (),
+        output: str = "events",
+    ) -> dict[str, Outcome]:
         """The same with several dialects at once, by the dialect's name."""
-        started = [(dialect.name, self.start(dialect, prompt, "--output", "events")) for dialect in dialects]
+        words = ("--output", output, *flags)
+        started = [(dialect.name, self.start(dialect, prompt, *words)) for dialect in dialects]
         return {name: ended(process) for name, process in started}
 
 

@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 from tests.independent.aimock import Aimock
-from tests.independent.running import ANTHROPIC, DIALECTS, GEMINI, Desk, Dialect
+from tests.independent.conversation import conversation
+from tests.independent.running import ANTHROPIC, DIALECTS, Desk, Dialect
 
 every = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 USAGE = {"input_tokens": 120, "output_tokens": 7, "prompt_tokens": 120, "completion_tokens": 7}
+BUDGETED = ANTHROPIC._replace(model="claude-haiku-4-5")
+"""A generation whose thinking is asked for with a budget, the form that the server checks."""
 SENTENCE = "Grüße: the answer came in pieces, and every piece — 🙂 too — is here."
 
 
 def call(name: str, arguments: dict[str, Any], label: str) -> dict[str, Any]:
     """A call in the server's own form."""
     return {"name": name, "arguments": json.dumps(arguments), "id": label}
-
-
-def conversation(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a request as the server read them, without the system prompt."""
-    return [message for message in entry["body"]["messages"] if message["role"] != "system"]
 
 
 def results(entry: dict[str, Any]) -> list[str]:
@@ -48,18 +46,21 @@ def test_text_streams(dialect: Dialect, server: Aimock, desk: Desk) -> None:
 
 
 def test_plain_output(server: Aimock, desk: Desk) -> None:
-    """Without --output the answer alone is on stdout, in every dialect."""
-    server.script({"content": SENTENCE})
-    for dialect in DIALECTS:
-        outcome = desk.run(dialect, "say it", output="text")
-        assert (outcome.code, outcome.out) == (0, SENTENCE + "\n")
+    """The answer alone is on stdout; the vendors' variables for the base URL lead to the server as --base-url does."""
+    server.add([{"match": {}, "response": {"content": SENTENCE}}])
+    dialects = [dialect.by_variable() for dialect in DIALECTS]
+    for name, outcome in desk.run_all("say it", dialects, output="text").items():
+        assert (outcome.code, outcome.out) == (0, SENTENCE + "\n"), (name, outcome.err)
+    assert {entry["body"]["model"] for entry in server.asked()} == {dialect.model for dialect in DIALECTS}
 
 
 @every
 def test_one_call(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     """A call runs, and its result reaches the server in the next request, as the answer to that very call."""
     (desk.workspace / "note.txt").write_text("the word is heliotrope\n")
-    server.script({"toolCalls": [call("readFile", {"path": "note.txt"}, "call_note")]}, {"content": "heliotrope"})
+    server.script(
+        {"toolCalls": [call("readFile", {"path": "note.txt"}, "call_note")]}, {"content": "heliotrope"}
+    )
     outcome = desk.run(dialect, "which word?")
     assert (outcome.code, "".join(outcome.said())) == (0, "heliotrope"), outcome.err
     first, second = server.asked()
@@ -68,7 +69,10 @@ def test_one_call(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     assert user == {"role": "user", "content": "which word?"}
     (made,) = assistant["tool_calls"]
     assert made["id"] == "call_note" == result["tool_call_id"]
-    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("readFile", {"path": "note.txt"})
+    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == (
+        "readFile",
+        {"path": "note.txt"},
+    )
     assert "the word is heliotrope" in result["content"]
     assert "readFile" in [entry["function"]["name"] for entry in first["body"]["tools"]]
 
@@ -84,7 +88,7 @@ def test_parallel_calls(dialect: Dialect, server: Aimock, desk: Desk) -> None:
     outcome = desk.run(dialect, "read them")
     assert (outcome.code, outcome.said()[-1]) == (0, "done"), outcome.err
     _, second = server.asked()
-    user, assistant, *answers = conversation(second)
+    _user, assistant, *answers = conversation(second)
     assert assistant["content"] == "I read all three."
     assert [made["id"] for made in assistant["tool_calls"]] == [f"call_{name}" for name in names]
     assert [answer["tool_call_id"] for answer in answers] == [f"call_{name}" for name in names]
@@ -132,25 +136,35 @@ def test_one_session_in_every_dialect(server: Aimock, desk: Desk) -> None:
     flags: list[str] = []
     for number, dialect in enumerate((*DIALECTS[1:], DIALECTS[0])):
         outcome = desk.run(dialect, f"question {DIALECTS.index(dialect)}", *flags)
-        assert (outcome.code, "".join(outcome.said())) == (0, f"answer {DIALECTS.index(dialect)}"), outcome.err
+        assert (outcome.code, "".join(outcome.said())) == (0, f"answer {DIALECTS.index(dialect)}"), (
+            outcome.err
+        )
         flags = ["--continue"]
         read = conversation(server.asked()[-1])
-        assert [message["role"] for message in read] == ["user", "assistant", "tool", "assistant"] * number + [
-            *("user", "assistant", "tool")
-        ]
+        assert [message["role"] for message in read] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ] * number + [*("user", "assistant", "tool")]
         texts = [message["content"] for message in read if message["role"] == "user"]
-        assert texts == [f"question {DIALECTS.index(one)}" for one in (*DIALECTS[1:], DIALECTS[0])[: number + 1]]
+        assert texts == [
+            f"question {DIALECTS.index(one)}" for one in (*DIALECTS[1:], DIALECTS[0])[: number + 1]
+        ]
         assert all("heliotrope" in text for text in results(server.asked()[-1]))
 
 
 def test_thinking_is_kept(server: Aimock, desk: Desk) -> None:
     """Anthropic's thinking goes back with the call it led to; the server refuses a conversation without it."""
-    made = {"toolCalls": [call("readFile", {"path": "note.txt"}, "toolu_1")], "reasoning": "I must read the note."}
+    made = {
+        "toolCalls": [call("readFile", {"path": "note.txt"}, "toolu_1")],
+        "reasoning": "I must read the note.",
+    }
     made["reasoningSignature"] = "c2lnbmVkIGJ5IHRoZSBzZXJ2ZXI="
     made["redactedThinking"] = ["ZW5jcnlwdGVk"]
     server.script(made, {"content": "heliotrope"})
     (desk.workspace / "note.txt").write_text("heliotrope\n")
-    outcome = desk.run(ANTHROPIC, "which word?", "--effort", "high")
+    outcome = desk.run(BUDGETED, "which word?", "--effort", "high")
     assert (outcome.code, "".join(outcome.said())) == (0, "heliotrope"), outcome.err
     assert "".join(outcome.said("thinking")) == "I must read the note."
     assert [entry["response"]["status"] for entry in server.asked()] == [200, 200]
@@ -164,7 +178,7 @@ def test_the_server_checks_thinking(server: Aimock) -> None:
         {"role": "assistant", "content": blocks},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}]},
     ]
-    body: dict[str, Any] = {"model": ANTHROPIC.model, "max_tokens": 9_000, "messages": turns}
+    body: dict[str, Any] = {"model": BUDGETED.model, "max_tokens": 9_000, "messages": turns}
     body["thinking"] = {"type": "enabled", "budget_tokens": 2_048}
     server.add([{"match": {}, "response": {"content": "fine"}}])
     assert server.post("/v1/messages", body).status_code == 400
@@ -172,19 +186,9 @@ def test_the_server_checks_thinking(server: Aimock) -> None:
     assert server.post("/v1/messages", body).status_code == 200
 
 
-@every
-def test_thoughts_are_shown(dialect: Dialect, server: Aimock, desk: Desk) -> None:
-    """What the model thinks is told apart from what it says."""
-    server.script({"content": "Two.", "reasoning": "One and one."}, chunkSize=4)
-    outcome = desk.run(dialect, "add", "--effort", "high")
-    assert outcome.code == 0, outcome.err
-    assert ("".join(outcome.said()), "".join(outcome.said("thinking"))) == ("Two.", "One and one.")
-
-
-def test_base_urls_from_variables(server: Aimock, desk: Desk) -> None:
-    """The vendors' variables for the base URL lead to the server as the flag does."""
-    assert GEMINI.provider == "google_genai"
-    server.script({"content": "here"})
-    for dialect, variable in zip(DIALECTS[::2], ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"), strict=True):
-        assert variable
-        assert desk.run(dialect, "hi").code == 0
+def test_thoughts_are_shown(server: Aimock, desk: Desk) -> None:
+    """What the model thinks is told apart from what it says, in every dialect."""
+    server.add([{"match": {}, "response": {"content": "Two.", "reasoning": "One and one."}, "chunkSize": 4}])
+    for name, outcome in desk.run_all("add", flags=("--effort", "high")).items():
+        assert outcome.code == 0, (name, outcome.err)
+        assert ("".join(outcome.said()), "".join(outcome.said("thinking"))) == ("Two.", "One and one."), name

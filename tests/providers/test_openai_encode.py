@@ -212,15 +212,14 @@ def test_stop_with_responses_is_refused_with_a_remedy() -> None:
 
 @DIALECTS
 def test_values_no_json_can_carry(dialect: Dialect) -> None:
-    """Lone surrogates are replaced, and nesting beyond all measure is a typed error, not a crash."""
+    """Lone surrogates are replaced, and nesting beyond all measure is cut: no stored value ends a conversation."""
     messages = [Message("user", [Text(f"a{SURROGATE}b")])]
     assert "a\ufffdb" in dialect.encode(ModelRequest("m", messages)).decode()
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"a": deep}
     call = Message("assistant", [ToolCall("c1", "x", deep)])
-    with pytest.raises(InvalidRequest, match="nested too deeply"):
-        dialect.encode(ModelRequest("m", [call]))
+    assert "…" in dialect.encode(ModelRequest("m", [call])).decode()
     while deep:  # taken apart by hand: its own destructor would be as deep
         deep = deep.pop("a")
 

@@ -64,23 +64,27 @@ class Bus:
     """Hands every event to every listener, in order, on the loop."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._listeners: tuple[Listener, ...] = ()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns a function that ends it."""
-        self._listeners.append(listener)
+        self._listeners = (*self._listeners, listener)
         return lambda: self.forget(listener)
 
     def subscribe(self) -> Subscription:
         """A queue of every event from now on."""
         subscription = Subscription(self)
-        self._listeners.append(subscription)
+        self._listeners = (*self._listeners, subscription)
         return subscription
 
     def forget(self, listener: Listener) -> None:
         """Stop calling a listener."""
         if listener in self._listeners:
-            self._listeners.remove(listener)
+            left = list(self._listeners)
+            left.remove(listener)
+            self._listeners = tuple(
+                left
+            )  # a new one: an event that is being delivered still reaches the others
 
     def publish(self, event: Event) -> None:
         """Deliver an event; a listener that raises is reported and keeps nobody else from hearing."""

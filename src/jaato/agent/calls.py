@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.to_thread
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
+from jaato.agent.results import Results
+from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
-from jaato.protocol.codec import encode
 from jaato.protocol.events import BackgroundUpdated, Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Text, ToolCall, ToolResult
+from jaato.protocol.messages import ToolCall, ToolResult
 from jaato.tools.background import Task, promise
-from jaato.tools.call import CURRENT, Call, Door, Outcome, result_of
+from jaato.tools.call import CURRENT, Call, Door, Outcome, clean, text_of
 from jaato.tools.catalog import Found
 from jaato.tools.permissions import Decision, digest_of
 from jaato.tools.pipeline import failed, interrupted, run, succeeded
@@ -28,8 +27,6 @@ from jaato.tools.tool import Tool
 if TYPE_CHECKING:
     from jaato.agent.session import Session
 
-RESULT_CHARS = 30_000
-"""Characters of a result the model gets at once; the rest is behind its handle."""
 MAX_CALLS_AT_ONCE = 8
 
 
@@ -38,7 +35,8 @@ class SessionSteps:
 
     def __init__(self, session: Session, parallel: int = MAX_CALLS_AT_ONCE) -> None:
         self._session = session
-        self._threads = anyio.CapacityLimiter(MAX_CALLS_AT_ONCE)
+        self.results = Results(session.journal)
+        self.workers = Workers(MAX_CALLS_AT_ONCE)
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
 
@@ -93,8 +91,11 @@ class SessionSteps:
     def ended(self, call: Call, outcome: Outcome) -> None:
         """Durable before the model sees it."""
         journal = self._session.journal
-        result = self.bounded(result_of(call, outcome))
+        result = self.results.of(call, outcome)
         metadata = outcome.metadata
+        continuation = metadata.get("continuation_id")
+        if isinstance(call.output, OutputSink):
+            call.output.end()
         journal.record(
             ToolCallEnd(
                 **journal.head(),
@@ -103,7 +104,7 @@ class SessionSteps:
                 result=result,
                 duration_s=round(outcome.duration_s, 6),
                 permission=outcome.permission,
-                continuation_id=metadata.get("continuation_id"),
+                continuation_id=None if continuation is None else clean(text_of(continuation, str)),
                 show_output=metadata.get("show_output") is not False,
                 show_popup=metadata.get("show_popup") is not False,
             )
@@ -123,20 +124,27 @@ class SessionSteps:
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
-        CURRENT.set(call)
+        call.arguments = own(call.arguments)
+        runner = current_task()
+        before = CURRENT.set(call)
         try:
             if tool.is_async:
                 return await tool.run(call.arguments, call)
-            value = await anyio.to_thread.run_sync(
-                contained, tool, call, limiter=self._threads, abandon_on_cancel=True
-            )
+            value = await self.workers.run(lambda: contained(tool, call))
             return await value if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and not task.cancelling():  # nobody cancelled this call: the tool's own fault
-                raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
+            if (
+                runner is not None and not runner.cancelling()
+            ):  # nobody cancelled this call: the tool's own fault
+                raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
             raise
+        except GeneratorExit as error:
+            if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
+                raise ToolError(f"{tool.name} raised GeneratorExit.") from error
+            raise
+        finally:
+            CURRENT.reset(before)
 
     async def _run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
         """Run in the session's background group; after the threshold the caller goes on with a promise."""
@@ -159,7 +167,7 @@ class SessionSteps:
                 outcomes.append(outcome)
                 over.set()
                 if moved:
-                    self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+                    self._finish(task, call, outcome)
 
         await self._session.background(body)
         try:
@@ -172,6 +180,8 @@ class SessionSteps:
             raise
         if not over.is_set():
             moved = True
+            if isinstance(call.output, OutputSink):
+                call.output.outlives = True
             self._session.tasks.add(task)
             self._announce(task, None)
             return promise(task.id, tool.plugin, tool.name, threshold_s)
@@ -188,11 +198,15 @@ class SessionSteps:
                 raise
             return failed(error)
 
-    def _finish(self, task: Task, call: Call, outcome: Outcome, *, cancelled: bool) -> None:
-        task.finish(outcome, TaskStatus.CANCELLED if cancelled else None)
-        self._announce(task, self.bounded(result_of(call, outcome)))
+    def _finish(self, task: Task, call: Call, outcome: Outcome) -> None:
+        stopped = outcome.problem is not None and outcome.problem.code == "cancelled"
+        task.finish(outcome, TaskStatus.CANCELLED if stopped else None)
+        if isinstance(call.output, OutputSink):
+            call.output.outlives = False
+            call.output.end()
+        self._announce(task, self.results.of(call, outcome))
         self._session.notice(
-            f"Background task {task.id} ({task.tool}) has {task.status.value}. "
+            f"Background task {task.id} ({task.tool}): {task.status.value}. "
             f"get_background_output shows its result."
         )
 
@@ -220,9 +234,12 @@ class SessionSteps:
         if len(calls) == 1:
             await run(self.call(calls[0], turn_id), self)
             return
-        async with anyio.create_task_group() as group:
-            for asked in calls:
-                group.start_soon(self._run_slotted, asked, turn_id)
+        try:
+            async with anyio.create_task_group() as group:
+                for asked in calls:
+                    group.start_soon(self._run_slotted, asked, turn_id)
+        except BaseExceptionGroup as failures:
+            raise first_of(failures) from failures
 
     async def _run_slotted(self, asked: ToolCall, turn_id: str) -> None:
         async with self._slots:
@@ -240,8 +257,8 @@ class SessionSteps:
             agent_id=session.state.agent_id,
             turn_id=turn_id,
             output=OutputSink(session.journal, asked.call_id, self._loop),
-            keep=self.keep,
-            read_handle=self.read_handle,
+            keep=self.results.keep,
+            read_handle=self.results.read,
             services=session.services,
             malformed=asked.malformed,
             workspace=session.workspace,
@@ -264,7 +281,7 @@ class SessionSteps:
             call.output.also = task.output.write
 
         async def body() -> None:
-            outcome = Outcome(False)
+            outcome = interrupted(time.perf_counter())
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self)
@@ -273,52 +290,38 @@ class SessionSteps:
                     ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
                 )
             finally:
-                self._finish(task, call, outcome, cancelled=scope.cancelled_caught)
+                self._finish(task, call, outcome)
 
         self._session.tasks.add(task)
         self._announce(task, None)
         await self._session.background(body)
         return task
 
-    # --- results -----------------------------------------------------------------------------------------------
 
-    def keep(self, data: bytes | Path) -> str:
-        """Store bytes (or take over a file) as a blob of this session; gives its handle."""
-        store, session_id = self._session.journal.store, self._session.state.session_id
-        if isinstance(data, bytes):
-            return "result:" + store.put_blob(session_id, data)
-        return "result:" + store.put_blob_file(session_id, data)
-
-    def read_handle(self, handle: str, offset: int, limit: int) -> bytes:
-        """Bytes behind a handle of this session."""
-        digest = handle.removeprefix("result:")
-        return self._session.journal.store.get_blob(self._session.state.session_id, digest, offset, limit)
-
-    def bounded(self, result: ToolResult) -> ToolResult:
-        """The result with long text cut to head and tail, the whole of it behind a handle."""
-        texts = [part.text for part in result.content if isinstance(part, Text)]
-        total = sum(map(len, texts))
-        own = result.structured.get("handle") if isinstance(result.structured, dict) else None
-        handle = result.handle or (own if isinstance(own, str) else None)
-        if total <= RESULT_CHARS:
-            return result if handle is None else replaced(result, handle=handle)
-        text = "\n".join(texts)
-        handle = handle or self.keep(text.encode())
-        half = RESULT_CHARS // 2
-        note = f'\n… {total - 2 * half} characters left out; readFile(path="{handle}") has all of it …\n'
-        media: list[Text | Media] = [part for part in result.content if not isinstance(part, Text)]
-        content: list[Text | Media] = [Text(text[:half] + note + text[-half:]), *media]
-        structured = result.structured
-        if structured is not None and len(encode(structured)) > RESULT_CHARS:
-            structured = None
-        return replaced(result, content=content, handle=handle, structured=structured)
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that runs now; None outside a loop, where coroutines are thrown away."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
-def replaced(result: ToolResult, **changes: Any) -> ToolResult:
-    """A copy with other fields."""
-    import msgspec
+def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first failure of a group, as a single call would have raised it."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
-    return msgspec.structs.replace(result, **changes)
+
+def own(value: Any) -> Any:
+    """Arguments as the tool's own: what it changes in them is changed neither in the history nor in an event."""
+    match value:
+        case dict():
+            return {key: own(item) for key, item in value.items()}
+        case list():
+            return [own(item) for item in value]
+    return value
 
 
 def contained(tool: Tool, call: Call) -> Any:

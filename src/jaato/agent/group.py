@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.abc
 
+from jaato.errors import JaatoError
 from jaato.log import logger
 
 LOG = logger("group")
@@ -19,16 +20,23 @@ class Group:
     def __init__(self) -> None:
         self._keeper: asyncio.Task[None] | None = None
         self._group: anyio.abc.TaskGroup | None = None
+        self._opened: anyio.Event | None = None
         self._closing: anyio.Event | None = None
+        self._closed = False
 
     async def start(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Begin a coroutine; what it raises is logged, and harms no other."""
-        if self._keeper is None:
-            opened = anyio.Event()
-            self._closing = anyio.Event()
-            self._keeper = asyncio.create_task(self._keep(opened, self._closing), name="jaato-background")
-            await opened.wait()
+        """Begin a coroutine; what it raises is logged, and harms no other. Raises `JaatoError` once closed."""
+        if self._closed:
+            raise JaatoError("The session is closed; nothing new begins in it.")
+        if self._opened is None:
+            self._opened, self._closing = anyio.Event(), anyio.Event()
+            self._keeper = asyncio.create_task(
+                self._keep(self._opened, self._closing), name="jaato-background"
+            )
+        await self._opened.wait()
         assert self._group is not None
+        if self._closing is not None and self._closing.is_set():
+            raise JaatoError("The session is closed; nothing new begins in it.")
         self._group.start_soon(self._contained, body)
 
     async def _keep(self, opened: anyio.Event, closing: anyio.Event) -> None:
@@ -45,10 +53,9 @@ class Group:
             LOG.exception("A background task failed")
 
     async def close(self) -> None:
-        """Cancel everything and wait until it has ended."""
+        """Cancel everything and wait until it has ended; a second time does nothing."""
+        self._closed = True
         if self._keeper is None or self._closing is None:
             return
         self._closing.set()
-        with anyio.CancelScope(shield=True):
-            await self._keeper
-        self._keeper = None
+        await asyncio.wait([self._keeper])

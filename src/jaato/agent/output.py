@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from jaato.agent.journal import Journal
@@ -15,43 +16,64 @@ KEPT_CHARS = 64_000
 
 
 class OutputSink:
-    """Call it with text from any thread; watchers get it on the loop, in as few events as they can take."""
+    """Call it with text from any thread; watchers get it on the loop, in as few events as they can take.
+
+    What is said after the call's end is dropped, unless the call `outlives` its result as a background task.
+    """
 
     def __init__(self, journal: Journal, call_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self._journal = journal
         self._call_id = call_id
         self._loop = loop
         self._lock = threading.Lock()
-        self._parts: list[str] = []
+        self._parts: deque[str] = deque()
         self._chars = 0
         self._offset = 0
         self._due = False
+        self._over = False
+        self.outlives = False
         self.also: Callable[[str], None] | None = None
 
     def __call__(self, text: str) -> None:
         """Show text."""
+        if self._over:
+            return
         if self.also is not None:
             self.also(text)
         with self._lock:
             self._parts.append(text)
             self._chars += len(text)
-            while self._chars > KEPT_CHARS and len(self._parts) > 1:
-                self._chars -= len(self._parts[0])
-                self._offset += len(self._parts.pop(0))
+            while self._chars > KEPT_CHARS:
+                self._drop_oldest()
             if self._due:
                 return
             self._due = True
         try:
-            self._loop.call_soon_threadsafe(self._flush)
+            self._loop.call_soon_threadsafe(self.flush)
         except RuntimeError:
             return  # the loop has ended; nobody watches any more
 
-    def _flush(self) -> None:
+    def _drop_oldest(self) -> None:
+        oldest = self._parts.popleft()
+        surplus = min(len(oldest), self._chars - KEPT_CHARS)
+        if surplus < len(oldest):
+            self._parts.appendleft(oldest[surplus:])
+        self._chars -= surplus
+        self._offset += surplus
+
+    def flush(self) -> None:
+        """Show what has gathered; on the loop only."""
         with self._lock:
             text, offset = "".join(self._parts), self._offset
             self._parts.clear()
             self._offset += len(text)
             self._chars = 0
             self._due = False
-        head = self._journal.shown()
-        self._journal.show(ToolOutput(**head, call_id=self._call_id, text=clean(text), offset=offset))
+        if text:
+            head = self._journal.shown()
+            self._journal.show(ToolOutput(**head, call_id=self._call_id, text=clean(text), offset=offset))
+
+    def end(self) -> None:
+        """The call has a result: show what is left of its output before it; nothing comes after."""
+        self._over = not self.outlives
+        self.flush()

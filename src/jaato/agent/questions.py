@@ -25,8 +25,9 @@ DENIALS = {"n", "no", "never", "c"}
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """One open question and, later, its answer."""
+    """One open question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
 
+    permission: bool
     answered: anyio.Event = field(default_factory=anyio.Event)
     answer: Any = None
 
@@ -66,7 +67,7 @@ class Desk:
         if not self.attended:
             return None
         journal = self._journal
-        waiting = self._open[question.id] = Waiting()
+        waiting = self._open[question.id] = Waiting(permission=True)
         journal.record(
             PermissionRequested(
                 **journal.head(),
@@ -112,7 +113,7 @@ class Desk:
         if not self.attended:
             return None
         journal = self._journal
-        waiting = self._open[asked.id] = Waiting()
+        waiting = self._open[asked.id] = Waiting(permission=False)
         journal.record(
             ClarificationQuestion(
                 **journal.head(),
@@ -148,7 +149,7 @@ class Desk:
     def answer(self, question_id: str, answer: Answer | list[str | None]) -> bool:
         """Answer an open question; False when it is not open (answered, withdrawn or never asked)."""
         waiting = self._open.get(question_id)
-        if waiting is None or waiting.answered.is_set():
+        if waiting is None or waiting.answered.is_set() or isinstance(answer, Answer) != waiting.permission:
             return False
         waiting.answer = answer
         waiting.answered.set()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
@@ -17,11 +16,13 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
+from jaato.agent.recovery import close_turn, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
-from jaato.agent.turn import Limits, close_calls, run_turn
-from jaato.errors import ConfigError
+from jaato.agent.turn import Limits, run_turn
+from jaato.errors import ConfigError, JaatoError
+from jaato.log import logger
 from jaato.protocol.commands import (
     ClarificationResponse,
     Command,
@@ -32,9 +33,6 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import (
     MidTurnQueued,
-    Permission,
-    PermissionRequested,
-    PermissionResolved,
     ToolActivated,
     ToolsStatus,
     TurnCompleted,
@@ -43,6 +41,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
 from jaato.tools.background import Tasks
+from jaato.tools.call import CURRENT, clean
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -50,6 +49,9 @@ from jaato.tools.tool import Tool
 
 SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 CHARS_PER_TOKEN = 4
+CLOSING_S = 10.0
+"""How long a closing session waits for tools that do not heed their cancellation."""
+LOG = logger("session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class Session:
         self._active: set[str] = set()
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
-        self._busy = False
+        self._busy = self._closed = False
+        self._idle = anyio.Event()
         self.services |= {
             "session": self,
             "plans": Plans(self.journal),
@@ -128,33 +131,59 @@ class Session:
         self.steps = SessionSteps(self, self.parallel)
         self._declare(self._first_tools())
         self._declare(self._specs(self.state.activated))
-        self.recover()
+        recover(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Stop the turn and the background tasks, wait until they have ended, and take no message any more."""
+        self._closed = True
         self.stop()
-        await self._group.close()
+        running = CURRENT.get()
+        if (
+            running is None or running.session_id != self.state.session_id
+        ):  # else a call of ours would wait for itself
+            with anyio.move_on_after(CLOSING_S, shield=True) as patience:
+                if self._busy:
+                    await self._idle.wait()
+                await self._group.close()
+            if patience.cancelled_caught:
+                LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
+        self.steps.workers.close()
+        self.journal.store.release(self.state.session_id)
 
     # --- messages ----------------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the turn that runs was told to stop."""
+        return self._busy and self.reply.stopped
 
     async def post(
         self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
     ) -> TurnCompleted | None:
         """Say something to the agent; see the class."""
+        if self._closed:
+            raise JaatoError("The session is closed; open it again to go on.")
         if self.enrich is not None:
             text = self.enrich(text)
+        text = clean(text or "")
         parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:
             raise ConfigError("The message is empty; say what the agent should do.")
         message = Message("user", parts, id=new_id("m"), source=source)
-        if self._busy:
-            self._queue(message)
-            return None
-        self._busy = True
+        while self._busy:
+            if not self.stopping:
+                self._queue(message)
+                return None
+            await self._idle.wait()  # what is said after a stop is not for the turn that ends
+        self._busy, self._idle = True, anyio.Event()
         try:
+            if self.state.open_turn is not None:
+                close_turn(self)  # the store failed in the turn before
             return await run_turn(self, message)
         finally:
             self._busy = self.reply.stopped = False
+            self._idle.set()
             self.gate.go_idle()
 
     def _queue(self, message: Message) -> None:
@@ -166,10 +195,9 @@ class Session:
         """Tell the model something at the next pause, as the system."""
         self._queue(Message("user", [Text(labelled(text, "system"))], id=new_id("m"), source="system"))
 
-    def take_inbox(self) -> list[Message]:
-        """The waiting messages, now no longer waiting."""
-        taken, self._inbox = self._inbox, []
-        return taken
+    def heard(self, message: Message) -> None:
+        """This message has joined the conversation and waits no longer."""
+        self._inbox = [waiting for waiting in self._inbox if waiting is not message]
 
     def stop(self) -> None:
         """Stop the turn that runs, at once; the model is not asked."""
@@ -280,40 +308,6 @@ class Session:
         total = estimate if used is None else used.input_tokens + used.output_tokens
         limit = self.model_info().context_limit
         return Context(total, limit, 100 * total / limit if limit else None)
-
-    # --- after a crash -----------------------------------------------------------------------------------------
-
-    def recover(self) -> None:
-        """Close what a process that died left open: calls as interrupted, questions as unanswered, the turn."""
-        state, journal = self.state, self.journal
-        for question in list(state.questions.values()):
-            if isinstance(question, PermissionRequested):
-                permission = Permission("denied", "the program ended before it was answered", "interrupted")
-                journal.record(
-                    PermissionResolved(
-                        **journal.head(),
-                        question_id=question.question_id,
-                        call_id=question.call_id,
-                        answer="unanswered",
-                        permission=permission,
-                    )
-                )
-        close_calls(self, "Not run: the program ended before it began.")
-        for task in list(state.tasks.values()):
-            if task.status == "running":
-                journal.record(msgspec.structs.replace(task, **journal.head(), status="interrupted"))
-        if state.open_turn is not None:
-            journal.record(
-                TurnCompleted(
-                    **journal.head(),
-                    turn_id=state.open_turn,
-                    reason="interrupted",
-                    usage=Usage(),
-                    model_calls=0,
-                    tool_calls=0,
-                    duration_s=0.0,
-                )
-            )
 
 
 def labelled(text: str, source: Source) -> str:

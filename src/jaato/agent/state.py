@@ -28,7 +28,17 @@ from jaato.protocol.events import (
     ToolsStatus,
     TurnCompleted,
 )
-from jaato.protocol.messages import Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult, Usage
+from jaato.protocol.messages import (
+    Message,
+    Part,
+    Problem,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from jaato.protocol.specs import Grant, Plan
 
 Question = PermissionRequested | ClarificationQuestion
@@ -52,6 +62,8 @@ class State:
     activated: list[str] = field(default_factory=list)
     disabled: frozenset[str] = frozenset()
     messages: list[Message] = field(default_factory=list)
+    asked: Message | None = None
+    """The model's last message, whose calls are open or answered."""
     written_chars: int = 0
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = field(default_factory=dict)
@@ -80,6 +92,7 @@ class State:
         self.seq = max(self.seq, event.seq)
         match event:
             case MessageUser():
+                self._settle()
                 self.open_turn = event.turn_id
                 self._add(event.message)
             case MessageModel():
@@ -145,7 +158,9 @@ class State:
                     self.written_chars += len(part.text)
 
     def _model_spoke(self, event: MessageModel) -> None:
+        self._settle()
         self._add(event.message)
+        self.asked = event.message
         for call in event.message.function_calls:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
@@ -161,9 +176,25 @@ class State:
         if self.open_calls.pop(event.call_id, None) is None:
             return  # a user's or a background call: the model did not ask for it
         self.results[event.call_id] = event.result
+        if not self.open_calls:
+            self._answer()
+
+    def _settle(self) -> None:
+        """The conversation goes on while calls have no result: their ends are missing from a damaged log."""
+        for call in self.open_calls.values():
+            problem = Problem(
+                code="lost", message="The result of this call was lost; look before you repeat it."
+            )
+            self.results[call.call_id] = ToolResult(call.call_id, call.name, False, error=problem)
+            self.started.pop(call.call_id, None)
         if self.open_calls:
-            return
-        asked = self.messages[-1]
+            self.open_calls.clear()
+            self._answer()
+
+    def _answer(self) -> None:
+        """Let the results join the conversation, in call order."""
+        asked = self.asked
+        assert asked is not None
         parts: list[Part] = [
             self.results[call.call_id] for call in asked.function_calls if call.call_id in self.results
         ]

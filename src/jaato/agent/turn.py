@@ -11,6 +11,7 @@ import msgspec
 
 from jaato.abc.provider import Reply
 from jaato.errors import CancelledException, LimitReached, ProviderError
+from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (
     AgentStatusChanged,
     ContextUpdated,
@@ -22,8 +23,19 @@ from jaato.protocol.events import (
     TurnProgress,
 )
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import FinishReason, Message, Problem, Text, ToolResult, Usage
-from jaato.tools.call import problem_of
+from jaato.protocol.messages import (
+    FinishReason,
+    Message,
+    Part,
+    Problem,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from jaato.tools.call import clean, problem_of
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -162,11 +174,12 @@ def check_limits(limits: Limits, turn: Turn) -> None:
 def take_inbox(session: Session, turn: Turn) -> None:
     """Let waiting messages join the conversation."""
     journal = session.journal
-    for message in session.take_inbox():
+    for message in list(session.inbox):
         journal.record(
             MessageUser(**journal.head(), message=message, turn_id=turn.id),
             MidTurnInjected(**journal.head(), message_id=message.id),
         )
+        session.heard(message)
 
 
 def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
@@ -179,7 +192,11 @@ def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
         session.ledger.record_usage(state.model, reply.usage, cost, session_id=state.session_id)
     turn.cost_usd = None if cost is None or turn.cost_usd is None else turn.cost_usd + cost
     message = msgspec.structs.replace(
-        reply.message, id=new_id("m"), provider=session.provider.name, model=state.model
+        reply.message,
+        parts=[storable(part) for part in reply.message.parts],
+        id=new_id("m"),
+        provider=session.provider.name,
+        model=state.model,
     )
     session.reply.clear()
     return {
@@ -189,6 +206,17 @@ def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
         "usage": reply.usage,
         "cost_usd": cost,
     }
+
+
+def storable(part: Part) -> Part:
+    """A part as the log can carry it: text as Unicode, arguments that are no JSON as malformed ones."""
+    match part:
+        case Text() | Thinking() | Refusal():
+            return part if part.text.isascii() else msgspec.structs.replace(part, text=clean(part.text))
+        case ToolCall() if problems := json_problems(part.arguments):
+            said = "; ".join(f"{path or '/'} {problem}" for path, problem in problems[:8])
+            return msgspec.structs.replace(part, name=clean(part.name), arguments={}, malformed=said)
+    return part
 
 
 def show_progress(session: Session, turn: Turn) -> None:

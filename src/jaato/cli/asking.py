@@ -204,6 +204,7 @@ def attend_terminal(session: Session, screen: Screen) -> Callable[[], None]:
     async def answer() -> None:
         while True:
             await questions.asked.wait()
+            lines.forget()
             while questions.current is not None:
                 line = await lines.read()
                 if line is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import signal
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
@@ -55,10 +56,11 @@ class Chat:
         self._questions: Questions
         self._idle: anyio.CancelScope | None = None
         self._presses = 0
+        self._task: asyncio.Task[Any] | None = None
 
     async def run(self) -> int:
         """Open the session, then take line after line."""
-        loop = asyncio.get_running_loop()
+        loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
         loop.add_signal_handler(signal.SIGTERM, self._terminated)
         self._blueprint = blueprint_of(
@@ -73,6 +75,8 @@ class Chat:
                 self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
             while not self.leaving:
                 await self._next()
+        except asyncio.CancelledError:
+            self.code = INTERRUPTED
         finally:
             await self._end()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -209,14 +213,15 @@ class Chat:
     # --- signals -----------------------------------------------------------------------------------------------
 
     def _interrupted(self) -> None:
+        if self._close is None and self._task is not None:
+            self._task.cancel()  # nothing is open yet: a download or a look for a provider
+            return
         if not self.session_is_busy:
             self._hint()
             return
         self._presses += 1
         if self._presses >= PATIENCE:
             restore_terminal()
-            import os
-
             os._exit(INTERRUPTED)
         self.session.stop()
 

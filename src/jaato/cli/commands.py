@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import JaatoError
+from jaato.runtime.commands import run_command
 
 if TYPE_CHECKING:
     from jaato.cli.chat import Chat
@@ -197,28 +195,11 @@ async def exit_command(chat: Chat, _rest: str) -> None:
 
 async def plugin_command(chat: Chat, name: str, rest: str) -> bool:
     """A command a plugin brings; False when none does. Its output joins the conversation when the plugin says so."""
-    for toolset in chat.session.services["registry"].toolsets():
-        found = toolset.commands.get(name)
-        if found is None or found[1] is None:
-            continue
-        command, run = found
-        native = isinstance(toolset.plugin, native_plugin())
-        value = await anyio.to_thread.run_sync(run, rest if native else {"args": rest.split(), "input": rest})
-        if inspect.isawaitable(value):
-            value = await value
-        text = value if isinstance(value, str) else repr(value)
-        chat.screen.note(text)
-        if command.share_with_model and text:
-            chat.session.notice(f"The user ran /{name} {rest}\n{text}")
-        return True
-    return False
-
-
-def native_plugin() -> Any:
-    """The class whose commands take the rest of the line."""
-    from jaato.abc.plugin import Plugin
-
-    return Plugin
+    text = await run_command(chat.session, chat.session.services["registry"], name, rest)
+    if text is None:
+        return False
+    chat.screen.note(text)
+    return True
 
 
 BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {

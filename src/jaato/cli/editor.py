@@ -10,15 +10,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from jaato.cli.lines import Lines
 from jaato.cli.screen import Screen
 
 PROMPT = "> "
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNAL_S = 0.02
+"""Time for the loop to hear of a signal that came while it stood still."""
 MAX_HISTORY_BYTES = 1_000_000
 
 
 class Editor:
-    """Reads one message at a time. `read` gives None at the end of input and raises KeyboardInterrupt on Ctrl-C.
+    """Reads one message at a time. `read` gives None at the end of input; Ctrl-C ends it with KeyboardInterrupt or an empty line.
 
     On a terminal: prompt_toolkit if it is installed, else readline, else what the terminal itself can do.
     """
@@ -46,7 +51,11 @@ class Editor:
                 self._screen.prompt(PROMPT)
             return await self._lines.read()
         if self.kind == "readline":
-            return self._read_readline()
+            try:
+                return self._read_readline()
+            except KeyboardInterrupt:
+                await anyio.sleep(SIGNAL_S)
+                return ""
         return await self._read_toolkit()
 
     def _read_readline(self) -> str | None:
@@ -60,13 +69,14 @@ class Editor:
             readline.parse_and_bind("tab: complete")
             readline.set_completer_delims(" ")
             readline.set_completer(self._complete)
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        before = [(number, signal.signal(number, signal.default_int_handler)) for number in SIGNALS]
         try:
             line = input(PROMPT)
         except EOFError:
             return None
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before:
+                signal.signal(number, handler)
         if self._session and line.strip():
             try:
                 readline.write_history_file(self._history)
@@ -79,15 +89,17 @@ class Editor:
         return fitting[state] if state < len(fitting) else None
 
     async def _read_toolkit(self) -> str | None:
-        from prompt_toolkit.patch_stdout import patch_stdout
+        from prompt_toolkit.application import run_in_terminal
 
         if self._session is None:
             self._session = self._toolkit_session()
+        self._screen.beside = run_in_terminal
         try:
-            with patch_stdout(raw=True):
-                line: str = await self._session.prompt_async(PROMPT, handle_sigint=False)
+            line: str = await self._session.prompt_async(PROMPT, handle_sigint=False)
         except EOFError:
             return None
+        finally:
+            self._screen.beside = None
         return line
 
     def _toolkit_session(self) -> Any:

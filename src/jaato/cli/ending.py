@@ -33,7 +33,7 @@ def fill_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115 for good
 
 
 def guarded(args: Namespace) -> int:
@@ -65,8 +65,9 @@ def complain(error: BaseException) -> int:
             place = f"{error.filename}: " if error.filename else ""
             say(f"{place}{error.strerror or error}")
             return ERROR
-        case BaseExceptionGroup() if len(error.exceptions) == 1:
-            return complain(error.exceptions[0])
+        case BaseExceptionGroup():
+            ours = [one for one in error.exceptions if isinstance(one, JaatoError)]
+            return complain((ours or error.exceptions)[0])
         case MemoryError():
             say("There is not enough memory for this.")
             return ERROR

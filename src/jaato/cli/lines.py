@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
 from collections import deque
 
 import anyio
@@ -50,6 +51,13 @@ class Lines:
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
         self._ready.extend(line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+
+    def forget(self) -> None:
+        """Drop what was typed before the question was there: it cannot be the answer."""
+        self._ready.clear()
+        self._rest = b""
+        if os.isatty(self._descriptor):
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     def reopen(self) -> None:
         """On a terminal Ctrl-D ends one reading, not all of it."""

@@ -75,7 +75,7 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
         " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
     )
     print_line(f"file     {policy.path}{trust}")
-    print_line(f"default  {policy.default}; tools that only read are allowed unless it is deny")
+    print_line(f"default  {policy.default}; what only reads is allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")
     print_rows(rules)

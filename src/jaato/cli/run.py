@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from jaato.cli.ending import DENIED, ERROR, INTERRUPTED, OK
 from jaato.cli.options import clean_text, schema_of_argument
@@ -26,6 +27,9 @@ def main(args: Namespace) -> int:
         from jaato.tools.schema import Validator
 
         validator = Validator(schema)
+    for image in args.image:
+        if not Path(image).is_file():
+            raise ConfigError(f"The image {image} is no file that can be read.")
     prompt = prompt_of(args)
     screen = Screen(environment())
     from jaato.cli.work import Work

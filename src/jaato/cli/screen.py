@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TextIO
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -42,6 +42,8 @@ class Screen:
         self.moves = self.err_is_terminal and environ.get("TERM", "") not in ("", "dumb")
         self.whole_messages = is_file(self._out)
         """Whether stdout is a file: nobody watches it grow, so only messages that are whole go there."""
+        self.beside: Callable[[Callable[[], None]], object] | None = None
+        """How to write while an editor draws its line: around it, not through it."""
         self._open_line = False
         self._bar = ""
 
@@ -108,6 +110,12 @@ class Screen:
         self._bar = ""
 
     def _write(self, text: str) -> None:
+        if self.beside is not None:
+            self.beside(lambda: self._write_now(text))
+        else:
+            self._write_now(text)
+
+    def _write_now(self, text: str) -> None:
         try:
             self._err.write(text)
             self._err.flush()

@@ -14,7 +14,7 @@ import msgspec
 from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
 from jaato.cli.narrate import Narrator, closing_line
-from jaato.cli.options import blueprint_of
+from jaato.cli.options import blueprint_of, workspace_of
 from jaato.cli.run import ending_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
@@ -116,6 +116,8 @@ class Work:
         for event in session.journal.store.read(session.state.session_id, session.journal.loaded_seq):
             if isinstance(event, Event):
                 self._listen(event)
+        if self.args.workspace and session.workspace != workspace_of(self.args):
+            self.screen.note(f"this session works in {session.workspace}", "yellow")
         for damaged in session.journal.damaged:
             self.screen.note(
                 f"event {damaged.seq} of this session cannot be read: {damaged.reason}", "yellow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +14,11 @@ from jaato.protocol.messages import Message
 
 MAX_DEPTH = 100
 """Levels of nesting a value from outside may have."""
+
+MAX_ITEMS = 1_000_000
+"""Parts a value from outside may have, counted as often as they are referred to."""
+MAX_PROBLEMS = 100
+TOO_MANY = f"has more than {MAX_ITEMS} parts"
 
 ENCODER = msgspec.json.Encoder()
 EVENTS: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
@@ -25,34 +31,60 @@ decode_command = COMMANDS.decode
 decode_message = MESSAGES.decode
 
 
-def json_problems(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, str]]:
-    """Every place where a value is not plain JSON, as (JSON Pointer, what is wrong); empty when it is."""
+def json_problems(value: Any) -> list[tuple[str, str]]:
+    """The places where a value is not plain JSON, as (JSON Pointer, what is wrong), at most `MAX_PROBLEMS` of them;
+    empty when it is. The work is bounded, also for a value that contains itself or one part very often."""
+    found: list[tuple[str, str]] = []
+    look(value, "", 0, found, [MAX_ITEMS])
+    return found
+
+
+def look(value: Any, path: str, depth: int, found: list[tuple[str, str]], left: list[int]) -> None:
+    """Add the problems of a value and its parts to `found`; `left` counts down the parts still to be looked at."""
     match value:
         case None | bool():
-            return []
+            return
         case str():
-            return [] if value.isascii() or is_unicode(value) else [(path, "has a lone surrogate")]
+            if not value.isascii() and not is_unicode(value):
+                found.append((path, "has a lone surrogate"))
         case int():
-            return [] if -(2**63) <= value < 2**64 else [(path, "is an integer beyond 64 bits")]
+            if not -(2**63) <= value < 2**64:
+                found.append((path, "is an integer beyond 64 bits"))
         case float():
-            return [] if math.isfinite(value) else [(path, f"is {value}, which JSON cannot carry")]
+            if not math.isfinite(value):
+                found.append((path, f"is {value}, which JSON cannot carry"))
         case dict() | list() | tuple() if depth >= MAX_DEPTH:
-            return [(path, f"is nested deeper than {MAX_DEPTH} levels")]
-        case list() | tuple():
-            return [
-                found
-                for index, item in enumerate(value)
-                for found in json_problems(item, f"{path}/{index}", depth + 1)
-            ]
-        case dict():
-            found = []
-            for key, item in value.items():
-                if not isinstance(key, str) or not is_unicode(key):
-                    found.append((path, f"has the key {key!r}, which is not Unicode text"))
-                else:
-                    found += json_problems(item, f"{path}/{escape(key)}", depth + 1)
-            return found
-    return [(path, f"is a {type(value).__name__}, which is not JSON")]
+            found.append((path, f"is nested deeper than {MAX_DEPTH} levels"))
+        case dict() | list() | tuple() if left[0] < len(value):
+            found.append((path, TOO_MANY))
+        case dict() | list() | tuple():
+            left[0] -= len(value)
+            look_inside(value, path, depth + 1, found, left)
+        case _:
+            found.append((path, f"is a {type(value).__name__}, which is not JSON"))
+
+
+def look_inside(
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...],
+    path: str,
+    depth: int,
+    found: list[tuple[str, str]],
+    left: list[int],
+) -> None:
+    """Add the problems of the parts, until there are enough."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not is_unicode(key):
+                found.append((path, f"has the key {reprlib.repr(key)}, which is not Unicode text"))
+            else:
+                look(item, f"{path}/{escape(key)}", depth, found, left)
+            if len(found) >= MAX_PROBLEMS:
+                return
+        return
+    for index, item in enumerate(value):
+        look(item, f"{path}/{index}", depth, found, left)
+        if len(found) >= MAX_PROBLEMS:
+            return
 
 
 def is_unicode(text: str) -> bool:

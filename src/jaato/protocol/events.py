@@ -6,7 +6,7 @@ ones are never stored and carry the last durable `seq`.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
@@ -16,8 +16,18 @@ from jaato.protocol.specs import Grant, Plan
 
 
 def now() -> str:
-    """The present moment as ISO 8601 in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    """The present moment as ISO 8601 in UTC, to the millisecond; its text up to the second is made once a second."""
+    global SECOND
+    moment = time.time()
+    second = int(moment)
+    known, text = SECOND
+    if second != known:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        SECOND = (second, text)
+    return f"{text}.{int((moment - second) * 1000):03d}Z"
+
+
+SECOND = (-1, "")
 
 
 class EventBase(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):

@@ -100,7 +100,7 @@ class AnthropicDialect:
         elif status in (400, 402) and "credit balance" in message:
             cls = AuthenticationError
         return cls(
-            message or f"The server answered {status}.",
+            faults.told(cls, self.provider, message, status),
             provider=self.provider,
             status=status,
             retry_after_s=faults.retry_after_s(headers),

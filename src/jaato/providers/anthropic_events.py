@@ -14,6 +14,7 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
+from jaato.providers import faults
 
 DIALECT = "anthropic"
 ERRORS: dict[str, type[ProviderError]] = {
@@ -90,7 +91,7 @@ EVENTS = msgspec.json.Decoder(Event)
 OPENED = msgspec.json.Decoder(Opened)
 
 
-def error_of(kind: str, message: str, status: int | None) -> ProviderError | None:
-    """The typed error for an error object of the API; None when its type says nothing."""
-    cls = ERRORS.get(kind)
-    return cls(message or kind, status=status) if cls else None
+def error_of(kind: str, message: str, provider: str) -> ProviderError:
+    """The typed error for an error object inside a stream."""
+    cls = ERRORS.get(kind, ServerFault)
+    return cls(faults.told(cls, provider, faults.clip(message) or kind, None), provider=provider)

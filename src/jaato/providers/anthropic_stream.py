@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
-from jaato.errors import ConnectionFault, MalformedReply, ServerFault
+from jaato.errors import ConnectionFault, MalformedReply
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
     FinishReason,
@@ -99,7 +99,7 @@ class MessagesDecoder:
                 return self.end()
             case "error":
                 fault = seen.error or Fault()
-                raise error_of(fault.type, fault.message, None) or ServerFault(fault.message)
+                raise error_of(fault.type, fault.message, self._provider)
             case "message" | "completion":
                 raise malformed("a whole message where a stream was asked for")
         return ()

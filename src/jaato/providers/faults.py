@@ -12,6 +12,7 @@ from jaato.errors import (
     AuthenticationError,
     ConfigError,
     ConnectionFault,
+    ContentRefused,
     ContextOverflow,
     InvalidRequest,
     MalformedReply,
@@ -35,6 +36,18 @@ OVERFLOW_PHRASES = (
     "request body too large",
 )
 """What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
+
+MEANINGS: dict[type[ProviderError], str] = {
+    AuthenticationError: "refused the key",
+    ModelNotFound: "does not know the model or the path; see `jaato models`, or check the base URL",
+    InvalidRequest: "refused the request",
+    ContextOverflow: "says that the conversation no longer fits the model",
+    ContentRefused: "stopped the content by its policy",
+    RateLimited: "asks to slow down",
+    ServerFault: "is failing or overloaded",
+    ProviderError: "will not answer; check the account, its credit and the address",
+}
+"""What each error means of a provider, in words that follow its name."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -68,6 +81,13 @@ def means_overflow(message: str) -> bool:
     """Whether a server's message says that the conversation no longer fits."""
     lower = message.lower()
     return any(phrase in lower for phrase in OVERFLOW_PHRASES)
+
+
+def told(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
+    """What a provider's refusal means: who, what, the status and the provider's own words."""
+    number = f" ({status})" if status else ""
+    said = f": {message}" if message else "."
+    return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{said}"
 
 
 def status_class(status: int) -> type[ProviderError]:

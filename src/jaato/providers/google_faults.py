@@ -45,7 +45,7 @@ class Fault(Struct):
     details: list[dict[str, Any]] | None = None
 
 
-def typed(fault: Fault, status: int, wait_s: float | None) -> ProviderError:
+def typed(fault: Fault, provider: str, status: int, wait_s: float | None) -> ProviderError:
     """The error for an error object; `wait_s` is what the headers asked for."""
     message, details = fault.message, fault.details or []
     cls = STATUSES.get(fault.status) or faults.status_class(status)
@@ -57,7 +57,8 @@ def typed(fault: Fault, status: int, wait_s: float | None) -> ProviderError:
     elif cls is InvalidRequest and faults.means_overflow(message):
         cls = ContextOverflow
     return cls(
-        faults.clip(message) or fault.status or f"The server answered {status}.",
+        faults.told(cls, provider, faults.clip(message) or fault.status, status),
+        provider=provider,
         status=status,
         retry_after_s=retry_delay_s(details) or wait_s,
     )

@@ -75,9 +75,7 @@ class GeminiDialect:
             fault = Fault(message=faults.body_message(body))
         else:
             fault = next(iter(seen), ErrorBody()).error if isinstance(seen, list) else seen.error
-        error = typed(fault, status, faults.retry_after_s(headers))
-        error.provider = self.provider
-        return error
+        return typed(fault, self.provider, status, faults.retry_after_s(headers))
 
 
 class ErrorBody(Struct):

@@ -155,7 +155,7 @@ class ContentDecoder:
 
     def _answer(self, answer: Answer, chunks: list[Chunk]) -> None:
         if answer.error is not None:
-            raise typed(answer.error, answer.error.code or 500, None)
+            raise typed(answer.error, self._provider, answer.error.code or 500, None)
         if answer.model_version:
             self._model = answer.model_version
         if answer.usage_metadata is not None:

@@ -267,7 +267,7 @@ class HttpProvider:
             error.provider = error.provider or self.name
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
-                text = f"{text} {self._remedy}"
+                text = f"{text if text.endswith(('.', '!', '?')) else text + '.'} {self._remedy}"
             error.args = (text.replace(key, "[key]") if key else text,)
         return error
 

@@ -19,14 +19,15 @@ from jaato.providers.openai_models import effort_word
 from jaato.providers.parts import (
     arguments_text,
     data_url,
-    dump,
     is_strict,
     join,
     media_text,
     read_media,
     remembered,
     result_text,
+    user_content,
 )
+from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 
 REASONING_MODELS = ("o[1-9]*", "gpt-[5-9]*", "codex*")
@@ -86,10 +87,10 @@ class OpenAIChat:
         messages = remembered(
             request.encoded, variant, request.messages, lambda message: self._message(message, request, ids)
         )
-        pieces = [dump(self._settings(request))[:-1]]
+        pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
-        system = dump({"role": "system", "content": request.system}) if request.system else b""
+        system = encode_json({"role": "system", "content": request.system}) if request.system else b""
         pieces += [b',"messages":[', join([system, *messages]), b"]}"]
         return b"".join(pieces)
 
@@ -122,8 +123,8 @@ class OpenAIChat:
             case "tool":
                 return results(message, request, ids)
             case "user":
-                content = user_content(message, request)
-                return dump({"role": "user", "content": content}) if content else b""
+                content = user_content(message, "text", lambda media: media_part(media, request))
+                return encode_json({"role": "user", "content": content}) if content else b""
 
     def _assistant(self, message: Message, ids: dict[str, str]) -> bytes:
         own = message.provider == self.provider
@@ -150,11 +151,11 @@ class OpenAIChat:
             body[self.style.thinking] = "".join(thought)
         if calls:
             body["tool_calls"] = calls
-        return dump(body)
+        return encode_json(body)
 
     def _arguments(self, call: ToolCall) -> str:
         if call.malformed is not None and self.style.valid_arguments:
-            return dump({"malformed": call.malformed}).decode()
+            return encode_json({"malformed": call.malformed}).decode()
         return arguments_text(call)
 
 
@@ -170,23 +171,7 @@ def token_field(wanted: str, model: str) -> str:
 def encode_tool(tool: ToolSpec) -> bytes:
     """A tool as this dialect declares it."""
     function = {"name": wire_name(tool.name), "description": tool.description, "parameters": tool.parameters}
-    return dump({"type": "function", "function": function})
-
-
-def user_content(message: Message, request: ModelRequest) -> str | list[dict[str, Any]]:
-    """The content of a user message: plain text where it is nothing else, otherwise its parts."""
-    if all(isinstance(part, Text) for part in message.parts):
-        return message.text
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text(text=text):
-                content.append({"type": "text", "text": text})
-            case Media():
-                content.append(media_part(part, request))
-            case _:
-                pass  # the other parts belong to other roles
-    return content
+    return encode_json({"type": "function", "function": function})
 
 
 def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
@@ -211,11 +196,11 @@ def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> 
         if not isinstance(part, ToolResult):
             continue
         wire_id = ids.get(part.call_id, part.call_id)
-        wire.append(dump({"role": "tool", "tool_call_id": wire_id, "content": result_text(part)}))
+        wire.append(encode_json({"role": "tool", "tool_call_id": wire_id, "content": result_text(part)}))
         media = [item for item in part.content if isinstance(item, Media)]
         if media:
             shown.append({"type": "text", "text": f"Attached by the result of {part.name} ({wire_id}):"})
             shown += [media_part(item, request) for item in media]
     if shown:
-        wire.append(dump({"role": "user", "content": shown}))
+        wire.append(encode_json({"role": "user", "content": shown}))
     return b",".join(wire)

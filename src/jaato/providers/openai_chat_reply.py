@@ -12,7 +12,8 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.openai_faults import malformed, stream_error
-from jaato.providers.parts import dump, tool_call
+from jaato.providers.parts import tool_call
+from jaato.providers.wire import encode_json
 
 
 class Function(Struct):
@@ -204,7 +205,11 @@ class ChatDecoder:
             call.name += name
         arguments = function.arguments
         text = (
-            arguments if isinstance(arguments, str) else "" if arguments is None else dump(arguments).decode()
+            arguments
+            if isinstance(arguments, str)
+            else ""
+            if arguments is None
+            else encode_json(arguments).decode()
         )
         if text:
             call.arguments.append(text)

@@ -18,7 +18,7 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
-from jaato.providers.faults import body_message, clip, means_overflow, status_class
+from jaato.providers.faults import body_message, clip, means_overflow, status_class, told
 
 BY_CODE: dict[str, type[ProviderError]] = {
     "context_length_exceeded": ContextOverflow,
@@ -49,17 +49,6 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_request_error": InvalidRequest,
 }
 """What a `code` or `type` means; looked up in this order of fields: code, then type."""
-
-REMEDIES: dict[type[ProviderError], str] = {
-    AuthenticationError: "refused the key",
-    ModelNotFound: "does not know the model or the path; see `jaato models`, or check the base URL",
-    InvalidRequest: "refused the request",
-    ContextOverflow: "says that the conversation no longer fits the model",
-    ContentRefused: "stopped the content by its policy",
-    RateLimited: "asks to slow down",
-    ServerFault: "is failing or overloaded",
-    ProviderError: "will not answer; check the account, its credit and the address",
-}
 
 
 def status_error(provider: str, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
@@ -120,11 +109,7 @@ def kind_of(fields: Mapping[str, Any], message: str, status: int | None) -> type
 
 def made(kind: type[ProviderError], provider: str, message: str, status: int | None) -> ProviderError:
     """An error that says who, what and why."""
-    number = f" ({status})" if status else ""
-    said = f": {message}" if message else "."
-    return kind(
-        f"{provider} {REMEDIES.get(kind, 'could not answer')}{number}{said}", provider=provider, status=status
-    )
+    return kind(told(kind, provider, message, status), provider=provider, status=status)
 
 
 def malformed(provider: str, data: bytes, why: object) -> MalformedReply:

@@ -18,14 +18,15 @@ from jaato.providers.openai_responses_reply import ResponsesDecoder
 from jaato.providers.parts import (
     arguments_text,
     data_url,
-    dump,
     is_strict,
     join,
     media_text,
     read_media,
     remembered,
     result_text,
+    user_content,
 )
+from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 
 PLAIN_MODELS = ("gpt-3*", "gpt-4*", "chatgpt-*", "gpt-*-chat*")
@@ -78,7 +79,7 @@ class OpenAIResponses:
         items = remembered(
             request.encoded, variant, request.messages, lambda message: self._items(message, request, ids)
         )
-        pieces = [dump(self._settings(request))[:-1]]
+        pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
         pieces += [b',"input":[', join(items), b"]}"]
@@ -123,8 +124,8 @@ class OpenAIResponses:
             case "tool":
                 return results(message, request, ids)
             case "user":
-                content = user_content(message, request)
-                return dump({"role": "user", "content": content}) if content else b""
+                content = user_content(message, "input_text", lambda media: media_part(media, request))
+                return encode_json({"role": "user", "content": content}) if content else b""
 
     def _assistant(self, message: Message, ids: dict[str, str]) -> bytes:
         own = message.provider == self.provider
@@ -154,7 +155,7 @@ class OpenAIResponses:
                     }
                 case ToolResult() | Media():
                     continue  # an assistant message holds none
-            items += [*held, dump(item)]
+            items += [*held, encode_json(item)]
             held.clear()
         return b",".join(items)
 
@@ -167,7 +168,7 @@ def reasons(model: str) -> bool:
 
 def encode_tool(tool: ToolSpec) -> bytes:
     """A tool as this dialect declares it."""
-    return dump(
+    return encode_json(
         {
             "type": "function",
             "name": wire_name(tool.name),
@@ -176,22 +177,6 @@ def encode_tool(tool: ToolSpec) -> bytes:
             "strict": False,
         }
     )
-
-
-def user_content(message: Message, request: ModelRequest) -> str | list[dict[str, Any]]:
-    """The content of a user message: plain text where it is nothing else, otherwise its parts."""
-    if all(isinstance(part, Text) for part in message.parts):
-        return message.text
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text(text=text):
-                content.append({"type": "input_text", "text": text})
-            case Media():
-                content.append(media_part(part, request))
-            case _:
-                pass  # the other parts belong to other roles
-    return content
 
 
 def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
@@ -215,5 +200,5 @@ def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> 
         text = result_text(part)
         output: Any = [{"type": "input_text", "text": text}, *media] if media else text
         wire_id = ids.get(part.call_id, part.call_id)
-        items.append(dump({"type": "function_call_output", "call_id": wire_id, "output": output}))
+        items.append(encode_json({"type": "function_call_output", "call_id": wire_id, "output": output}))
     return b",".join(items)

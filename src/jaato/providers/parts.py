@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jaato.errors import InvalidRequest, StoreError
+from jaato.errors import StoreError
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
+from jaato.protocol.messages import Media, Message, Opaque, Text, ToolCall, ToolResult
+from jaato.providers.wire import encode_json
 
 T = TypeVar("T")
-ENCODE = msgspec.json.Encoder(enc_hook=repr).encode
 DECODE = msgspec.json.Decoder().decode
 
 
@@ -39,28 +39,6 @@ def remembered(
     return found
 
 
-def dump(value: Any) -> bytes:
-    """JSON of a wire value, lone surrogates as U+FFFD; raises `InvalidRequest` when nested too deeply."""
-    try:
-        return ENCODE(value)
-    except UnicodeEncodeError:
-        return ENCODE(repaired(value))
-    except RecursionError:
-        raise InvalidRequest("The conversation holds a value nested too deeply to be sent.") from None
-
-
-def repaired(value: Any) -> Any:
-    """The same value with every lone surrogate replaced by U+FFFD."""
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            return {repaired(key): repaired(item) for key, item in value.items()}
-        case list() | tuple():
-            return [repaired(item) for item in value]
-    return value
-
-
 def join(pieces: Iterable[bytes]) -> bytes:
     """Encoded items as the inside of a JSON array; empty ones are left out."""
     return b",".join([piece for piece in pieces if piece])
@@ -72,6 +50,24 @@ def read_media(media: Media, read_blob: Callable[[str], bytes]) -> bytes | None:
         return read_blob(media.blob)
     except (KeyError, OSError, StoreError):
         return None
+
+
+def user_content(
+    message: Message, text_type: str, show: Callable[[Media], dict[str, Any]]
+) -> str | list[dict[str, Any]]:
+    """The content of a user message: plain text where it is nothing else, otherwise its parts."""
+    if all(isinstance(part, Text) for part in message.parts):
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                content.append({"type": text_type, "text": text})
+            case Media():
+                content.append(show(part))
+            case _:
+                pass  # the other parts belong to other roles
+    return content
 
 
 def data_url(mime_type: str, data: bytes) -> str:
@@ -97,7 +93,7 @@ def result_text(result: ToolResult) -> str:
     if result.error is not None:
         return f"error: {result.error.message}"
     if result.structured is not None:
-        return dump(result.structured).decode()
+        return encode_json(result.structured).decode()
     if result.content:
         return "(see the attached content)"
     return "(no output)" if result.ok else "error: the tool failed and said nothing"
@@ -124,7 +120,7 @@ def tool_call(name: str, arguments: str, provider_id: str | None, opaque: Opaque
 
 def arguments_text(call: ToolCall) -> str:
     """The arguments of a call as the text they were."""
-    return dump(call.arguments).decode() if call.malformed is None else call.malformed
+    return encode_json(call.arguments).decode() if call.malformed is None else call.malformed
 
 
 def is_strict(schema: Any) -> bool:

@@ -44,7 +44,7 @@ def scrubbed(value: Any, depth: int = 0) -> Any:
     """The value as plain JSON: what cannot be written is replaced by something near that can."""
     match value:
         case str():
-            return value.encode(errors="replace").decode()
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case None | bool() | int():
             return value
         case float():

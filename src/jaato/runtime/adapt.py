@@ -35,7 +35,6 @@ class Toolset:
     background: BackgroundCapable | None = None
     wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
-    shutdown: Callable[[], Any] = lambda: None
 
 
 SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")
@@ -69,7 +68,6 @@ def adapt(plugin: object) -> Toolset:
         toolset.tools = tools_of(plugin, name)
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
-        toolset.shutdown = plugin.shutdown
     else:
         adapt_documented(plugin, toolset)
     adapt_optional(plugin, toolset)
@@ -104,7 +102,6 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
     for command in call_optional(plugin, "get_user_commands") or []:
         toolset.commands[command[0]] = (UserCommand(*command), executors.get(command[0]))
-    toolset.shutdown = optional(plugin, "shutdown") or (lambda: None)
 
 
 def call_optional(plugin: object, name: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from jaato.agent.bus import Subscription
@@ -96,8 +97,11 @@ class Agent:
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
     _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     async def __aenter__(self) -> Agent:
+        if self._session is not None:
+            raise JaatoError("This agent is entered already; make another one for a second conversation.")
         settings = ModelSettings(
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,
@@ -163,10 +167,20 @@ class Agent:
 
         Raises what ended the turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
         """
+        await self._at_rest()
         if output_type is None:
             text, turn = await self._turn(prompt, images)
             return Result(text, None, turn, self.session_id)
         return await self._run_typed(prompt, output_type, images)
+
+    async def _at_rest(self) -> None:
+        """Raise `JaatoError` while a turn runs; one whose stream was just left ends in the next rounds of the loop."""
+        for _round in range(3):
+            if not self.live.busy:
+                return
+            await anyio.lowlevel.checkpoint()
+        if self.live.busy and not self.live.stopping:
+            raise JaatoError("The agent is at work; use post() to steer it, or wait until it is done.")
 
     async def _run_typed(self, prompt: str, kind: type[T], images: Sequence[Path | str]) -> Result[T]:
         session, before = self.live, self.live.settings
@@ -176,13 +190,13 @@ class Agent:
             for _ in range(2):
                 try:
                     return Result(text, parse(text, kind), turn, self.session_id)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     text, turn = await self._turn(
                         f"That was not the JSON asked for: {error}. Give only the JSON.", ()
                     )
             try:
                 return Result(text, parse(text, kind), turn, self.session_id)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise MalformedReply(f"The model's answer does not fit {kind!r}: {error}") from None
         finally:
             session.settings = before
@@ -191,9 +205,7 @@ class Agent:
         session = self.live
         turn = await session.post(prompt, self._media(images))
         if turn is None:
-            raise JaatoError(
-                "The agent is at work; the message waits for its next pause. Use post() to steer it."
-            )
+            raise JaatoError("The agent was at work; the message waits for its next pause.")
         match turn.reason:
             case "error" | "limit" if turn.error is not None:
                 raise from_code(turn.error.code, turn.error.message)
@@ -208,6 +220,7 @@ class Agent:
 
     async def stream(self, prompt: str, *, images: Sequence[Path | str] = ()) -> AsyncIterator[Event]:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
+        await self._at_rest()
         session = self.live
         with session.journal.bus.subscribe() as events:
             turn = asyncio.ensure_future(post_and_close(session, prompt, self._media(images), events))
@@ -232,12 +245,11 @@ class Agent:
     def run_sync(
         self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
     ) -> Result[Any]:
-        """`run` for programs without an event loop: enters the agent, runs, and leaves it again."""
+        """`run` for programs without an event loop: enters the agent, runs, and leaves it again. Calls from several
+        threads take turns; raises `JaatoError` for an agent that was entered with `async with`."""
 
         async def whole() -> Result[Any]:
-            if self._session is not None:
-                return await self.run(prompt, output_type=output_type, images=images)
-            async with self:
+            async with self._alone, self:
                 result: Result[Any] = await self.run(prompt, output_type=output_type, images=images)
                 self.session = result.session_id
                 return result

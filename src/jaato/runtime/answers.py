@@ -15,7 +15,9 @@ LOG = logger("answers")
 
 PermissionHandler = Callable[[PermissionRequested], "str | Answer | Awaitable[str | Answer]"]
 """Gets the question and gives one of its options (`y`, `n`, `a`, …) or a whole `Answer`."""
-ClarificationHandler = Callable[[ClarificationQuestion], "list[str | None] | Awaitable[list[str | None]]"]
+ClarificationHandler = Callable[
+    [ClarificationQuestion], "str | list[str | None] | Awaitable[str | list[str | None]]"
+]
 
 
 def attend(
@@ -30,11 +32,20 @@ def attend(
     tasks: set[asyncio.Task[None]] = set()
 
     async def answer(event: PermissionRequested | ClarificationQuestion) -> None:
+        given: Answer | list[str | None] = []
         match event:
             case PermissionRequested():
-                session.desk.answer(event.question_id, await permission(event, on_permission))
-            case ClarificationQuestion():
-                session.desk.answer(event.question_id, await clarification(event, on_clarification))
+                given = Answer(answer="n", comment="on_permission was cancelled", by="program")
+        try:
+            match event:
+                case PermissionRequested():
+                    given = await permission(event, on_permission)
+                case ClarificationQuestion():
+                    given = await clarification(event, on_clarification)
+        finally:
+            session.desk.answer(
+                event.question_id, given
+            )  # also when the function was cancelled: nobody else comes
 
     def listen(event: Event) -> None:
         match event:
@@ -77,7 +88,8 @@ async def clarification(
         return nothing
     try:
         said = handler(event)
-        return list(await said if inspect.isawaitable(said) else said)
+        given = await said if inspect.isawaitable(said) else said
+        return [given] if isinstance(given, str) else list(given)
     except Exception:
         LOG.exception("on_clarification failed")
         return nothing

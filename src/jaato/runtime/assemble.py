@@ -188,6 +188,8 @@ def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
         if workspace is None:
             raise
         session_id = store.find(text)
+    if not store.read_only:
+        store.hold(session_id)
     journal = Journal(store, State())
     journal.load(session_id)
     if not journal.state.session_id:
@@ -207,7 +209,12 @@ async def pick_provider(
 
     name, model = settings["provider"], settings["model"]
     choice = Choice(name, settings.source("provider")) if name is not None else None
-    if choice is None and journal is not None and settings.source("model") == "default":
+    if (
+        choice is None
+        and journal is not None
+        and journal.state.provider
+        and settings.source("model") == "default"
+    ):
         choice, model = Choice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose(settings)
     if choice.name == "local":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,4 +129,6 @@ def make_provider(
                     f"Say which model {name} should use: --model NAME (jaato models lists them)."
                 )
             return made, chosen
-    raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")
+    from jaato.runtime.providers import connected
+
+    return connected(name, settings, model, api_key)

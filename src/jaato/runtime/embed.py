@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-import anyio
 
 from jaato.abc.asker import Answer, Question
 from jaato.abc.provider import Provider
@@ -16,9 +16,10 @@ from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCom
 from jaato.protocol.messages import Message
 from jaato.runtime.assemble import Blueprint, assemble, registry_for
 from jaato.runtime.choose import environ_for
-from jaato.runtime.hooks import context_usage, feed
+from jaato.runtime.hooks import completion, context_usage, feed
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 
 OutputCallback = Callable[[str, str, str], None]
@@ -34,9 +35,7 @@ class SyncAsker:
 
     async def ask(self, question: Question) -> Answer | None:
         """The channel's answer."""
-        answer: Answer | None = await anyio.to_thread.run_sync(
-            self._channel.ask, question, abandon_on_cancel=True
-        )
+        answer: Answer | None = await asyncio.wrap_future(start_thread(lambda: self._channel.ask(question)))
         return answer
 
 
@@ -48,6 +47,8 @@ class JaatoSession:
         self._close = close
         self._retry_callback: RetryCallback | None = None
         self._stop_hooks: Callable[[], None] = lambda: None
+        self._completed: Callable[[bool], None] = lambda _well: None
+        self._well = True
         self.closed = False
 
     @property
@@ -87,12 +88,16 @@ class JaatoSession:
                         problem = event.error.message
                         self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
 
+        before = len(session.state.messages)
         silence = session.journal.bus.listen(listen)
         try:
             turn = await session.post(text)
         finally:
             silence()
-        return "" if turn is None else outcome_text(session, turn)
+        if turn is None:
+            return ""
+        self._well = turn.reason != "error"
+        return outcome_text(session.state.messages[before:], turn)
 
     def get_history(self) -> list[Message]:
         """The conversation so far."""
@@ -110,9 +115,12 @@ class JaatoSession:
         return running
 
     def set_ui_hooks(self, hooks: Any, agent_id: str = "main") -> None:
-        """Tell these hooks what happens; None ends it."""
+        """Tell these hooks what happens, to the session's end (`on_agent_completed`); None ends it before."""
         self._stop_hooks()
-        self._stop_hooks = feed(hooks, self._session, agent_id) if hooks is not None else lambda: None
+        self._stop_hooks, self._completed = lambda: None, lambda _well: None
+        if hooks is not None:
+            self._stop_hooks = feed(hooks, self._session, agent_id)
+            self._completed = completion(hooks, agent_id)
 
     def set_retry_callback(self, callback: RetryCallback | None) -> None:
         """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
@@ -125,17 +133,19 @@ class JaatoSession:
     def close(self) -> None:
         """End the session; its log stays."""
         if not self.closed:
-            self.closed = True
-            self._stop_hooks()
             PORTAL.call(self._closing())
+            self._completed(self._well)
 
     async def _closing(self) -> None:
-        await self._close()
+        if not self.closed:
+            self.closed = True
+            await self._close()
+            self._stop_hooks()
 
 
-def outcome_text(session: Session, turn: TurnCompleted) -> str:
-    """The text of a finished turn; raises what ended it badly."""
-    last = next((m for m in reversed(session.state.messages) if m.role == "assistant"), None)
+def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
+    """The text of a finished turn, which brought these messages; raises what ended it badly."""
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
     text = last.text if last is not None else ""
     match turn.reason:
         case "cancelled" | "interrupted":
@@ -213,6 +223,7 @@ class JaatoClient:
         self._hooks: Any = None
         self._retry_callback: RetryCallback | None = None
         self._streaming = True
+        self._making = threading.RLock()
 
     def connect(
         self,
@@ -268,12 +279,17 @@ class JaatoClient:
 
     def get_runtime(self) -> JaatoRuntime:
         """What this client's session and further ones share."""
-        if self._runtime is None:
-            self._runtime = JaatoRuntime(self._connected())
-        return self._runtime
+        with self._making:
+            if self._runtime is None:
+                self._runtime = JaatoRuntime(self._connected())
+            return self._runtime
 
     def get_session(self) -> JaatoSession:
         """The main agent's session, begun when first needed."""
+        with self._making:
+            return self._made()
+
+    def _made(self) -> JaatoSession:
         if self._session is None:
             self._session = self.get_runtime().create_session()
             self._session.set_streaming_enabled(self._streaming)
@@ -333,9 +349,10 @@ class JaatoClient:
             runtime.close()
 
     def _end(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        with self._making:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def __enter__(self) -> JaatoClient:
         return self

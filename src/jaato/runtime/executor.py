@@ -244,7 +244,7 @@ class LibrarySteps:
 
     def interrupts(self, error: BaseException) -> bool:
         """The user's Ctrl-C ends the program, not just the call."""
-        return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+        return isinstance(error, KeyboardInterrupt)
 
 
 def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from jaato.agent.session import Session
+from jaato.log import logger
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -18,6 +19,8 @@ from jaato.protocol.events import (
     ToolCallStart,
     TurnCompleted,
 )
+
+LOG = logger("hooks")
 
 
 class AgentUIHooks(Protocol):
@@ -47,6 +50,18 @@ class AgentUIHooks(Protocol):
     def on_agent_completed(self, agent_id: str, success: bool) -> None: ...
 
 
+def tell(
+    hook: Callable[..., object] | None, agent_id: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    """Call a hook, if there is one, as it is documented: all by position, or all by keyword."""
+    if hook is None:
+        return
+    if keywords:
+        hook(agent_id=agent_id, **keywords)
+    else:
+        hook(agent_id, *arguments)
+
+
 STATUSES = {"idle": "done", "blocked": "active"}
 
 
@@ -57,15 +72,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
     """
 
     def call(name: str, *arguments: Any, **keywords: Any) -> None:
-        """Documented by position, or by keyword; the agent is told of the same way as the rest."""
-        hook = getattr(hooks, name, None)
-        if hook is None:
-            return
-        whose = agent_id or session.state.agent_id
-        if keywords:
-            hook(agent_id=whose, **keywords)
-        else:
-            hook(whose, *arguments)
+        tell(getattr(hooks, name, None), agent_id or session.state.agent_id, arguments, keywords)
 
     def listen(event: Event) -> None:
         match event:
@@ -84,6 +91,8 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
                 call("on_agent_history_updated", list(session.state.messages))
             case TurnCompleted():
                 call("on_agent_turn_completed", turn_data(event))
+                call("on_agent_context_updated", context_usage(session))
+                call("on_agent_history_updated", list(session.state.messages))
             case AgentCompleted():
                 call("on_agent_completed", event.success)
             case AgentCreated():
@@ -97,6 +106,21 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
 
     call("on_agent_created", "main", "main", None, None, session.state.created_at)
     return session.journal.bus.listen(listen)
+
+
+def completion(hooks: Any, agent_id: str) -> Callable[[bool], None]:
+    """The function that tells the hooks that the agent has finished; a hook that fails is reported and no more."""
+
+    def complete(success: bool) -> None:
+        hook = getattr(hooks, "on_agent_completed", None)
+        if hook is None:
+            return
+        try:
+            hook(agent_id, success)
+        except Exception:
+            LOG.exception("on_agent_completed failed")
+
+    return complete
 
 
 def turn_data(event: TurnCompleted) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from jaato.errors import JaatoError
 
 T = TypeVar("T")
+LEAVING_S = 5.0
+"""How long an interrupted caller waits for the coroutine to put things in order."""
 
 
 class Portal:
@@ -46,11 +48,20 @@ class Portal:
             raise JaatoError(
                 "A blocking call was made on jaato's own event loop; await the coroutine instead."
             )
-        future = self.start(work)
+        ended = threading.Event()
+
+        async def watched() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = self.start(watched())
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait(LEAVING_S)  # a program that ends now would cut its cleaning up short
             raise
 
     def stop(self) -> None:

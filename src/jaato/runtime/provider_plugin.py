@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from queue import SimpleQueue
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -76,10 +76,10 @@ class ProviderPlugin:
     object from one thread at a time; several objects may work at once.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
 
     def __init__(self, name: str | None = None, *, provider: Provider | None = None) -> None:
-        self._name = name or type(self).name or (provider.name if provider is not None else "")
+        self.name = name or self.name or (provider.name if provider is not None else "")
         self._provider = provider
         self._owned = provider is None
         self._config = ProviderConfig()
@@ -102,8 +102,8 @@ class ProviderPlugin:
             self._close()
             given = self._config
             environ = environ_for(given.project, given.location, given.environ)
-            settings = load({"provider": self._name, "base_url": given.base_url}, environ=environ)
-            self._provider = make_provider(self._name, settings, model=model, api_key=given.api_key)[0]
+            settings = load({"provider": self.name, "base_url": given.base_url}, environ=environ)
+            self._provider = make_provider(self.name, settings, model=model, api_key=given.api_key)[0]
         self._model = model
         self._encoded = {}
 
@@ -119,7 +119,7 @@ class ProviderPlugin:
 
         Raises `PluginError` for a declaration that is no JSON Schema.
         """
-        declared = [(schema.name, spec_of(schema, self._name)) for schema in tools or ()]
+        declared = [(schema.name, spec_of(schema, self.name)) for schema in tools or ()]
         self._system = system_instruction or ""
         self._tools = [spec for _, spec in declared]
         self._originals = {spec.name: name for name, spec in declared if name != spec.name}
@@ -190,7 +190,7 @@ class ProviderPlugin:
 
     def _connected(self) -> tuple[Provider, str]:
         if self._provider is None or self._model is None:
-            raise ConfigError(f"The provider {self._name} is not connected; call connect(model) first.")
+            raise ConfigError(f"The provider {self.name} is not connected; call connect(model) first.")
         return self._provider, self._model
 
     def _exchange(

@@ -125,9 +125,11 @@ class PluginRegistry:
                 f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}. Disable one of them."
             )
         toolset: Toolset | None = None
+        begun = False
         try:
             if not self._suits(plugin, name):
                 return False
+            begun = True
             initialize = optional(plugin, "initialize")
             if initialize:
                 initialize(config or {})
@@ -141,7 +143,8 @@ class PluginRegistry:
             if toolset is not None:
                 self.catalog.remove(toolset.tools)
             self._report(name, f"cannot be exposed: {error}")
-            release(plugin)
+            if begun:
+                release(plugin)
             raise (
                 error
                 if isinstance(error, PluginError)

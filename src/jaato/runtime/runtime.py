@@ -87,27 +87,31 @@ class Runtime:
             )
         state = State(session_id=new_id("s"), agent_id=new_id("a"))
         journal = Journal(self.store, state)
-        prompt = plan.prompt if plan.prompt is not None else self.prompt(workspace, plan.plugins)
-        catalog = self.registry.subset(plan.plugins)
-        first = (
-            SessionCreated(
-                **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
-            ),
-            AgentCreated(
-                **journal.head(),
-                name=plan.agent_name,
-                provider=plan.provider.name,
-                model=plan.model,
-                system_prompt=prompt,
-                core_tools=[tool.name for tool in catalog.core],
-            ),
+        created = SessionCreated(
+            **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
         )
-        journal.begin(*first)
+        self.store.hold(state.session_id)
+        journal.begin(created, self._agent(plan, journal, workspace))
         return self._assemble(plan, journal)
 
+    def _agent(self, plan: Plan, journal: Journal, workspace: Path) -> AgentCreated:
+        return AgentCreated(
+            **journal.head(),
+            name=plan.agent_name,
+            provider=plan.provider.name,
+            model=plan.model,
+            system_prompt=plan.prompt if plan.prompt is not None else self.prompt(workspace, plan.plugins),
+            core_tools=[tool.name for tool in self.registry.subset(plan.plugins).core],
+        )
+
     def open(self, journal: Journal, plan: Plan) -> Session:
-        """A stored session, as it was; another provider or model in the plan is recorded as a switch."""
+        """A stored session, as it was; another provider or model in the plan is recorded as a switch. One whose damaged
+        log has lost its agent gets a new one, which knows the conversation."""
         state = journal.state
+        if not state.agent_id:
+            state.agent_id = new_id("a")
+            if not self.store.read_only:
+                journal.record(self._agent(plan, journal, Path(state.workspace)))
         if (plan.provider.name, plan.model) != (state.provider, state.model) and not self.store.read_only:
             journal.record(SessionUpdated(**journal.head(), provider=plan.provider.name, model=plan.model))
         return self._assemble(plan, journal)

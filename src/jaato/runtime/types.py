@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from jaato.errors import ToolError
 from jaato.protocol import messages
@@ -14,14 +14,25 @@ from jaato.protocol.messages import AnyPart, Message, Text, ToolCall, Usage
 from jaato.protocol.specs import ModelSettings
 from jaato.tools.call import Call, Outcome, problem_of, result_of
 
+if TYPE_CHECKING:
 
-class Role(StrEnum):
-    """Who speaks in a message."""
+    class Role:
+        """To a type checker the members are the very words a message's `role` is declared to be."""
 
-    USER = "user"
-    ASSISTANT = "assistant"
-    MODEL = "assistant"
-    TOOL = "tool"
+        USER: Literal["user"]
+        ASSISTANT: Literal["assistant"]
+        MODEL: Literal["assistant"]
+        TOOL: Literal["tool"]
+
+else:
+
+    class Role(StrEnum):
+        """Who speaks in a message."""
+
+        USER = "user"
+        ASSISTANT = "assistant"
+        MODEL = "assistant"
+        TOOL = "tool"
 
 
 class FinishReason(StrEnum):

@@ -16,6 +16,7 @@ from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Durability, connect, open_database
 from jaato.storage.events import INSERT, Log, Row, changes_row, encoded, position, read_events, write_events
 from jaato.storage.guard import Guard
+from jaato.storage.holds import Holds
 from jaato.storage.listing import LAST, find_session, list_sessions
 from jaato.storage.schema import SEQ_BITS
 
@@ -55,6 +56,7 @@ class SqliteStore:
         self.read_only = bool(self._refusal)
         self._guard = Guard(connection, self.path)
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
+        self._holds = Holds(self.path.parent / "locks")
         self._logs: dict[str, Log] = {}
         self._unfolded_bytes = 0
         self._checkpoint: threading.Thread | None = None
@@ -194,8 +196,18 @@ class SqliteStore:
             raise StoreError(f"Session {session_id} has no blob {digest}.")
         return int(row[0])
 
+    def hold(self, session_id: str) -> None:
+        """Be the one who writes this session, until `release`; see `Holds.take`. Not needed for reading."""
+        self._must_write()
+        self._holds.take(session_id)
+
+    def release(self, session_id: str) -> None:
+        """Let another process write this session."""
+        self._holds.release(session_id)
+
     def close(self) -> None:
         """Finish what is being written and let go of the file; a second time does nothing."""
+        self._holds.release_all()
         if self._checkpoint is not None:
             self._checkpoint.join()
         with self._guard as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaato.abc.background import TaskHandle, TaskResult, TaskStatus
+from jaato.errors import CancelledException
 from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Outcome
@@ -25,7 +27,7 @@ class OutputLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parts: list[str] = []
+        self._parts: deque[str] = deque()
         self._chars = 0
         self._dropped = 0
 
@@ -35,10 +37,10 @@ class OutputLog:
             self._parts.append(text)
             self._chars += len(text)
             while self._chars > KEPT_CHARS:
-                oldest = self._parts.pop(0)
+                oldest = self._parts.popleft()
                 surplus = min(len(oldest), self._chars - KEPT_CHARS)
                 if surplus < len(oldest):
-                    self._parts.insert(0, oldest[surplus:])
+                    self._parts.appendleft(oldest[surplus:])
                 self._chars -= surplus
                 self._dropped += surplus
 
@@ -46,7 +48,7 @@ class OutputLog:
         """The text from `offset` on (or from the oldest kept), and the offset to go on from."""
         with self._lock:
             text = "".join(self._parts)
-            self._parts = [text]
+            self._parts = deque([text])
             return text[max(0, offset - self._dropped) :], self._dropped + self._chars
 
 
@@ -71,9 +73,17 @@ class Task:
         if self.done.is_set():
             return
         self.outcome = outcome
-        self.status = status or (TaskStatus.COMPLETED if outcome.ok else TaskStatus.FAILED)
+        self.status = status or status_of(outcome)
         self.ended_at = now()
         self.done.set()
+
+
+def status_of(outcome: Outcome) -> TaskStatus:
+    """Where a task stands that has ended like this."""
+    if outcome.ok:
+        return TaskStatus.COMPLETED
+    stopped = outcome.problem is not None and outcome.problem.code == CancelledException.code
+    return TaskStatus.CANCELLED if stopped else TaskStatus.FAILED
 
 
 class Tasks:
@@ -231,7 +241,7 @@ def outcome_within(future: Future[Any], seconds: float) -> tuple[bool, Any]:
         return True, future.result(seconds)
     except FutureTimeout:
         if future.done():
-            raise  # the tool itself raised a TimeoutError
+            return True, future.result()  # it ended just now, or raised a TimeoutError of its own
         return False, None
     except CancelledError:
         return False, None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.errors import JaatoError
-from jaato.protocol.codec import encode, json_problems
+from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.tools.cancel import CancelToken
@@ -141,8 +141,11 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
 
 def plain(value: Any) -> Any:
     """The value as plain JSON data: structs and dataclasses become objects, what JSON cannot carry its text."""
-    if not json_problems(value):
+    problems = json_problems(value)
+    if not problems:
         return value
+    if any(what == TOO_MANY for _, what in problems):
+        return Salvage().value(value)
     try:
         built = msgspec.to_builtins(value, str_keys=True)
     except Exception:  # noqa: BLE001 code of the value's own class may run here
@@ -160,7 +163,8 @@ class Salvage:
         """One value and what is in it."""
         self._left -= 1
         if depth > 20 or self._left < 0:
-            return clean(text_of(value))[:200]
+            parts = isinstance(value, (dict, list, tuple, set, frozenset))  # whose text may have no end
+            return f"<{type(value).__name__}>" if parts else clean(text_of(value))[:200]
         match value:
             case dict():
                 return {clean(text_of(k, str)): self.value(v, depth + 1) for k, v in self._items(value)}

@@ -135,7 +135,9 @@ def judge_shell(
         *rules.shell,
         *(one for grant in given.grants if here(grant, given) for one in patterns_of(grant, tool)),
     ]
-    found = judge(analysis, given.workspace, patterns)
+    found = judge(analysis, given.workspace, [] if given.policy.read_only else patterns)
+    if given.policy.read_only and (analysis.unknown or not found.reads):
+        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), parts=found.parts)
     control = control_doubt(analysis, given.workspace, given.protected) if not found.reads else None
     if control is not None:
         return Verdict(
@@ -151,10 +153,6 @@ def settle_shell(
 ) -> Verdict:
     """What is left when nothing forbids a command: whitelist, grants, plain reads, the default."""
     policy = given.policy
-    if policy.read_only:
-        if found.reads:
-            return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
-        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), parts=found.parts)
     wide = rules.allowed if certain(analysis, rules) else None
     if wide is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)

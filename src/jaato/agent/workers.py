@@ -1,0 +1,108 @@
+"""Threads for synchronous tools: reused while a session lives, and never what keeps a program from ending."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any
+
+import anyio
+
+Job = tuple[Callable[[], Callable[[], None]], "Workers"]
+
+
+class Workers:
+    """At most `limit` calls at once, each in a daemon thread. One whose waiter was cancelled is left to itself and
+    gives its place free: a tool that never returns costs a thread, not the session and not the exit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limiter = anyio.CapacityLimiter(limit)
+        self._idle: list[SimpleQueue[Job | None]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """What `work` returns or raises, in the caller's context."""
+        async with self._limiter:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Any] = loop.create_future()
+            context = away_from_the_loop()
+            self._hand_over(lambda: perform(work, context, future, loop))
+            return await future
+
+    def _hand_over(self, job: Callable[[], Callable[[], None]]) -> None:
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            inbox = SimpleQueue()
+            threading.Thread(target=serve, args=(inbox,), name="jaato-tool", daemon=True).start()
+        inbox.put((job, self))
+
+    def keep(self, inbox: SimpleQueue[Job | None]) -> bool:
+        """Note a thread that has nothing to do; False when it is to end."""
+        with self._lock:
+            if not self._closed:
+                self._idle.append(inbox)
+            return not self._closed
+
+    def close(self) -> None:
+        """End the threads: the idle ones now, a busy one when its tool returns."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for inbox in idle:
+            inbox.put(None)
+
+
+def serve(inbox: SimpleQueue[Job | None]) -> None:
+    """A thread's life: one job after the other until there is none."""
+    while (job := inbox.get()) is not None:
+        work, workers = job
+        tell = work()
+        stays = workers.keep(inbox)  # before the caller goes on, so that its next call finds this thread
+        tell()
+        del job, work, tell
+        if not stays:
+            return
+
+
+def away_from_the_loop() -> Context:
+    """A copy of the caller's context for a thread that has no loop: a tool may run one of its own there."""
+    context = copy_context()
+    for variable in context:
+        if variable.name == "current_async_library":  # where anyio and sniffio note that a loop runs
+            context.run(variable.set, None)
+    return context
+
+
+def perform(
+    work: Callable[[], Any], context: Context, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    """Run `work`; gives the function that tells the loop how it went, if anybody there still waits."""
+    value: Any = None
+    failure: BaseException | None = None
+    try:
+        value = context.run(work)
+    except BaseException as error:  # noqa: BLE001 whatever a tool raises belongs to its call
+        failure = error
+    if isinstance(failure, StopIteration):
+        failure = RuntimeError("the tool raised StopIteration")
+
+    def settle() -> None:
+        if future.done():
+            return
+        if failure is not None:
+            future.set_exception(failure)
+        else:
+            future.set_result(value)
+
+    def tell() -> None:
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            return  # the loop has ended; nobody waits any more
+
+    return tell

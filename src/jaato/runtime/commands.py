@@ -1,0 +1,37 @@
+"""The commands of plugins, which users type and the model cannot call."""
+
+from __future__ import annotations
+
+import inspect
+
+import anyio.to_thread
+
+from jaato.abc.plugin import Plugin
+from jaato.agent.session import Session
+from jaato.protocol.codec import encode
+from jaato.runtime.registry import PluginRegistry
+from jaato.tools.call import clean, plain
+
+
+async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
+    """Run a user command of a plugin; gives its output, None when no plugin has it. A native one gets the rest of the
+    line, one of the documented shape `{"args": words, "input": rest}`.
+
+    The output of a command that says `share_with_model` joins the conversation at the next pause. Raises what the
+    command raises.
+    """
+    for toolset in registry.toolsets():
+        command, run = toolset.commands.get(name, (None, None))
+        if command is None or run is None:
+            continue
+        native = isinstance(toolset.plugin, Plugin)
+        value = await anyio.to_thread.run_sync(run, rest if native else {"args": rest.split(), "input": rest})
+        if inspect.isawaitable(value):
+            value = await value
+        text = (
+            clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
+        )
+        if command.share_with_model and text:
+            session.notice(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")
+        return text
+    return None

@@ -1,0 +1,109 @@
+"""A provider of the documented, sessionful form as one the agent's loop can use."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+
+from jaato.abc.plugin import ToolSchema
+from jaato.abc.provider import Chunk, ModelRequest, Reply, TextDelta
+from jaato.errors import ConnectionFault, InvalidRequest, JaatoError, ProviderError
+from jaato.protocol.messages import Media, Message, Part, Text, ToolResult
+from jaato.protocol.specs import ModelInfo
+from jaato.runtime.provider_plugin import ModelProviderPlugin
+from jaato.runtime.types import ProviderResponse
+from jaato.tools.background import start_thread
+from jaato.tools.cancel import CancelToken
+
+
+class ForeignProvider:
+    """Each request becomes a session of the plugin, whose history is all but the last message, and one blocking call.
+
+    The plugin is connected already. It works in a thread, on one request at a time; cancelling the stream cancels
+    the token it was given. What it raises that is no error of ours becomes a `ProviderError`.
+    """
+
+    def __init__(self, name: str, plugin: ModelProviderPlugin) -> None:
+        self.name = name
+        self._plugin = plugin
+        self._turn = threading.Lock()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """The plugin's answer, its text as it comes."""
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        token = CancelToken()
+
+        def tell(text: str | None) -> None:
+            if not token.is_cancelled:
+                loop.call_soon_threadsafe(heard.put_nowait, text)
+
+        def work() -> ProviderResponse:
+            try:
+                with self._turn:
+                    return self._answer(request, tell, token)
+            finally:
+                tell(None)
+
+        future = start_thread(work)
+        try:
+            while (text := await heard.get()) is not None:
+                yield TextDelta(text)
+            response = self._result(future.result)
+        finally:
+            token.cancel()
+        yield Reply(message_of(response), response.finish_reason.value, response.usage)
+
+    def _answer(
+        self, request: ModelRequest, tell: Callable[[str], None], token: CancelToken
+    ) -> ProviderResponse:
+        token.raise_if_cancelled()
+        *history, last = request.messages
+        declared = [
+            ToolSchema(tool.name, tool.description, tool.parameters, tool.category, tool.discoverability)
+            for tool in request.tools
+        ]
+        plugin = self._plugin
+        plugin.create_session(request.system, declared, history)
+        if last.role == "tool":
+            return plugin.send_tool_results([part for part in last.parts if isinstance(part, ToolResult)])
+        if any(isinstance(part, Media) for part in last.parts):
+            raise InvalidRequest(
+                f"{self.name} takes text only; send the image to another provider.", provider=self.name
+            )
+        if plugin.supports_streaming():
+            return plugin.send_message_streaming(last.text, tell, token)
+        return plugin.send_message(last.text)
+
+    def _result(self, result: Callable[[], ProviderResponse]) -> ProviderResponse:
+        try:
+            return result()
+        except JaatoError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            raise ConnectionFault(f"{self.name}: {error}", provider=self.name) from error
+        except Exception as error:
+            raise ProviderError(
+                f"{self.name} failed: {type(error).__name__}: {error}", provider=self.name
+            ) from error
+
+    def model_info(self, model: str) -> ModelInfo:
+        """What the plugin knows of the model it is connected to."""
+        return ModelInfo(model, self.name, context_limit=self._plugin.get_context_limit())
+
+    async def models(self) -> list[ModelInfo]:
+        """The documented form cannot list models."""
+        return []
+
+    async def aclose(self) -> None:
+        """Shut the plugin down."""
+        await asyncio.to_thread(self._plugin.shutdown)
+
+
+def message_of(response: ProviderResponse) -> Message:
+    """The reply as one message: the plugin's own, or one of its text and calls."""
+    if response.message is not None:
+        return response.message
+    words: list[Part] = [Text(response.text)] if response.text else []
+    return Message("assistant", [*words, *response.function_calls])

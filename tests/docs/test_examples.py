@@ -1,0 +1,86 @@
+"""The examples run as they are, with a model that plays the replies beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+PRINTED = {
+    "ten_lines": "Tea and cake cost 7.70 euros together.\n",
+    "own_tool": "denied: writeNewFile\nGreen tea (3) and honey (1) are short. I was not allowed to note it.\n",
+    "stream": "-> readFile {'path': 'todo.txt'}\n<- ok\nRepair the bell at the door.\nstop: 2 replies, 1 calls\n",
+    "structured": "normal  call the tea supplier\nurgent  repair the bell\n",
+    "plugin_notes": "I noted it.\n- the tea supplier closes at noon on Fridays\n",
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    """Each program of examples/ runs to its end with the replies written for it, and leaves the shop as it was."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    before = {path: path.read_bytes() for path in (tmp_path / "examples").rglob("*") if path.is_file()}
+    (tmp_path / "here").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(tmp_path / "examples" / f"{name}.py")],
+        cwd=tmp_path / "here",
+        env={
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAATO_PROVIDER": "scripted",
+            "JAATO_MODEL": str(EXAMPLES / "replies" / f"{name}.json"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED[name], "")
+    after = {path: path.read_bytes() for path in (tmp_path / "examples").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_every_example_is_run_and_listed() -> None:
+    """Each program has replies, a test and a line in the list of examples."""
+    programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo"}
+    assert programs == set(PRINTED) == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
+    listed = (EXAMPLES / "README.md").read_text()
+    assert all(f"[{name}.py]({name}.py)" in listed for name in programs)
+
+
+def test_ten_lines_are_ten_lines() -> None:
+    """The shortest program has at most ten lines of code."""
+    lines = (EXAMPLES / "ten_lines.py").read_text().splitlines()[1:]
+    assert sum(bool(line.strip()) for line in lines) <= 10
+
+
+def test_the_demo_leaves_its_workspace_behind_nowhere(tmp_path: Path) -> None:
+    """Where the model cannot be had, the demo says so, fails, and its copy of the shop is gone."""
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "demo.py")],
+        env={
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path / "tmp"),
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAATO_LOCAL_MODEL": str(tmp_path / "missing.gguf"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "JAATO_LOCAL_MODEL" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "tmp").iterdir())
