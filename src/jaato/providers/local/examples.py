@@ -85,12 +85,12 @@ EXAMPLES = (
     example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
     example(
         "list_directory readFile",
-        "Look into the folder reports and tell me what the report of May says.",
+        "What does the only file in the folder reports say?",
         '{"tool": "list_directory", "args": {"path": "reports"}}',
-        "Result of list_directory:\nmay.txt\njune.txt",
+        "Result of list_directory:\nmay.txt",
         '{"tool": "readFile", "args": {"path": "reports/may.txt"}}',
         "Result of readFile:\n1: Sales rose.",
-        '{"answer": "The report of May says: Sales rose."}',
+        '{"answer": "reports/may.txt says: Sales rose."}',
     ),
     example(
         "list_tools get_tool_schemas",
