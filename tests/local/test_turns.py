@@ -171,6 +171,19 @@ def test_a_result_ends_with_the_task() -> None:
     assert after.messages[-1]["content"] == "Thanks."
 
 
+def test_a_missing_program_leads_to_the_search_for_a_tool() -> None:
+    """When a command's program is not installed, the result points to `list_tools`, where that is declared."""
+    search = ToolSpec("list_tools", "Find tools.", {"type": "object", "properties": {}})
+    for output, tools, told in (
+        ("exit code 127\nbash: mail: command not found", [READ, search], True),
+        ("exit code 127\nbash: mail: command not found", [READ], False),
+        ("exit code 0\nsent", [READ, search], False),
+    ):
+        result = Message("tool", [ToolResult("c1", "run", True, [Text(output)])])
+        prompt = prompt_of([result], "", tools, frozenset(tool.name for tool in tools))
+        assert ("Call list_tools" in prompt.messages[-1]["content"]) is told
+
+
 def test_activation_leaves_everything_before_it_as_it_was() -> None:
     """A tool activated in mid-session is added behind: the messages sent before stay the same, and it has a
     line."""

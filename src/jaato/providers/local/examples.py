@@ -19,6 +19,15 @@ def example(uses: str, *turns: str) -> Example:
 
 EXAMPLES = (
     example(
+        "list_directory readFile",
+        "Look into the folder reports and tell me what the report of May says.",
+        '{"tool": "list_directory", "args": {"path": "reports"}}',
+        "Result of list_directory:\nmay.txt\njune.txt",
+        '{"tool": "readFile", "args": {"path": "reports/may.txt"}}',
+        "Result of readFile:\n1: Sales rose.",
+        '{"answer": "The report of May says: Sales rose."}',
+    ),
+    example(
         "createPlan",
         "Plan the move: pack the boxes, order a van, hand over the keys.",
         '{"tool": "createPlan", "args": {"title": "Move", "steps": ["Pack the boxes", "Order a van", '
@@ -56,7 +65,6 @@ EXAMPLES = (
         "Result of readFile:\n1: colour = blue",
         '{"answer": "default.cfg sets the colour blue; there is no theme.cfg."}',
     ),
-    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
     example(
         "list_tools",
         "What is the headline on news.example today?",
@@ -64,6 +72,7 @@ EXAMPLES = (
         "Result of list_tools:\nThere is no such tool.",
         '{"answer": "I cannot tell: there is no tool that reads web pages."}',
     ),
+    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
     example(
         "readFile updateFile",
         "Read server.ini and set its port to 8050.",
@@ -72,25 +81,6 @@ EXAMPLES = (
         '{"tool": "updateFile", "args": {"path": "server.ini", "old": "port = 8043", "new": "port = 8050"}}',
         "Result of updateFile:\nupdated server.ini",
         '{"answer": "The port in server.ini is now 8050."}',
-    ),
-    example(
-        "run writeNewFile",
-        "Put the name I am logged in with into user.txt.",
-        '{"tool": "run", "args": {"command": "whoami"}}',
-        "Result of run:\nexit code 0\nmara",
-        '{"tool": "writeNewFile", "args": {"path": "user.txt", "content": "mara"}}',
-        "Result of writeNewFile:\ncreated user.txt",
-        '{"answer": "user.txt now has the name mara."}',
-    ),
-    example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
-    example(
-        "list_directory readFile",
-        "What does the only file in the folder reports say?",
-        '{"tool": "list_directory", "args": {"path": "reports"}}',
-        "Result of list_directory:\nmay.txt",
-        '{"tool": "readFile", "args": {"path": "reports/may.txt"}}',
-        "Result of readFile:\n1: Sales rose.",
-        '{"answer": "reports/may.txt says: Sales rose."}',
     ),
     example(
         "list_tools get_tool_schemas",
@@ -104,6 +94,15 @@ EXAMPLES = (
         '{"answer": "I sent Bob the text: Your parcel is here."}',
     ),
     example(
+        "run writeNewFile",
+        "Put the name I am logged in with into user.txt.",
+        '{"tool": "run", "args": {"command": "whoami"}}',
+        "Result of run:\nexit code 0\nmara",
+        '{"tool": "writeNewFile", "args": {"path": "user.txt", "content": "mara"}}',
+        "Result of writeNewFile:\ncreated user.txt",
+        '{"answer": "user.txt now has the name mara."}',
+    ),
+    example(
         "grep_content writeNewFile",
         "Where is the tide gauge mentioned? Note the place in place.txt.",
         '{"tool": "grep_content", "args": {"pattern": "tide gauge"}}',
@@ -112,4 +111,5 @@ EXAMPLES = (
         "Result of writeNewFile:\ncreated place.txt",
         '{"answer": "sea.md:7 mentions the tide gauge: the tide gauge at the pier. I wrote sea.md:7 into place.txt."}',
     ),
+    example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
 )

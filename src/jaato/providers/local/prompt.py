@@ -46,6 +46,7 @@ RULES_WITHOUT_SEARCH = RULES[: RULES.index("run is for")] + "\nTools:\n"
 RULES_WITHOUT_TOOLS = """\
 You are a helpful assistant. Reply with one JSON object: {"answer": TEXT}
 """
+NO_PROGRAM = "\n\nThere is no such program here. Call list_tools to find a tool for it."
 DESCRIPTION_CHARS = 220
 TASK_CHARS = 600
 MAX_CALLS_SHOWN = 8
@@ -71,6 +72,7 @@ def prompt_of(
     fixed = len(said)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
     unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
+    searches = "list_tools" in {tool.name for tool in listed}
     said += opening(system, unseen.values())
     task, done = "", list[str]()
     for message in messages:
@@ -78,6 +80,8 @@ def prompt_of(
             task, done = message.text, []
         done += [part.name for part in message.parts if isinstance(part, ToolCall)]
         below = reminder(task, done[-MAX_CALLS_SHOWN:])
+        if searches and lacks_program(message):
+            below = NO_PROGRAM + below
         said += [{"role": role, "content": content} for role, content in rendered(message, shown, below)]
     return Prompt(said, fixed)
 
@@ -107,6 +111,16 @@ def fitting(names: set[str]) -> list[Example]:
     """The examples whose tools are all declared; none when they would show answers alone, which would be followed."""
     found = [example for example in EXAMPLES if example.uses <= names]
     return found if any(example.uses for example in found) else []
+
+
+def lacks_program(message: Message) -> bool:
+    """Whether a command failed because its program is not installed: small models ask `mail` to send mail."""
+    return any(
+        isinstance(part, ToolResult)
+        and part.name == "run"
+        and any(isinstance(entry, Text) and "command not found" in entry.text for entry in part.content)
+        for part in message.parts
+    )
 
 
 def turns(example: Example) -> list[dict[str, str]]:
