@@ -1,10 +1,11 @@
-"""A second set of prompts and tasks for the embedded model, written before its prompt was tuned and kept out of it."""
+"""A second set of prompts and tasks for the embedded model, written before its prompt was tuned and never used in it."""
 
 from __future__ import annotations
 
 from bench.local_cases import HERE, TEXT, Task, case, spec
 
 CALENDAR = spec("calendar_add", "Add an entry to the calendar.", {"title": TEXT, "date": TEXT})
+CALENDAR_FOUND = '{"results":[{"query":"calendar","tools":[{"name":"calendar_add","description":"Add an entry to the calendar."}]}]}'
 
 UNSEEN_CASES = (
     case("Let me see what is written in chapters/intro.tex.", "readFile", path=r"chapters/intro\.tex"),
@@ -173,10 +174,7 @@ UNSEEN_TASKS = (
         (
             (
                 case("", "list_tools", query=".*(calendar|appointment|event).*"),
-                (
-                    '{"results":[{"query":"calendar","tools":[{"name":"calendar_add","description":'
-                    '"Add an entry to the calendar."}]}]}'
-                ),
+                CALENDAR_FOUND,
             ),
             (case("", "get_tool_schemas", names=r".*calendar_add.*"), ""),
             (case("", "calendar_add", title="Dentist", date="2026-12-03"), "added"),

@@ -171,6 +171,19 @@ def test_a_result_ends_with_the_task() -> None:
     assert after.messages[-1]["content"] == "Thanks."
 
 
+def test_a_missing_program_leads_to_the_search_for_a_tool() -> None:
+    """When a command's program is not installed, the result points to `list_tools`, where that is declared."""
+    search = ToolSpec("list_tools", "Find tools.", {"type": "object", "properties": {}})
+    for output, tools, told in (
+        ("exit code 127\nbash: mail: command not found", [READ, search], True),
+        ("exit code 127\nbash: mail: command not found", [READ], False),
+        ("exit code 0\nsent", [READ, search], False),
+    ):
+        result = Message("tool", [ToolResult("c1", "run", True, [Text(output)])])
+        prompt = prompt_of([result], "", tools, frozenset(tool.name for tool in tools))
+        assert ("Call list_tools" in prompt.messages[-1]["content"]) is told
+
+
 def test_activation_leaves_everything_before_it_as_it_was() -> None:
     """A tool activated in mid-session is added behind: the messages sent before stay the same, and it has a
     line."""
@@ -202,7 +215,7 @@ def test_messages_that_are_not_the_users_say_so() -> None:
 def test_examples_use_what_is_declared() -> None:
     """Each of them alternates and ends with an answer, and one is shown only when its tools are
     declared."""
-    assert len(EXAMPLES) <= 12
+    assert len(EXAMPLES) <= 14
     for example in EXAMPLES:
         assert len(example.turns) % 2 == 0
         assert "answer" in json.loads(example.turns[-1])

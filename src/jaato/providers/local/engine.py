@@ -13,6 +13,7 @@ from typing import Any
 
 from jaato.errors import ContextOverflow, InvalidRequest, ModelNotFound, ProviderError, ServerFault
 from jaato.providers.local.control import Control
+from jaato.providers.local.processors import free_processors
 from jaato.providers.local.state import SavedStates
 from jaato.settings import set_process_variables
 
@@ -42,7 +43,7 @@ class Engine:
     """A model loaded on first use. Jobs run one after the other; closing stops the running one."""
 
     def __init__(
-        self, model_path: Path, *, context_tokens: int, threads: int, states: SavedStates | None
+        self, model_path: Path, *, context_tokens: int, threads: int | None, states: SavedStates | None
     ) -> None:
         self._path = model_path
         self._context_tokens = context_tokens
@@ -123,13 +124,14 @@ class Engine:
         """Load the model, and bring in the saved state of the fixed prompt or make it."""
         set_process_variables({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"})
         xllamacpp = import_engine()
+        threads = self._threads or free_processors()
         with Control() as control:
             params = xllamacpp.CommonParams()
             params.model.path = str(self._path)
             params.n_ctx = self._context_tokens
             params.n_parallel = 1
             params.n_batch = params.n_ubatch = BATCH_TOKENS
-            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
             params.n_gpu_layers = 0
             params.fit_params = False
             params.warmup = False

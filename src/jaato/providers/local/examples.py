@@ -1,4 +1,4 @@
-"""Ten short conversations that show the embedded model the form of its turns."""
+"""Thirteen short conversations that show the embedded model the form of its turns."""
 
 from __future__ import annotations
 
@@ -36,6 +36,44 @@ EXAMPLES = (
         '{"answer": "The plan Move has three steps: pack the boxes, order a van, hand over the keys."}',
     ),
     example(
+        "run",
+        "Does the code in lib pass the linter?",
+        '{"tool": "run", "args": {"command": "ruff check lib"}}',
+        "Result of run:\nexit code 1\nFound 3 errors.",
+        '{"answer": "No, the linter found 3 errors in lib."}',
+    ),
+    example(
+        "readFile",
+        "Show me lines 5 and 6 of NOTES.md.",
+        '{"tool": "readFile", "args": {"path": "NOTES.md", "offset": 5, "limit": 2}}',
+        "Result of readFile:\n5: # Tides\n6: Predicts tides.",
+        '{"answer": "# Tides\\nPredicts tides."}',
+    ),
+    example(
+        "updateFile",
+        "In app.cfg, set verbose = yes instead of verbose = no.",
+        '{"tool": "updateFile", "args": {"path": "app.cfg", "old": "verbose = no", "new": "verbose = yes"}}',
+        "Result of updateFile:\nupdated app.cfg",
+        '{"answer": "app.cfg now has verbose = yes."}',
+    ),
+    example(
+        "readFile",
+        "Which colour does theme.cfg set? If it is missing, look in default.cfg.",
+        '{"tool": "readFile", "args": {"path": "theme.cfg"}}',
+        "Error from readFile: theme.cfg does not exist.",
+        '{"tool": "readFile", "args": {"path": "default.cfg"}}',
+        "Result of readFile:\n1: colour = blue",
+        '{"answer": "default.cfg sets the colour blue; there is no theme.cfg."}',
+    ),
+    example(
+        "list_tools",
+        "What is the headline on news.example today?",
+        '{"tool": "list_tools", "args": {"query": "read a web page"}}',
+        "Result of list_tools:\nThere is no such tool.",
+        '{"answer": "I cannot tell: there is no tool that reads web pages."}',
+    ),
+    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
+    example(
         "readFile updateFile",
         "Read server.ini and set its port to 8050.",
         '{"tool": "readFile", "args": {"path": "server.ini"}}',
@@ -46,14 +84,14 @@ EXAMPLES = (
     ),
     example(
         "list_tools get_tool_schemas",
-        "Tell the channel builds that the nightly build is green.",
-        '{"tool": "list_tools", "args": {"query": "post a message to a chat channel"}}',
-        "Result of list_tools:\n- chat_post: Post to a channel.\n- chat_read: Read a channel.",
-        '{"tool": "get_tool_schemas", "args": {"names": ["chat_post"]}}',
-        "You can now use:\n- chat_post(channel: string, text: string): Post to a channel.",
-        '{"tool": "chat_post", "args": {"channel": "builds", "text": "The nightly build is green."}}',
-        "Result of chat_post:\nposted",
-        '{"answer": "I told the channel builds that the nightly build is green."}',
+        "Text Bob that his parcel is here.",
+        '{"tool": "list_tools", "args": {"query": "send a text message"}}',
+        "Result of list_tools:\n- sms_send: Send a text message.\n- sms_list: Show text messages.",
+        '{"tool": "get_tool_schemas", "args": {"names": ["sms_send"]}}',
+        "You can now use:\n- sms_send(to: string, text: string): Send a text message.",
+        '{"tool": "sms_send", "args": {"to": "Bob", "text": "Your parcel is here."}}',
+        "Result of sms_send:\nsent",
+        '{"answer": "I sent Bob the text: Your parcel is here."}',
     ),
     example(
         "run writeNewFile",
@@ -65,37 +103,13 @@ EXAMPLES = (
         '{"answer": "user.txt now has the name mara."}',
     ),
     example(
-        "run",
-        "Does the code in lib pass the linter?",
-        '{"tool": "run", "args": {"command": "ruff check lib"}}',
-        "Result of run:\nexit code 1\nFound 3 errors.",
-        '{"answer": "No, the linter found 3 errors in lib."}',
-    ),
-    example("", "What does HTTP stand for?", '{"answer": "HTTP stands for Hypertext Transfer Protocol."}'),
-    example(
-        "list_tools",
-        "Print a photo of the sea on the printer.",
-        '{"tool": "list_tools", "args": {"query": "print a photo"}}',
-        "Result of list_tools:\nThere is no such tool.",
-        '{"answer": "I cannot print: there is no tool for it."}',
-    ),
-    example(
-        "readFile",
-        "Show me lines 5 and 6 of notes.txt, or of NOTES.md if it is missing.",
-        '{"tool": "readFile", "args": {"path": "notes.txt", "offset": 5, "limit": 2}}',
-        "Error from readFile: notes.txt does not exist.",
-        '{"tool": "readFile", "args": {"path": "NOTES.md", "offset": 5, "limit": 2}}',
-        "Result of readFile:\n5: # Tides\n6: Predicts tides.",
-        '{"answer": "Lines 5 and 6 of NOTES.md are: # Tides / Predicts tides."}',
-    ),
-    example(
         "grep_content writeNewFile",
         "Where is the tide gauge mentioned? Note the place in place.txt.",
         '{"tool": "grep_content", "args": {"pattern": "tide gauge"}}',
         "Result of grep_content:\nsea.md:7: the tide gauge at the pier",
         '{"tool": "writeNewFile", "args": {"path": "place.txt", "content": "sea.md:7"}}',
         "Result of writeNewFile:\ncreated place.txt",
-        '{"answer": "The tide gauge is mentioned in sea.md, line 7; place.txt says so."}',
+        '{"answer": "sea.md:7 mentions the tide gauge: the tide gauge at the pier. I wrote sea.md:7 into place.txt."}',
     ),
     example("", "Who wrote Hamlet?", '{"answer": "William Shakespeare wrote Hamlet."}'),
 )

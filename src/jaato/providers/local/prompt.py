@@ -31,12 +31,13 @@ RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
 {"tool": NAME, "args": {...}} to use one tool, or
 {"answer": TEXT} when every part of the task is done, or at once when no file is needed: general knowledge, \
-explanations, arithmetic, greetings.
+explanations, arithmetic, greetings. TEXT says what you found or did, with its names and values.
 Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user \
-wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read first; a name you \
-do not know you must look up first.
-run is for commands on files and programs of this machine. For mail, chat, web pages, screenshots, images, \
-databases and anything else call list_tools first, then get_tool_schemas with the name, then use that tool.
+wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read \
+first; a name you do not know you must look up first.
+run is for the project's own programs, tests and git. For everything outside its files (mail, chat, web pages, \
+screenshots, images, databases, other services and devices) never use run: call list_tools first, then \
+get_tool_schemas with the name, then use that tool.
 
 Tools:
 """
@@ -45,8 +46,10 @@ RULES_WITHOUT_SEARCH = RULES[: RULES.index("run is for")] + "\nTools:\n"
 RULES_WITHOUT_TOOLS = """\
 You are a helpful assistant. Reply with one JSON object: {"answer": TEXT}
 """
+NO_PROGRAM = "\n\nThere is no such program here. Call list_tools to find a tool for it."
 DESCRIPTION_CHARS = 220
 TASK_CHARS = 600
+MAX_CALLS_SHOWN = 8
 
 
 class Prompt(NamedTuple):
@@ -69,12 +72,17 @@ def prompt_of(
     fixed = len(said)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
     unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
+    searches = "list_tools" in {tool.name for tool in listed}
     said += opening(system, unseen.values())
-    task = ""
+    task, done = "", list[str]()
     for message in messages:
         if message.role == "user" and message.source == "user":
-            task = message.text
-        said += [{"role": role, "content": content} for role, content in rendered(message, shown, task)]
+            task, done = message.text, []
+        done += [part.name for part in message.parts if isinstance(part, ToolCall)]
+        below = reminder(task, done[-MAX_CALLS_SHOWN:])
+        if searches and lacks_program(message):
+            below = NO_PROGRAM + below
+        said += [{"role": role, "content": content} for role, content in rendered(message, shown, below)]
     return Prompt(said, fixed)
 
 
@@ -100,24 +108,39 @@ def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
 
 
 def fitting(names: set[str]) -> list[Example]:
-    """The examples whose tools are all declared."""
-    return [example for example in EXAMPLES if example.uses <= names]
+    """The examples whose tools are all declared; none when they would show answers alone, which would be followed."""
+    found = [example for example in EXAMPLES if example.uses <= names]
+    return found if any(example.uses for example in found) else []
+
+
+def lacks_program(message: Message) -> bool:
+    """Whether a command failed because its program is not installed: small models ask `mail` to send mail."""
+    return any(
+        isinstance(part, ToolResult)
+        and part.name == "run"
+        and any(isinstance(entry, Text) and "command not found" in entry.text for entry in part.content)
+        for part in message.parts
+    )
 
 
 def turns(example: Example) -> list[dict[str, str]]:
     """An example as alternating turns."""
-    roles = ("user", "assistant")
-    task = example.turns[0]
-    texts = [
-        text + reminder(task) if index and index % 2 == 0 else text
-        for index, text in enumerate(example.turns)
-    ]
-    return [{"role": roles[index % 2], "content": text} for index, text in enumerate(texts)]
+    task, said, done = example.turns[0], [], list[str]()
+    for index, text in enumerate(example.turns):
+        if index % 2:
+            done += [str(name)] if (name := json.loads(text).get("tool")) else []
+            said.append({"role": "assistant", "content": text})
+        else:
+            said.append({"role": "user", "content": text + reminder(task, done) if index else text})
+    return said
 
 
-def reminder(task: str) -> str:
-    """What stands below each result: the task once more, and the question what follows."""
-    return f"\n\nTask: {shortened(task, TASK_CHARS)}\nNext step or final answer?" if task else ""
+def reminder(task: str, done: Sequence[str]) -> str:
+    """What stands below each result: the task once more, the calls so far, and the question what follows."""
+    if not task:
+        return ""
+    calls = ", ".join(done)
+    return f"\n\nTask: {shortened(task, TASK_CHARS)}\nCalls so far: {calls}. Next step or final answer?"
 
 
 def introduced(messages: Sequence[Message]) -> set[str]:
@@ -137,9 +160,9 @@ def schemas_in(result: ToolResult) -> list[dict[str, Any]]:
     return [entry for entry in schemas if isinstance(entry, dict)] if isinstance(schemas, list) else []
 
 
-def rendered(message: Message, shown: dict[str, str], task: str) -> list[tuple[str, str]]:
+def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[str, str]]:
     """One message as (role, text) pairs; what a text model cannot see is named instead, and results end with
-    the task."""
+    `below`."""
     if message.role == "assistant":
         calls = [as_call(part) for part in message.parts if isinstance(part, ToolCall)]
         refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
@@ -158,7 +181,7 @@ def rendered(message: Message, shown: dict[str, str], task: str) -> list[tuple[s
             case _:
                 continue
     if message.role == "tool" and pieces:
-        pieces[-1] += reminder(task)
+        pieces[-1] += below
     return [("user", "\n\n".join(pieces))] if pieces else []
 
 

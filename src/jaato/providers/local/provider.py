@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ CONTEXT_TOKENS = 16_384
 """The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned
 model."""
 MAX_OUTPUT_TOKENS = 2_000
-MAX_THREADS = 8
 SEED = 7
 
 
@@ -35,7 +33,7 @@ class LocalProvider:
     """Answers with a GGUF model through llama.cpp in this process, one generation at a time.
 
     `model_path` is the model file; `cache_dir` the user's cache directory of jaato, where prompt states are
-    kept (none are without it); `threads` the processor threads, all this process may use by default. Nothing
+    kept (none are without it); `threads` the processor threads, by default as many as processors are free when it loads. Nothing
     is loaded before the first `stream`; `read_head` has then told the context limit. Raises `ModelNotFound`
     for a file that is no model, and when the engine is not installed.
     """
@@ -57,7 +55,7 @@ class LocalProvider:
         self._engine = Engine(
             model_path,
             context_tokens=self._context_tokens,
-            threads=threads or min(usable_processors(), MAX_THREADS),
+            threads=threads,
             states=states,
         )
         self._grammars: dict[str, str] = {}
@@ -216,9 +214,3 @@ def model_name(path: Path) -> str:
         if model.file_name == path.name:
             return model.name
     return path.stem or DEFAULT_MODEL
-
-
-def usable_processors() -> int:
-    """The processors this process may run on."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -38,11 +38,10 @@ VIEWS: Mapping[str, View] = {
     "copyFile": view("Copy a file.", "source_path destination_path"),
     "grep_content": view("Find in which files a text occurs.", "pattern", "path"),
     "glob_files": view("Find files by their name, such as **/*.py.", "pattern", "root"),
-    "run": view("Run a shell command: programs, tests, git.", "command"),
+    "run": view("Run a shell command: tests, git, builds.", "command"),
     "createPlan": view("Write down a plan of several steps.", "title steps"),
     "list_tools": view(
-        "Find a tool for what the tools above do not do: copying, mail, chat, web, images, dates, databases.",
-        "query",
+        "Find a tool for what no tool above is made for: mail, chat, web, images, copying, services.", "query"
     ),
     "get_tool_schemas": view("Get found tools by name, to use them next.", "names"),
 }
