@@ -11,7 +11,7 @@ from jaato.settings import environment
 
 SHOP = Path(__file__).parent / "shop"
 TASKS = (
-    ("urgent.txt", "Where is the urgent task in todo.txt? Note the place in urgent.txt."),
+    ("urgent.txt", "Read todo.txt, then write urgent.txt with the urgent task."),
     (
         "monday.txt",
         'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.',

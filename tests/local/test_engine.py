@@ -59,7 +59,11 @@ def test_nothing_listens_once_the_model_is_loaded(provider: LocalProvider) -> No
     anyio.run(main)
     mine = {os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if entry.is_symlink()}
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
-    ours = [fields[-1] for fields in lines if fields[-1].endswith("engine.sock") and f"socket:[{fields[6]}]" in mine]
+    ours = [
+        fields[-1]
+        for fields in lines
+        if fields[-1].endswith("engine.sock") and f"socket:[{fields[6]}]" in mine
+    ]
     assert ours
     assert not [path for path in ours if Path(path).exists()]
     assert environment()["OMP_WAIT_POLICY"] == "PASSIVE"
