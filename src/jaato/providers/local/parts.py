@@ -126,13 +126,15 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def size_of_wheels(folder: Path) -> int:
-    """The bytes of the wheel that is being downloaded."""
+    """The bytes of the wheel that is being downloaded; pip makes and removes directories meanwhile."""
     total = 0
-    for path in folder.rglob("*.whl"):
-        try:
-            total = max(total, path.stat().st_size)
-        except OSError:
-            continue
+    for directory, _, files in os.walk(folder):  # passes over what is gone, as Path.rglob does not
+        for name in files:
+            if name.endswith(".whl"):
+                try:
+                    total = max(total, os.stat(os.path.join(directory, name)).st_size)
+                except OSError:
+                    continue
     return total
 
 
