@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.kit import call, calls, recorded, results, say, session
+from tests.kit import call, calls, recorded, reopened, results, say, session
 
 from jaato.abc.asker import Answer
 from jaato.protocol.commands import ClarificationResponse, PermissionResponse
@@ -18,6 +18,7 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
+from jaato.protocol.specs import Grant
 from jaato.tools.call import Call
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import tool
@@ -238,5 +239,27 @@ def test_nonsense_is_no_consent_and_is_asked_again(tmp_path: Path) -> None:
             settled = [e.permission.decision for e in recorded(live) if isinstance(e, PermissionResolved)]
             assert settled == ["denied", "allowed"]
             assert results(live)[0].ok
+
+    anyio.run(main)
+
+
+def test_what_holds_for_the_session_holds_when_it_goes_on(tmp_path: Path) -> None:
+    """A `never` that could be kept for the session only is still in force after it was reopened."""
+    never = Grant(id="g1", effect="deny", tool="change", scope="session", workspace=str(tmp_path / "work"))
+
+    async def main() -> None:
+        async with session(tmp_path, [say("one")], [change], policy=ASK) as live:
+            await live.post("go")
+            live.journal.record(PermissionGranted(**live.journal.head(), grant=never))
+            session_id = live.state.session_id
+        script = [say("one"), call("change", n=1), say("ok")]
+        async with reopened(tmp_path, session_id, script, [change], policy=ASK) as live:
+            asked: list[Event] = []
+            live.desk.attend()
+            live.journal.bus.listen(lambda e: asked.append(e) if isinstance(e, PermissionRequested) else None)
+            with anyio.fail_after(5):
+                await live.post("again")
+            assert not asked
+            assert not results(live)[0].ok
 
     anyio.run(main)

@@ -145,6 +145,7 @@ class Runtime:
             turnstile=turnstile(),
             on_grant=granted,
             on_revoke=revoked,
+            grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
         )
         return Session(
