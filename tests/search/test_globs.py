@@ -145,3 +145,10 @@ def test_odd_ignore_files_are_survived() -> None:
     assert rules_of("\ufeff*.log\r\n")[0].fits(["x.log"], False)
     assert not rules_of("[z-a]\n")[0].fits(["b"], False)
     assert rules_of("\\\n//\n#x\n\n   \n") == []
+
+
+@pytest.mark.parametrize("line", ["[*", "[abc", "[", "x[", "*[", "a/[b", "[!"])
+def test_an_unclosed_bracket_ignores_nothing(line: str) -> None:
+    """A .gitignore line whose bracket is never closed matches nothing, as git has it; an escaped bracket is a character."""
+    assert rules_of(line) == []
+    assert len(rules_of("\\[abc\n[a]x\n[]]")) == 3

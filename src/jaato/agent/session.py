@@ -95,6 +95,7 @@ class Session:
     def __post_init__(self) -> None:
         self.reply = ReplyStream(self.journal, self.retry)
         self._declared: list[ToolSpec] = []
+        self._info: ModelInfo | None = None
         self._active: set[str] = set()
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
@@ -285,7 +286,10 @@ class Session:
 
     def model_info(self) -> ModelInfo:
         """What is known of the model in use."""
-        return self.provider.model_info(self.state.model)
+        known = self._info
+        if known is None or known.id != self.state.model or known.context_limit is None:
+            known = self._info = self.provider.model_info(self.state.model)
+        return known
 
     def price(self, usage: Usage | None) -> float | None:
         """What this many tokens cost in US dollars; None when unknown."""

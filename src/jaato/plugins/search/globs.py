@@ -144,10 +144,21 @@ def rule_of(line: str) -> Rule | None:
         return None
     anchored = "/" in line
     names = line.removeprefix("/").split("/")
-    if not all(names):
+    if not all(names) or any(map(unclosed, names)):
         return None
     parts = [part_of(name) for name in names]
     return Rule(tuple(parts if anchored else [None, *parts]), keeps, only_directories)
+
+
+def unclosed(text: str) -> bool:
+    """Whether a bracket is opened and never closed: to git such a pattern matches nothing at all."""
+    at = 0
+    while at < len(text):
+        found = CLASS.match(text, at) if text[at] == "[" else None
+        if text[at] == "[" and found is None:
+            return True
+        at = found.end() if found is not None else at + (2 if text[at] == "\\" else 1)
+    return False
 
 
 def expand(pattern: str) -> list[str]:
