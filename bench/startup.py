@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -68,32 +67,26 @@ def server() -> Iterator[str]:
             process.terminate()
 
 
+MEASURE = """
+import json, os, resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+"""
+"""Runs a command from a small process: one forked off a large one would begin with its memory."""
+
+
 def cpu_s(command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> tuple[float, float]:
     """CPU seconds and peak resident megabytes of one process and what it starts; raises when it fails."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(read)
-            done = subprocess.run(
-                command,
-                env=dict(environ),
-                cwd=cwd,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
-            used = resource.getrusage(resource.RUSAGE_CHILDREN)
-            seconds = used.ru_utime + used.ru_stime
-            os.write(write, json.dumps([done.returncode, seconds, used.ru_maxrss / 1024]).encode())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        code, seconds, megabytes = json.loads(pipe.read())
-    os.waitpid(child, 0)
+    measured = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", MEASURE, *command],
+        env=dict(environ),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+    code, seconds, megabytes = json.loads(measured.stdout)
     if code:
         raise RuntimeError(f"{command} ended with {code}")
     return seconds, megabytes

@@ -66,6 +66,11 @@ class Bus:
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
 
+    @property
+    def watched(self) -> bool:
+        """Whether anybody would see an event; what nobody sees need not be made."""
+        return bool(self._listeners)
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns a function that ends it."""
         self._listeners = (*self._listeners, listener)

@@ -221,6 +221,8 @@ def storable(part: Part) -> Part:
 
 def show_progress(session: Session, turn: Turn) -> None:
     """Tell the watchers what the turn has used and how full the context is."""
+    if not session.journal.bus.watched:
+        return
     journal = session.journal
     head = journal.shown()
     journal.show(
@@ -245,4 +247,6 @@ def show_progress(session: Session, turn: Turn) -> None:
 
 def show_status(session: Session, status: Literal["active", "idle", "error"]) -> None:
     """Tell the watchers whether the agent works."""
+    if not session.journal.bus.watched:
+        return
     session.journal.show(AgentStatusChanged(**session.journal.shown(), status=status))
