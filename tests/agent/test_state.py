@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from jaato.agent.state import State
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import Event
 from jaato.protocol.messages import ToolCall, ToolResult
+from jaato.providers.scripted import ScriptedProvider
 from jaato.tools.tool import tool
 
 
@@ -81,6 +84,24 @@ def test_the_state_is_a_fold_of_what_is_stored(log: list[Event]) -> None:
     assert not unpaired(live)
     assert live.activated == ["list_background"]
     assert live.turns == 2
+
+
+def test_a_recorded_session_can_be_played_again(log: list[Event], tmp_path: Path) -> None:
+    """The replies of a stored session are a script: played in a new one, they make the same calls with the same results."""
+
+    async def main() -> None:
+        again = ScriptedProvider.from_events(log)
+        async with session(tmp_path, [], [echo], ("introspection", "background")) as live:
+            live.provider = again
+            await live.post("one")
+            await live.post("two")
+            told = [
+                [(m.role, m.text, [c.name for c in m.function_calls]) for m in s.messages]
+                for s in (live.state, fold(log))
+            ]
+            assert told[0] == told[1]
+
+    anyio.run(main)
 
 
 def test_every_prefix_is_a_valid_conversation(log: list[Event]) -> None:

@@ -69,7 +69,6 @@ class State:
     open_calls: dict[str, ToolCall] = field(default_factory=dict)
     started: dict[str, ToolCallStart] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    handles: set[str] = field(default_factory=set)
     queued: dict[str, Message] = field(default_factory=dict)
     questions: dict[str, Question] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
@@ -171,8 +170,6 @@ class State:
     def _call_ended(self, event: ToolCallEnd) -> None:
         """Results join the conversation as one message, in call order, once the last of them is there."""
         self.started.pop(event.call_id, None)
-        if event.result.handle:
-            self.handles.add(event.result.handle)
         if self.open_calls.pop(event.call_id, None) is None:
             return  # a user's or a background call: the model did not ask for it
         self.results[event.call_id] = event.result

@@ -12,6 +12,7 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.openai_faults import malformed, stream_error
+from jaato.providers.openai_usage import InputDetails, OutputDetails
 from jaato.providers.parts import tool_call
 from jaato.providers.wire import encode_json
 
@@ -40,15 +41,6 @@ class Choice(Struct):
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None
-
-
-class InputDetails(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class OutputDetails(Struct):
-    reasoning_tokens: int | None = None
 
 
 class UsageCounts(Struct):

@@ -12,6 +12,7 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.openai_faults import malformed, stream_error
+from jaato.providers.openai_usage import InputDetails, OutputDetails
 from jaato.providers.parts import tool_call
 
 DIALECT = "openai_responses"
@@ -33,15 +34,6 @@ class Item(Struct):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-
-
-class InputDetails(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class OutputDetails(Struct):
-    reasoning_tokens: int | None = None
 
 
 class UsageCounts(Struct):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 from collections.abc import Callable
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -123,11 +122,6 @@ def without_null(entry: dict[str, Any]) -> dict[str, Any]:
     rest = [choice for choice in choices if choice != {"type": "null"}]
     entry.pop("anyOf")
     return {**entry, **rest[0]} if len(rest) == 1 else {**entry, "anyOf": rest}
-
-
-def is_optional(kind: Any) -> bool:
-    """Whether None is a value of this type."""
-    return get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
 
 
 def refuse_reference(uri: str) -> Any:
