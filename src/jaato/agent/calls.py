@@ -116,6 +116,8 @@ class SessionSteps:
 
     async def run_tool(self, call: Call, tool: Tool) -> Any:
         """The value of a tool, within its time; raises what it raised."""
+        if tool.timeout_s is None:
+            return await self._run_plain(call, tool)
         with anyio.move_on_after(tool.timeout_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ class Session:
         """The fold of the log."""
         return self.journal.state
 
-    @property
+    @functools.cached_property
     def workspace(self) -> Path:
         """The directory the tools work in."""
         return Path(self.state.workspace)
