@@ -8,6 +8,11 @@ BUILTIN = {
     "todo": "jaato.plugins.todo.plugin:TodoPlugin",
     "search": "jaato.plugins.search.plugin:SearchPlugin",
     "clarification": "jaato.plugins.clarification.plugin:ClarificationPlugin",
+    "calculation": "jaato.plugins.calculation.plugin:CalculationPlugin",
+    "data": "jaato.plugins.data.plugin:DataPlugin",
+    "archives": "jaato.plugins.archives.plugin:ArchivesPlugin",
+    "compare": "jaato.plugins.compare.plugin:ComparePlugin",
+    "clock": "jaato.plugins.clock.plugin:ClockPlugin",
     "background": "jaato.plugins.background.plugin:BackgroundPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

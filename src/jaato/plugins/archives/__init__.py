@@ -1,0 +1,1 @@
+"""Archives: list, extract, create."""

@@ -1,0 +1,1 @@
+"""Arithmetic: exact where it can be, bounded whatever is asked."""

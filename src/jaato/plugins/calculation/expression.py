@@ -1,0 +1,168 @@
+"""An expression as a tree of known operations, worked out step by step; nothing else is ever run."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from jaato.plugins.calculation.functions import CONSTANTS, FUNCTIONS, shift, whole
+from jaato.plugins.calculation.numbers import (
+    Number,
+    Unsolvable,
+    combined,
+    divided,
+    literal,
+    power,
+    settled,
+)
+
+MAX_CHARS = 4_000
+MAX_DEPTH = 80
+Value = Number | bool | list[Any]
+
+ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: divided,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+BITS: dict[type[ast.operator], Callable[[int, int], int]] = {ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
+COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def evaluate(text: str) -> Value:
+    """The value of an expression. Raises `Unsolvable` saying what is wrong with it."""
+    if len(text) > MAX_CHARS:
+        raise Unsolvable(f"The expression has {len(text)} characters; at most {MAX_CHARS} are worked out.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip().replace("×", "*").replace("÷", "/").replace("−", "-"), mode="eval")
+    except SyntaxError as error:
+        place = f" at character {error.offset}" if error.offset else ""
+        raise Unsolvable(f"This is no expression: {error.msg}{place}. Write it such as 2*(3+4)**2.") from None
+    except (RecursionError, MemoryError, ValueError):
+        raise Unsolvable("The expression is nested too deeply or has a character that cannot be read.") from None
+    try:
+        return Evaluation(text.strip()).value(tree.body, 0)
+    except RecursionError:
+        raise Unsolvable("The expression is nested too deeply.") from None
+
+
+class Evaluation:
+    """One expression being worked out."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.replace("×", "*").replace("÷", "/").replace("−", "-")
+
+    def value(self, node: ast.expr, depth: int) -> Value:
+        """What a part of the tree comes to."""
+        if depth > MAX_DEPTH:
+            raise Unsolvable(f"The expression is nested more than {MAX_DEPTH} deep. Split it.")
+        match node:
+            case ast.Constant(value=bool(known)):
+                return known
+            case ast.Constant(value=int() | float()):
+                return literal(ast.get_source_segment(self._lines, node) or "")
+            case ast.Name(id=name):
+                return constant(name)
+            case ast.BinOp(left=left, op=sign, right=right):
+                return binary(sign, self.number(left, depth), self.number(right, depth))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return not self.value(operand, depth + 1)
+            case ast.UnaryOp(op=mark, operand=operand):
+                return unary(mark, self.number(operand, depth))
+            case ast.Compare(left=left, ops=signs, comparators=others):
+                return self.compare([left, *others], signs, depth)
+            case ast.BoolOp(op=ast.And(), values=parts):
+                return all(self.value(part, depth + 1) for part in parts)
+            case ast.BoolOp(values=parts):
+                return any(self.value(part, depth + 1) for part in parts)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                return self.value(body if self.value(test, depth + 1) else other, depth + 1)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return [self.value(part, depth + 1) for part in parts]
+            case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
+                return self.call(name, parts, depth)
+        raise Unsolvable(f"{type(node).__name__} is not part of arithmetic; only numbers, operators and functions are.")
+
+    def number(self, node: ast.expr, depth: int) -> Number:
+        """A part that must be a number."""
+        return settled(self.value(node, depth + 1))
+
+    def compare(self, parts: list[ast.expr], signs: list[ast.cmpop], depth: int) -> bool:
+        """A chain of comparisons."""
+        values = [self.value(part, depth + 1) for part in parts]
+        for left, sign, right in zip(values, signs, values[1:], strict=False):
+            compared = COMPARED.get(type(sign))
+            if compared is None or isinstance(left, list) or isinstance(right, list):
+                raise Unsolvable("Only numbers are compared, by < <= == != >= >.")
+            if not compared(left, right):
+                return False
+        return True
+
+    def call(self, name: str, parts: list[ast.expr], depth: int) -> Value:
+        """A function of its arguments; a list counts as several."""
+        function = FUNCTIONS.get(name.lower())
+        if function is None:
+            raise Unsolvable(f"There is no function {name}. There are: {', '.join(sorted(FUNCTIONS))}.")
+        values: list[Number] = []
+        for part in parts:
+            value = self.value(part, depth + 1)
+            values += [settled(one) for one in value] if isinstance(value, list) else [settled(value)]
+        try:
+            return settled(function(*values))
+        except TypeError:
+            raise Unsolvable(f"{name} does not take {len(values)} arguments.") from None
+        except ZeroDivisionError:
+            raise Unsolvable("Division by zero.") from None
+        except (ValueError, OverflowError) as error:
+            shown = ", ".join(str(value)[:40] for value in values)
+            raise Unsolvable(f"{name}({shown}) has no value: {error}.") from None
+
+
+def constant(name: str) -> Number:
+    """The value of a name."""
+    if name.lower() not in CONSTANTS:
+        raise Unsolvable(f"{name!r} is no known name. Constants: {', '.join(CONSTANTS)}; there are no variables.")
+    return CONSTANTS[name.lower()]
+
+
+def binary(sign: ast.operator, left: Number, right: Number) -> Number:
+    """Two numbers and the operator between them."""
+    if isinstance(sign, ast.Pow):
+        return power(left, right)
+    if isinstance(sign, ast.LShift | ast.RShift):
+        return shift("<<" if isinstance(sign, ast.LShift) else ">>", left, right)
+    if isinstance(sign, ast.BitXor):
+        raise Unsolvable("^ could be a power or exclusive or. Write ** for a power, xor(a, b) for the other.")
+    bits = BITS.get(type(sign))
+    if bits is not None:
+        return settled(bits(whole(left, "A bit operator"), whole(right, "A bit operator")))
+    operation = ARITHMETIC.get(type(sign))
+    if operation is None:
+        raise Unsolvable("Matrices are not calculated with. Use run with a program that does.")
+    return combined(operation, left, right)
+
+
+def unary(mark: ast.unaryop, value: Number) -> Number:
+    """A number and the sign before it."""
+    match mark:
+        case ast.USub():
+            return -value
+        case ast.Invert():
+            return ~whole(value, "~")
+    return value
+

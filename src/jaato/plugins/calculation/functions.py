@@ -1,0 +1,196 @@
+"""The functions and constants an expression may use, each safe for any arguments."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from jaato.plugins.calculation.numbers import (
+    MAX_BITS,
+    TOO_LARGE,
+    Number,
+    Unsolvable,
+    divided,
+    exact_root,
+    power,
+    settled,
+)
+
+MAX_FACTORIAL = 3_249
+"""The largest whose factorial has at most 10,000 digits."""
+CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e, "tau": math.tau, "phi": (1 + 5**0.5) / 2}
+
+
+def whole(value: Number, name: str) -> int:
+    """The value as an integer; raises `Unsolvable` when it is none."""
+    if not isinstance(value, int):
+        raise Unsolvable(f"{name} takes whole numbers, and {value} is none.")
+    return value
+
+
+def root(value: Number, degree: int, name: str) -> Number:
+    """A square or cube root, exact when it is rational."""
+    if value < 0 and degree % 2 == 0:
+        raise Unsolvable(f"{name} of a negative number is not real.")
+    if not isinstance(value, float):
+        exact = exact_root(value, degree)
+        if exact is not None:
+            return settled(exact)
+    return math.copysign(abs(float(value)) ** (1 / degree), float(value)) if degree > 2 else math.sqrt(value)
+
+
+def logarithm(value: Number, base: Number = math.e) -> Number:
+    """The logarithm, natural unless a base is given; exact when it is whole. Raises `Unsolvable`."""
+    if value <= 0 or base <= 0 or base == 1:
+        raise Unsolvable("A logarithm takes a number above 0, and a base above 0 that is not 1.")
+    if base == math.e:
+        return log_of(value)
+    found = math.log10(value) if base == 10 and not isinstance(value, Fraction) else log_of(value) / log_of(base)
+    near = round(found)
+    exact = not isinstance(value, float) and not isinstance(base, float) and abs(found - near) < 1e-9
+    return near if exact and power(base, near) == value else found
+
+
+def log_of(value: Number) -> float:
+    """The natural logarithm of a positive number, also of one that floating point cannot hold."""
+    if isinstance(value, Fraction):
+        return math.log(value.numerator) - math.log(value.denominator)
+    return math.log(value)
+
+
+def factorial(value: Number) -> Number:
+    """n!"""
+    number = whole(value, "factorial")
+    if number < 0:
+        raise Unsolvable("factorial takes 0 and above.")
+    if number > MAX_FACTORIAL:
+        raise Unsolvable(TOO_LARGE)
+    return math.factorial(number)
+
+
+def choose(name: str, function: Callable[[int, int], int], n: Number, k: Number) -> Number:
+    """`comb` and `perm`, refused before they grow too large."""
+    top, taken = whole(n, name), whole(k, name)
+    if top < 0 or taken < 0:
+        raise Unsolvable(f"{name} takes 0 and above.")
+    if taken > top:
+        return 0
+    if top.bit_length() > 1_000:
+        raise Unsolvable(TOO_LARGE)
+    steps = min(taken, top - taken) if name == "comb" else taken
+    lower = steps * max(top.bit_length() - 1 - (steps.bit_length() if name == "comb" else 1), 0) // 2
+    if steps > MAX_BITS or lower > MAX_BITS:
+        raise Unsolvable(TOO_LARGE)
+    return settled(function(top, taken))
+
+
+def rounded(value: Number, places: Number = 0) -> Number:
+    """Rounded to so many places, halves to even."""
+    count = whole(places, "round")
+    if abs(count) > 1_000:
+        raise Unsolvable("round takes at most 1,000 places.")
+    result = round(value, count)
+    return settled(int(result) if count <= 0 and not isinstance(result, float) else result)
+
+
+def total(*values: Number) -> Number:
+    """The sum."""
+    return functools.reduce(lambda one, other: settled(one + other), values, 0)
+
+
+def product(*values: Number) -> Number:
+    """The product."""
+    return functools.reduce(lambda one, other: settled(one * other), values, 1)
+
+
+def some(name: str, function: Callable[[Any], Any], least: int = 1) -> Callable[..., Number]:
+    """A function of a list of numbers, exact when they all are."""
+
+    def apply(*values: Number) -> Number:
+        if len(values) < least:
+            raise Unsolvable(f"{name} takes at least {least} number{'s' if least > 1 else ''}.")
+        rough = any(isinstance(value, float) for value in values)
+        return settled(function([float(value) if rough else Fraction(value) for value in values]))
+
+    return apply
+
+
+def real(function: Callable[..., float]) -> Callable[..., Number]:
+    """A function of floating point."""
+
+    def apply(*values: Number) -> Number:
+        return function(*(float(value) for value in values))
+
+    return apply
+
+
+def integers(name: str, function: Callable[..., int]) -> Callable[..., Number]:
+    """A function of whole numbers."""
+
+    def apply(*values: Number) -> Number:
+        return settled(function(*(whole(value, name) for value in values)))
+
+    return apply
+
+
+def modular(base: Number, exponent: Number, modulus: Number | None = None) -> Number:
+    """A power, with a modulus if one is given."""
+    if modulus is None:
+        return power(base, exponent)
+    one, other, third = (whole(value, "pow") for value in (base, exponent, modulus))
+    if third == 0:
+        raise Unsolvable("Division by zero: the modulus of pow is 0.")
+    try:
+        return pow(one, other, third)
+    except ValueError:
+        raise Unsolvable(f"{one} has no inverse modulo {third}.") from None
+
+
+def shift(name: str, value: Number, by: Number) -> Number:
+    """A number shifted by bits."""
+    number, count = whole(value, name), whole(by, name)
+    if count < 0:
+        raise Unsolvable(f"{name} takes a distance of 0 and above.")
+    if name == "<<" and number.bit_length() + count > MAX_BITS:
+        raise Unsolvable(TOO_LARGE)
+    return number << count if name == "<<" else number >> count
+
+
+REALS = (
+    "exp sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians hypot gamma erf".split()
+)
+
+FUNCTIONS: dict[str, Callable[..., Number]] = {
+    **{name: real(getattr(math, name)) for name in REALS},
+    "abs": abs,
+    "round": rounded,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sqrt": lambda value: root(value, 2, "sqrt"),
+    "cbrt": lambda value: root(value, 3, "cbrt"),
+    "log": logarithm,
+    "ln": logarithm,
+    "log10": lambda value: logarithm(value, 10),
+    "log2": lambda value: logarithm(value, 2),
+    "factorial": factorial,
+    "comb": lambda n, k: choose("comb", math.comb, n, k),
+    "perm": lambda n, k: choose("perm", math.perm, n, k),
+    "pow": modular,
+    "gcd": integers("gcd", math.gcd),
+    "lcm": integers("lcm", math.lcm),
+    "xor": integers("xor", lambda one, other: one ^ other),
+    "min": some("min", min),
+    "max": some("max", max),
+    "sum": total,
+    "prod": product,
+    "mean": some("mean", lambda values: divided(total(*values), len(values))),
+    "median": some("median", statistics.median),
+    "stdev": some("stdev", lambda values: math.sqrt(statistics.variance(values)), 2),
+    "pstdev": some("pstdev", lambda values: math.sqrt(statistics.pvariance(values))),
+    "variance": some("variance", statistics.variance, 2),
+}

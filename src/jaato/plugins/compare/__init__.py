@@ -1,0 +1,1 @@
+"""Files held against each other: differences and checksums."""

@@ -1,0 +1,1 @@
+"""Data files: SQLite databases, CSV, JSON and its relatives."""

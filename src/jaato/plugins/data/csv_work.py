@@ -1,0 +1,274 @@
+"""CSV files as tables of an SQLite database in memory: delimiter, encoding and types found out.
+
+Runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from jaato.errors import ToolError
+from jaato.plugins.data.rows import Guarded, fetched, may_read
+
+DELIMITERS = ",;\t|"
+SAMPLE_BYTES = 256 << 10
+MAX_COLUMNS = 1_000
+MAX_FIELD_CHARS = 1 << 20
+TOP_VALUES = 5
+SAMPLE_ROWS = 5
+
+
+class CsvRefused(ToolError):
+    """The file cannot be read as a table."""
+
+    code = "csv_refused"
+
+
+class Table:
+    """One file loaded as a table."""
+
+    def __init__(self, name: str, file: dict[str, Any]) -> None:
+        self.name = name
+        self.path: str = file["path"]
+        self.encoding = ""
+        self.delimiter = ""
+        self.columns: list[str] = []
+        self.types: list[str] = []
+        self.rows = 0
+        self.ragged = 0
+
+    def facts(self) -> dict[str, Any]:
+        """How the file was read."""
+        facts: dict[str, Any] = {
+            "table": self.name,
+            "delimiter": self.delimiter,
+            "encoding": self.encoding,
+            "rows": self.rows,
+        }
+        if self.ragged:
+            facts["note"] = f"{self.ragged} rows have too few or too many fields; missing ones are NULL, others left out"
+        return facts
+
+
+def query(request: dict[str, Any]) -> dict[str, Any]:
+    """Load the files and run one reading statement over them."""
+    connection = database()
+    tables = [load(connection, name, file, request) for name, file in request["files"].items()]
+    guarded = Guarded(connection, may_read, request["time_s"])
+    said = fetched(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
+    notes = [table.facts() for table in tables if table.ragged or table.encoding != "utf-8"]
+    return {**said, "read_as": notes} if notes else said
+
+
+def describe(request: dict[str, Any]) -> dict[str, Any]:
+    """Load one file and say what is in each column."""
+    connection = database()
+    table = load(connection, "data", request["files"]["data"], request)
+    guarded = Guarded(connection, may_read, request["time_s"])
+    columns = [column_facts(guarded, name, kind) for name, kind in zip(table.columns, table.types, strict=True)]
+    sample = fetched(guarded, guarded.run(f"SELECT * FROM data LIMIT {SAMPLE_ROWS}"), SAMPLE_ROWS)["rows"]  # noqa: S608
+    return {**table.facts(), "columns": columns, "sample": sample}
+
+
+def column_facts(guarded: Guarded, name: str, kind: str) -> dict[str, Any]:
+    """Type, emptiness, range and, where there are few, the commonest values of a column."""
+    quoted = quote(name)
+    count, distinct, least, most = guarded.run(
+        f"SELECT count({quoted}), count(DISTINCT {quoted}), min({quoted}), max({quoted}) FROM data"  # noqa: S608
+    ).fetchone()
+    nulls = guarded.run("SELECT count(*) FROM data").fetchone()[0] - count
+    facts: dict[str, Any] = {"name": name, "type": kind, "distinct": distinct}
+    if nulls:
+        facts["empty"] = nulls
+    if count:
+        facts |= {"min": brief(least), "max": brief(most)}
+    if 0 < distinct <= count // 2:
+        top = guarded.run(
+            f"SELECT {quoted}, count(*) FROM data WHERE {quoted} IS NOT NULL GROUP BY 1 "  # noqa: S608
+            f"ORDER BY 2 DESC, 1 LIMIT {TOP_VALUES}"
+        )
+        facts["commonest"] = [[brief(value), number] for value, number in top]
+    return facts
+
+
+def brief(value: Any) -> Any:
+    """A value, cut when it is a long text."""
+    return f"{value[:60]}…" if isinstance(value, str) and len(value) > 60 else value
+
+
+def database() -> sqlite3.Connection:
+    """An empty one, in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    return connection
+
+
+def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], request: dict[str, Any]) -> Table:
+    """Read a file into a table of this name. Raises `CsvRefused`."""
+    table = Table(name, file)
+    with os.fdopen(file["fd"], "rb") as raw:
+        sample = raw.read(SAMPLE_BYTES)
+        raw.seek(0)
+        table.encoding = encoding_of(sample, table.path)
+        table.delimiter = request["delimiter"] or delimiter_of(sample.decode(table.encoding, "replace"))
+        errors = "strict" if table.encoding != "utf-8" else "surrogateescape"
+        text = io.TextIOWrapper(raw, encoding=table.encoding, errors=errors, newline="")
+        csv.field_size_limit(MAX_FIELD_CHARS)
+        reader = csv.reader(text, delimiter=table.delimiter)
+        try:
+            first = next(reader, None)
+            if first is None:
+                raise CsvRefused(f"{table.path!r} is empty.")
+            table.columns = headings(first if request["header"] else [""] * len(first))
+            create(connection, table)
+            lines = reader if request["header"] else chained(first, reader)
+            fill(connection, table, lines)
+        except csv.Error as error:
+            raise CsvRefused(
+                f"{table.path!r} cannot be read as CSV, at line {reader.line_num}: {error}. Is {table.delimiter!r} the "
+                "delimiter?"
+            ) from None
+        except UnicodeError as error:
+            raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error.reason}.") from None
+    detect(connection, table)
+    return table
+
+
+def chained(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
+    """A row and the others."""
+    yield first
+    yield from rest
+
+
+def encoding_of(sample: bytes, path: str) -> str:
+    """The encoding of a text by its first bytes. Raises `CsvRefused` for bytes that are no text."""
+    if sample.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in sample:
+        raise CsvRefused(f"{path!r} is binary, not CSV. For SQLite databases there is sqlite_query.")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return "cp1252" if not set(sample) & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "latin-1"
+    return "utf-8"
+
+
+def delimiter_of(sample: str) -> str:
+    """The delimiter that splits the first lines most evenly into most fields; a comma when none does."""
+    best, found = (0.0, 0), ","
+    for delimiter in DELIMITERS:
+        reader = csv.reader(io.StringIO(sample[:65_536], newline=""), delimiter=delimiter)
+        widths: list[int] = []
+        try:
+            for row in reader:
+                if row:
+                    widths.append(len(row))
+                if len(widths) == 200:
+                    break
+        except csv.Error:
+            continue
+        usual = max(set(widths), key=widths.count, default=1)
+        if usual > 1:
+            score = (round(widths.count(usual) / len(widths), 1), usual)
+            if score > best:
+                best, found = score, delimiter
+    return found
+
+
+def headings(row: list[str]) -> list[str]:
+    """Column names: those of the first row, made unique; one without a name is column_3. Raises `CsvRefused`."""
+    if len(row) > MAX_COLUMNS:
+        raise CsvRefused(f"There are {len(row)} columns; at most {MAX_COLUMNS} can be read. Is the delimiter right?")
+    names: list[str] = []
+    taken: set[str] = set()
+    for number, cell in enumerate(row, 1):
+        name = plain(cell).strip()[:200] or f"column_{number}"
+        base, count = name, 2
+        while name.lower() in taken:
+            name, count = f"{base}_{count}", count + 1
+        taken.add(name.lower())
+        names.append(name)
+    return names
+
+
+def plain(text: str) -> str:
+    """Text that SQLite takes: no lone surrogates, no NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "") if not text.isascii() or "\0" in text else text
+
+
+def quote(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def create(connection: sqlite3.Connection, table: Table) -> None:
+    """The empty table, its columns without a type so that they hold what they are given."""
+    columns = ", ".join(quote(name) for name in table.columns)
+    try:
+        connection.execute(f"CREATE TABLE {quote(table.name)} ({columns})")
+    except sqlite3.Error as error:
+        raise CsvRefused(f"{table.path!r} makes no table: {error}.") from None
+
+
+def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]]) -> None:
+    """Insert every row, cut or lengthened to the number of columns."""
+    width = len(table.columns)
+    marks = ", ".join("?" * width)
+
+    def rows() -> Iterator[list[str | None]]:
+        for line in lines:
+            if not line:
+                continue
+            table.rows += 1
+            row: list[str | None] = [*line]
+            if len(row) != width:
+                table.ragged += 1
+                row = row[:width] + [None] * (width - len(row))
+            yield row
+
+    def escaped() -> Iterator[list[str | None]]:
+        for row in rows():
+            yield [cell if cell is None else plain(cell) for cell in row]
+
+    source = rows() if table.encoding == "cp1252" else escaped()
+    connection.execute("BEGIN")
+    connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", source)  # noqa: S608
+    connection.execute("COMMIT")
+
+
+def detect(connection: sqlite3.Connection, table: Table) -> None:
+    """Find each column's type and convert it: whole numbers, numbers, else text; empty fields become NULL."""
+    checks: list[str] = []
+    for name in table.columns:
+        column = quote(name)
+        checks += [
+            f"coalesce(sum({column} <> ''), 0)",
+            f"coalesce(sum({column} <> '' AND CAST(CAST({column} AS INTEGER) AS TEXT) <> {column}), 0)",
+            f"coalesce(sum({column} <> '' AND NOT ({column} GLOB '[-0-9]*' AND json_valid({column}))), 0)",
+            f"coalesce(sum({column} = ''), 0)",
+        ]
+    changes: list[str] = []
+    row: list[int] = []
+    for start in range(0, len(checks), 1_000):  # SQLite takes so many columns in a result
+        part = ", ".join(checks[start : start + 1_000])
+        row += connection.execute(f"SELECT {part} FROM {quote(table.name)}").fetchone()  # noqa: S608
+    for number, name in enumerate(table.columns):
+        filled, not_whole, not_number, empty = row[number * 4 : number * 4 + 4]
+        kind = "TEXT" if not filled or not_number else "REAL" if not_whole else "INTEGER"
+        table.types.append(kind)
+        column = quote(name)
+        if kind != "TEXT":
+            changes.append(f"{column} = CAST(nullif({column}, '') AS {kind})")
+        elif empty:
+            changes.append(f"{column} = nullif({column}, '')")
+    if changes:
+        connection.execute(f"UPDATE {quote(table.name)} SET {', '.join(changes)}")  # noqa: S608

@@ -1,0 +1,157 @@
+"""Work on data that strangers made, in a process of its own: bounded in time and memory, ended with its call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaato.errors import ToolError
+
+if TYPE_CHECKING:
+    from jaato.protocol.messages import Problem
+    from jaato.tools.cancel import CancelToken
+
+BOOT = """
+import json, sys
+order = json.loads(sys.stdin.buffer.readline())
+sys.path[:] = order["path"]
+from jaato.tools.apart import serve
+serve(order)
+"""
+MAX_ANSWER_BYTES = 64 << 20
+
+
+class WorkFailed(ToolError):
+    """The work could not be done; `problem` carries the code it failed with, if it has one of its own."""
+
+    code = "work_failed"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self._code = code or self.code
+
+    @property
+    def problem(self) -> Problem:
+        """The failure as it is kept."""
+        from jaato.protocol.messages import Problem
+
+        return Problem(code=self._code, message=str(self))
+
+
+class Bounds(NamedTuple):
+    """What a piece of work may use: `time_s` of the clock and of the processor, `memory_bytes`, and
+    `file_bytes`, the size a single file it writes may have. `advice` tells what to do when that is too little."""
+
+    time_s: float = 20.0
+    memory_bytes: int = 1 << 30
+    file_bytes: int = 1 << 30
+    advice: str = "Ask for less."
+
+
+def work_apart(
+    entry: str, request: dict[str, Any], bounds: Bounds, token: CancelToken, descriptors: Sequence[int] = ()
+) -> Any:
+    """What the function at `module:name` returns for the request, called in a new process; both are JSON.
+
+    `descriptors` are open there under the same numbers. Blocks; the process has ended when this returns.
+    Raises `WorkFailed` with the message of a `ToolError` of the work, or saying which bound was reached.
+    """
+    import json
+    import subprocess
+
+    limits = [bounds.time_s, bounds.memory_bytes, bounds.file_bytes]
+    path = [place for place in sys.path if os.path.isabs(place)]  # never the directory of the process
+    order = {"path": path, "entry": entry, "request": request, "limits": limits}
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=tuple(descriptors),
+        start_new_session=True,
+    ) as worker:
+        forget = token.on_cancel(worker.kill)
+        try:
+            out, problem = worker.communicate(json.dumps(order).encode() + b"\n", timeout=bounds.time_s)
+        except subprocess.TimeoutExpired:
+            raise too_slow(bounds) from None
+        finally:
+            forget()
+            if worker.poll() is None:
+                worker.kill()
+    token.raise_if_cancelled()
+    if worker.returncode == 0:
+        return understood(json.loads(out))
+    said = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+    raise ended(worker.returncode, said, bounds)
+
+
+def understood(answer: dict[str, Any]) -> Any:
+    """The value of an answer. Raises `WorkFailed` for one that says what went wrong."""
+    if "message" in answer:
+        raise WorkFailed(answer["message"], answer["code"])
+    return answer["value"]
+
+
+def too_slow(bounds: Bounds) -> WorkFailed:
+    """That the time was not enough."""
+    return WorkFailed(f"This took more than {bounds.time_s:g} s and was stopped. {bounds.advice}", "too_slow")
+
+
+def ended(status: int, said: str, bounds: Bounds) -> WorkFailed:
+    """Why a process gave no answer: `status` as subprocess reports it, `said` its last line on stderr."""
+    import signal
+
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return too_slow(bounds)
+    if "MemoryError" in said or status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
+        size = bounds.memory_bytes >> 20
+        return WorkFailed(f"This needs more than {size} MB of memory. {bounds.advice}", "too_large")
+    if status == -signal.SIGXFSZ:
+        return WorkFailed(f"This writes too large a file. {bounds.advice}", "too_large")
+    return WorkFailed(f"The work ended with status {status}: {said[:300]}. {bounds.advice}")
+
+
+def serve(order: dict[str, Any]) -> None:
+    """In the new process: limit it, do the work, write the answer to standard output."""
+    import importlib
+    import json
+
+    limit(*order["limits"])
+    module, _, name = order["entry"].partition(":")
+    work: Callable[[dict[str, Any]], Any] = getattr(importlib.import_module(module), name)
+    try:
+        answer = {"value": work(order["request"])}
+    except ToolError as error:
+        answer = {"message": str(error), "code": error.code}
+    except (MemoryError, RecursionError) as error:
+        kind = "deeply nested" if isinstance(error, RecursionError) else "large"
+        answer = {"message": f"This is too {kind} to be worked on. Ask for less of it.", "code": "too_large"}
+    text = json.dumps(answer, ensure_ascii=True).encode()
+    if len(text) > MAX_ANSWER_BYTES:
+        text = json.dumps({"message": "The answer is too large. Ask for less.", "code": "too_large"}).encode()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+    os._exit(0)  # taking a large value apart again would only take time
+
+
+def limit(time_s: float, memory_bytes: int, file_bytes: int) -> None:
+    """Bound this process for good; where the system has no such bound, the others hold."""
+    import math
+    import resource
+
+    seconds = math.ceil(time_s)
+    for kind, most in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        try:
+            resource.setrlimit(kind, (most, hard))
+        except (ValueError, OSError):
+            continue
