@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,13 +31,18 @@ DocumentFormat = Literal["json", "jsonl", "yaml", "toml"]
 
 
 class DataPlugin(Plugin):
-    """Questions to data files; the work is done in a process of its own that ends with the call."""
+    """Questions to data files; the work is done in a process of its own that ends with the call.
+
+    The setting `timeout_s` bounds the time of every call.
+    """
 
     name: ClassVar[str] = "data"
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.roots = roots_of(host)
+        limit = host.config.get("timeout_s")
+        self.limit_s = float(limit) if isinstance(limit, int | float) and limit > 0 else None
 
     @tool(category=DATA, access="read")
     def sqlite_query(
@@ -166,8 +172,6 @@ class DataPlugin(Plugin):
             size = 0
             if place.info is not None or not create:
                 file = self.roots.open_place(place, path)
-                import os
-
                 info = os.fstat(file)
                 os.close(file)
                 size = info.st_size
@@ -175,7 +179,7 @@ class DataPlugin(Plugin):
                     raise WorkFailed(f"{path!r} has several hard links, so it is not written.", "path_refused")
                 order |= {"identity": [info.st_dev, info.st_ino]}
             order |= {"identity": order.get("identity"), "dir_fd": place.dir_fd, "name": place.name, "size": size}
-            order |= {"time_s": SQLITE_S}
+            order |= {"time_s": self.limit_s or SQLITE_S}
             room = size + 4 * GB if write else GB
             return self._work(f"sqlite_work:{what}", order, call, SQLITE_S, [place.dir_fd], file_bytes=room)
 
@@ -189,7 +193,7 @@ class DataPlugin(Plugin):
                     raise WorkFailed(f"{path!r} is larger than 1 GB. Cut it first, for instance with head.", "too_large")
                 file.seek(0)
                 handed[name] = {"path": path, "fd": file.fileno()}
-            order |= {"files": handed, "time_s": CSV_S}
+            order |= {"files": handed, "time_s": self.limit_s or CSV_S}
             return self._work(f"csv_work:{what}", order, call, CSV_S, [one["fd"] for one in handed.values()], 3 * GB)
 
     @contextlib.contextmanager
@@ -216,7 +220,7 @@ class DataPlugin(Plugin):
     ) -> dict[str, Any]:
         """The work, apart."""
         advice = "Ask for less: fewer columns or rows, a smaller file, a narrower expression."
-        bounds = Bounds(time_s + GRACE_S, memory_bytes, file_bytes, advice)
+        bounds = Bounds((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice)
         handed = [one for one in descriptors if one is not None]
         said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, handed)
         return said

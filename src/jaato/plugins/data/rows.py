@@ -16,6 +16,7 @@ from jaato.errors import ToolError
 MAX_CELL_CHARS = 10_000
 MAX_RESULT_CHARS = 1_000_000
 MAX_VALUE_BYTES = 64 << 20
+CHANGING = "Changing the data"
 STEPS = 5_000
 """Of SQLite's virtual machine between two looks at the clock."""
 FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
@@ -51,6 +52,8 @@ def may_read(action: int, first: str | None, second: str | None) -> bool:
     """Whether a reading statement may do this, as SQLite's authorizer puts it."""
     if action in READING:
         return True
+    if action == sqlite3.SQLITE_CREATE_TABLE or first == "sqlite_master":
+        return True  # what a virtual table does when it is opened; the database itself takes no writing
     if action == sqlite3.SQLITE_FUNCTION:
         return (second or "").lower() not in FORBIDDEN_FUNCTIONS
     if action == sqlite3.SQLITE_PRAGMA:
@@ -91,6 +94,8 @@ class Guarded:
             connection.setlimit(kind, most)
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("PRAGMA trusted_schema=OFF")
+        if allows is may_read:
+            connection.execute("PRAGMA query_only=ON")
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(lambda: time.monotonic() > self._until, STEPS)
 
@@ -118,8 +123,9 @@ class Guarded:
                 f"The query took more than {self._time_s:g} s and was stopped. Narrow it: a WHERE that an index "
                 "serves, fewer joins, a LIMIT."
             )
-        if self._refused:
-            return QueryFailed(f"{self._refused} is not allowed here: {text}.")
+        if self._refused or "attempt to write a readonly database" in text:
+            hint = "To change a database, use sqlite_execute." if self._allows is may_read else "Leave it out."
+            return QueryFailed(f"{self._refused or CHANGING} is not allowed here. {hint}")
         if "one statement at a time" in text:
             return QueryFailed("Give one statement at a time.")
         if "locked" in text:
@@ -157,7 +163,7 @@ def refused(action: int, first: str | None, second: str | None) -> str:
             return "BEGIN, COMMIT or ROLLBACK (all is one transaction anyway)"
         case sqlite3.SQLITE_CREATE_VTABLE:
             return f"A virtual table of {second}"
-    return "Changing the data"
+    return CHANGING
 
 
 def fetched(guarded: Guarded, cursor: sqlite3.Cursor, max_rows: int) -> dict[str, Any]:

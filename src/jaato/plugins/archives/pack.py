@@ -1,0 +1,201 @@
+"""Archives made from files below the roots. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from jaato.errors import ToolError
+from jaato.plugins.archives.streams import ArchiveRefused, packed
+from jaato.plugins.archives.unpack import chosen
+from jaato.tools.paths import Roots
+
+MAX_FILES = 50_000
+FORMATS = {
+    ".zip": "zip",
+    ".tar": "tar",
+    ".tar.gz": "tar.gz",
+    ".tgz": "tar.gz",
+    ".tar.bz2": "tar.bz2",
+    ".tbz2": "tar.bz2",
+    ".tar.xz": "tar.xz",
+    ".txz": "tar.xz",
+    ".tar.zst": "tar.zst",
+}
+REPORTED = 50
+
+
+def format_for(path: str) -> str:
+    """The format an archive's name asks for. Raises `ArchiveRefused`."""
+    name = path.lower()
+    found = next((kind for suffix, kind in FORMATS.items() if name.endswith(suffix)), None)
+    if found is None:
+        raise ArchiveRefused(f"The name says no format. Let it end in one of {', '.join(FORMATS)}.")
+    return found
+
+
+def create(request: dict[str, Any]) -> dict[str, Any]:
+    """Write an archive of files and directories to an open file."""
+    roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]])
+    out = os.fdopen(request["fd"], "w+b")
+    own = os.fstat(out.fileno())
+    work = Packing(roots, request["format"], out, request["max_bytes"], (own.st_dev, own.st_ino))
+    left = chosen(request["exclude"])
+    for path in request["paths"]:
+        base = str(PurePosixPath(path.rstrip("/")).parent) if path.rstrip("/") not in ("", ".") else path
+        for name in found(roots, path):
+            inner = os.path.relpath(name, base)
+            if not (request["exclude"] and left(inner)):
+                work.add(name, inner)
+    work.close()
+    out.flush()
+    os.fsync(out.fileno())
+    return work.report(out.tell() if not out.closed else 0)
+
+
+def found(roots: Roots, path: str) -> Iterator[str]:
+    """A file, or a directory and everything in it, in order; links are not followed."""
+    kind = stat.S_IFMT(roots.stat(path, follow=False).st_mode)
+    yield path
+    if kind != stat.S_IFDIR:
+        return
+    for entry in sorted(roots.scan(path)):
+        yield from found(roots, f"{path.rstrip('/')}/{entry.name}")
+
+
+class Packing:
+    """One archive being written."""
+
+    def __init__(self, roots: Roots, kind: str, out: IO[bytes], most: int, own: tuple[int, int]) -> None:
+        import tarfile
+        import zipfile
+
+        self._roots = roots
+        self._most = most
+        self._own = own
+        self._names: list[str] = []
+        self._taken: set[str] = set()
+        self._left_out: list[dict[str, str]] = []
+        self._files = self._bytes = 0
+        self._stream: IO[bytes] | None = None
+        self._zip: zipfile.ZipFile | None = None
+        self._tar: tarfile.TarFile | None = None
+        if kind == "zip":
+            self._zip = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+        else:
+            _, _, packing = kind.partition(".")
+            self._stream = packed(out, packing or "none") if packing else None  # type: ignore[arg-type]
+            self._tar = tarfile.TarFile(fileobj=self._stream or out, mode="w", format=tarfile.PAX_FORMAT)
+
+    def add(self, path: str, name: str) -> None:
+        """Add one file, link or directory under a name."""
+        if name in (".", "") or name in self._taken:
+            return
+        self._taken.add(name)
+        if len(self._taken) > MAX_FILES:
+            raise ArchiveRefused(f"There are more than {MAX_FILES} files. Leave some out by exclude, or split them.")
+        info = self._roots.stat(path, follow=False)
+        if (info.st_dev, info.st_ino) == self._own:
+            return
+        try:
+            if stat.S_ISDIR(info.st_mode):
+                self._put(name, info, None, "")
+            elif stat.S_ISLNK(info.st_mode):
+                with self._roots.locate(path, follow=False) as place:
+                    self._put(name, info, None, os.readlink(place.name, dir_fd=place.dir_fd))
+            elif stat.S_ISREG(info.st_mode):
+                with self._roots.open_file(path) as file:
+                    self._put(name, os.fstat(file.fileno()), file, "")
+            else:
+                self._left_out.append({"name": name, "why": "it is a device, pipe or socket"})
+                return
+        except ArchiveRefused:
+            raise
+        except ToolError as error:
+            self._left_out.append({"name": name, "why": str(error)})
+            return
+        self._files += not stat.S_ISDIR(info.st_mode)
+        if len(self._names) < REPORTED:
+            self._names.append(name)
+
+    def _put(self, name: str, info: os.stat_result, file: IO[bytes] | None, target: str) -> None:
+        """Write one member."""
+        size = info.st_size if file is not None else 0
+        self._bytes += size
+        if self._bytes > self._most:
+            raise ArchiveRefused(f"The files have more than {self._most >> 20} MB. Raise max_mb, or leave some out.")
+        content: IO[bytes] = Exactly(file, size) if file is not None else io.BytesIO()
+        if self._tar is not None:
+            self._put_tar(name, info, content, target)
+        else:
+            self._put_zip(name, info, content, target)
+
+    def _put_tar(self, name: str, info: os.stat_result, content: IO[bytes], target: str) -> None:
+        import tarfile
+
+        assert self._tar is not None
+        member = tarfile.TarInfo(name)
+        member.mode, member.mtime = info.st_mode & 0o777, int(info.st_mtime)
+        if target:
+            member.type, member.linkname = tarfile.SYMTYPE, target
+        elif stat.S_ISDIR(info.st_mode):
+            member.type = tarfile.DIRTYPE
+        else:
+            member.size = info.st_size
+        self._tar.addfile(member, content if member.isreg() else None)
+
+    def _put_zip(self, name: str, info: os.stat_result, content: IO[bytes], target: str) -> None:
+        import shutil
+        import zipfile
+
+        assert self._zip is not None
+        is_directory = stat.S_ISDIR(info.st_mode)
+        when = time.localtime(max(info.st_mtime, 315_619_200))[:6]  # zip knows no time before 1980
+        member = zipfile.ZipInfo(f"{name}/" if is_directory else name, (min(when[0], 2107), *when[1:]))
+        member.external_attr = (info.st_mode & 0xFFFF) << 16 | (0x10 if is_directory else 0)
+        member.compress_type = zipfile.ZIP_STORED if is_directory or target else zipfile.ZIP_DEFLATED
+        if is_directory or target:
+            self._zip.writestr(member, target)
+            return
+        with self._zip.open(member, "w", force_zip64=info.st_size > 1 << 31) as out:
+            shutil.copyfileobj(content, out, 1 << 18)
+
+    def close(self) -> None:
+        """Write the end. Raises `ArchiveRefused` when nothing was added."""
+        if not self._taken:
+            raise ArchiveRefused("Nothing is to be packed: the paths are empty or all excluded.")
+        for layer in (self._zip, self._tar, self._stream):
+            if layer is not None:
+                layer.close()
+
+    def report(self, size: int) -> dict[str, Any]:
+        """What has been written."""
+        said: dict[str, Any] = {"files": self._files, "bytes": self._bytes, "archive_bytes": size, "names": self._names}
+        if len(self._taken) > len(self._names):
+            said["more_names"] = len(self._taken) - len(self._names)
+        if self._left_out:
+            said["left_out"] = self._left_out[:REPORTED]
+            said["left_out_count"] = len(self._left_out)
+        return said
+
+
+class Exactly(io.RawIOBase):
+    """A file as if it had this many bytes, though somebody writes to it: cut, or filled with zeros."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        super().__init__()
+        self._file = file
+        self._left = size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        wanted = self._left if size is None or size < 0 else min(size, self._left)
+        data = self._file.read(wanted)
+        data += bytes(wanted - len(data))
+        self._left -= len(data)
+        return data

@@ -1,0 +1,264 @@
+"""Archives listed and extracted below one directory, never outside it. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaato.errors import ToolError
+from jaato.plugins.archives.members import Member, format_of, members, pieces
+from jaato.plugins.archives.fresh import fresh
+from jaato.plugins.archives.names import parts_of, problem_of_link, problem_of_name, shown
+from jaato.plugins.archives.streams import ArchiveRefused
+from jaato.tools.paths import Roots
+
+MAX_LISTED = 2_000
+MAX_REPORTED = 50
+SPARE_BYTES = 64 << 20
+"""What extraction leaves free on the disk."""
+
+
+def listing(request: dict[str, Any]) -> dict[str, Any]:
+    """What is in an archive, without unpacking it."""
+    file = os.fdopen(request["fd"], "rb")
+    kind = format_of(file)
+    fits = chosen(request["members"])
+    said: list[dict[str, Any]] = []
+    count = total = unsafe = 0
+    note = ""
+    try:
+        for member in members(file, kind, request["path"], request["max_bytes"]):
+            count += 1
+            total += max(member.size, 0)
+            problem = member.problem or problem_of_name(member.name) or link_problem(member)
+            unsafe += problem is not None
+            if fits(member.name) and len(said) < request["limit"]:
+                said.append(entry(member, problem))
+    except ArchiveRefused as error:
+        note = str(error)
+    facts: dict[str, Any] = {"format": kind, "members": count, "unpacked_bytes": total, "entries": said}
+    if unsafe:
+        facts["unsafe_members"] = unsafe
+    if note:
+        facts["problem"] = note
+    if len(said) == request["limit"] < count:
+        facts |= {"more": True, "note": "Name some by members, such as src/*.py, to see others."}
+    return facts
+
+
+def link_problem(member: Member) -> str | None:
+    """Why a link may not be made; None for what is no link."""
+    if member.kind == "special":
+        return "it is a device or pipe"
+    return problem_of_link(member.name, member.target) if member.kind == "link" else None
+
+
+def entry(member: Member, problem: str | None) -> dict[str, Any]:
+    """A member for a list."""
+    facts: dict[str, Any] = {"name": shown(member.name)}
+    if member.kind != "file":
+        facts["kind"] = member.kind
+    elif member.size >= 0:
+        facts["size_bytes"] = member.size
+    if member.target:
+        facts["target"] = shown(member.target)
+    if problem:
+        facts["unsafe"] = problem
+    return facts
+
+
+def chosen(patterns: list[str] | None) -> Callable[[str], bool]:
+    """Whether a member is wanted: by its name, a directory above it, or a pattern."""
+    if not patterns:
+        return lambda _name: True
+
+    def fits(name: str) -> bool:
+        clean = "/".join(parts_of(name))
+        return any(
+            clean == pattern.strip("/") or clean.startswith(pattern.rstrip("/") + "/") or fnmatch.fnmatchcase(clean, pattern)
+            for pattern in patterns
+        )
+
+    return fits
+
+
+def extract(request: dict[str, Any]) -> dict[str, Any]:
+    """Extract an archive below a directory; says what was written and what was left out, and why."""
+    file = os.fdopen(request["fd"], "rb")
+    kind = format_of(file)
+    roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]])
+    work = Extraction(roots, request["destination"], request["overwrite"], request["max_bytes"])
+    fits = chosen(request["members"])
+    stopped = ""
+    try:
+        for member in members(file, kind, request["path"], request["max_bytes"]):
+            if fits(member.name):
+                work.take(member)
+    except ArchiveRefused as error:
+        stopped = str(error)
+    work.finish()
+    return work.report(kind, stopped)
+
+
+class Extraction:
+    """One extraction: directories and files appear as they are met, symbolic links when all files are written."""
+
+    def __init__(self, roots: Roots, destination: str, overwrite: bool, most: int) -> None:
+        self._roots = roots
+        self._top = destination.rstrip("/") or "/"
+        self._overwrite = overwrite
+        self._left = most
+        self._most = most
+        self._made: set[str] = set()
+        self._files: set[str] = set()
+        self._links: list[Member] = []
+        self._left_out: list[dict[str, str]] = []
+        self._count = 0
+        self._bytes = 0
+        self._replaced = 0
+        self._names: list[str] = []
+
+    def take(self, member: Member) -> None:
+        """Extract one member, or note why not. Raises `ArchiveRefused` when nothing more can be."""
+        problem = member.problem or problem_of_name(member.name) or link_problem(member)
+        if problem is None:
+            try:
+                self._take(member)
+                return
+            except ArchiveRefused:
+                raise
+            except ToolError as error:
+                problem = str(error)
+        self._leave_out(member, problem)
+
+    def _take(self, member: Member) -> None:
+        parts = parts_of(member.name)
+        match member.kind:
+            case "directory":
+                self._directory(parts)
+            case "link":
+                self._links.append(member)
+            case "hard link":
+                self._directory(parts[:-1])
+                self._copy(member, parts)
+            case _:
+                self._directory(parts[:-1])
+                self._write(parts, member)
+
+    def finish(self) -> None:
+        """Make the symbolic links."""
+        for member in self._links:
+            parts = parts_of(member.name)
+            try:
+                self._directory(parts[:-1])
+                with self._roots.locate(self._path(parts), follow=False) as place:
+                    self._refuse_control(place)
+                    if place.info is not None:
+                        raise ToolError("something of this name exists")
+                    os.symlink(member.target, place.name, dir_fd=place.dir_fd)
+                self._note(member.name)
+            except ToolError as error:
+                self._leave_out(member, str(error))
+            except OSError as error:
+                self._leave_out(member, error.strerror or "it cannot be made")
+
+    def report(self, kind: str, stopped: str) -> dict[str, Any]:
+        """What has happened."""
+        said: dict[str, Any] = {
+            "destination": self._top,
+            "format": kind,
+            "extracted": self._count,
+            "bytes": self._bytes,
+            "names": self._names,
+        }
+        if self._count > len(self._names):
+            said["more_names"] = self._count - len(self._names)
+        if self._replaced:
+            said["replaced"] = self._replaced
+        if self._left_out:
+            said["left_out"] = self._left_out[:MAX_REPORTED]
+            said["left_out_count"] = len(self._left_out)
+        if stopped:
+            said["incomplete"] = f"{stopped} What is listed here was extracted and is kept."
+        return said
+
+    def _path(self, parts: list[str]) -> str:
+        return "/".join([self._top.rstrip("/"), *parts]) if parts else self._top
+
+    def _note(self, name: str) -> None:
+        self._count += 1
+        if len(self._names) < MAX_REPORTED:
+            self._names.append(shown("/".join(parts_of(name))))
+
+    def _leave_out(self, member: Member, why: str) -> None:
+        if len(self._left_out) < 10_000:
+            self._left_out.append({"name": shown(member.name), "why": why})
+
+    def _refuse_control(self, place: Any) -> None:
+        if self._roots.holds_control(place):
+            raise ToolError("it decides what runs later, so it is not extracted; write it by itself")
+
+    def _directory(self, parts: list[str]) -> None:
+        """Make a directory below the destination and those above it; none of them may be a link."""
+        for depth in range(len(parts) + 1):
+            path = self._path(parts[:depth])
+            if path in self._made:
+                continue
+            with self._roots.locate(path, follow=depth == 0) as place:
+                if not place.is_root:
+                    self._refuse_control(place)
+                if place.info is None:
+                    try:
+                        os.mkdir(place.name, 0o777, dir_fd=place.dir_fd)
+                    except FileExistsError:
+                        pass
+                elif not stat.S_ISDIR(place.info.st_mode):
+                    raise ToolError("a link or a file is in the way of its directory")
+            self._made.add(path)
+
+    def _write(self, parts: list[str], member: Member) -> None:
+        """Write a file under another name, then let it appear; nothing is overwritten unless that was asked for."""
+        path = self._path(parts)
+        with self._roots.locate(path, follow=False) as place:
+            self._refuse_control(place)
+            if place.info is not None and not (self._overwrite and stat.S_ISREG(place.info.st_mode)):
+                raise ToolError("it exists already; overwrite=true replaces files")
+            with fresh(place.dir_fd, 0o777 if member.mode & 0o100 else 0o666) as made:
+                size = self._pour(made.fd, member)
+                if member.modified > 0:
+                    with contextlib.suppress(OSError, OverflowError, ValueError):
+                        os.utime(made.fd, (member.modified, member.modified))
+                made.appear(place.name, over=place.info is not None)
+            self._replaced += place.info is not None
+        self._files.add(path)
+        self._bytes += size
+        self._note(member.name)
+
+    def _pour(self, fd: int, member: Member) -> int:
+        """Write the content; raises `ArchiveRefused` when it becomes too much."""
+        size = 0
+        for piece in pieces(member):
+            self._left -= len(piece)
+            if self._left < 0:
+                raise ArchiveRefused(f"The archive holds more than {self._most >> 20} MB. Raise max_mb to extract it.")
+            room = os.fstatvfs(fd)
+            if room.f_bavail * room.f_frsize < SPARE_BYTES + len(piece):
+                raise ArchiveRefused("The disk is nearly full.")
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(fd, view) :]
+            size += len(piece)
+        return size
+
+    def _copy(self, member: Member, parts: list[str]) -> None:
+        """A hard link: a copy of the file it names, which must be one of this archive."""
+        if problem_of_name(member.target) is not None or self._path(parts_of(member.target)) not in self._files:
+            raise ToolError("it is a hard link to what is no extracted file of this archive")
+        with self._roots.open_file(self._path(parts_of(member.target))) as source:
+            mode = os.fstat(source.fileno()).st_mode & 0o777
+            self._write(parts, Member(member.name, "file", -1, mode, member.modified, content=source))

@@ -1,0 +1,250 @@
+"""Moments: read from text, moved by durations, told in a zone."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from jaato.errors import ToolError
+
+OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
+UNIX = re.compile(r"@?(-?\d{9,19}(?:\.\d{1,9})?)|@(-?\d{1,19}(?:\.\d{1,9})?)")
+ISO_DURATION = re.compile(
+    r"([+-])?P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?"
+    r"(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+WORDS = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
+UNITS = {
+    "year": "years", "yr": "years", "y": "years",
+    "month": "months", "mo": "months", "mon": "months",
+    "week": "weeks", "wk": "weeks", "w": "weeks",
+    "day": "days", "d": "days",
+    "hour": "hours", "hr": "hours", "h": "hours",
+    "minute": "minutes", "min": "minutes", "m": "minutes",
+    "second": "seconds", "sec": "seconds", "s": "seconds",
+}  # fmt: skip
+LOOSE = (
+    "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d", "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y",
+    "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%d/%b/%Y:%H:%M:%S %z",
+    "%a %b %d %H:%M:%S %Y", "%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M %z",
+)  # fmt: skip
+MAX_CHARS = 100
+
+
+class TimeRefused(ToolError):
+    """The text is no time, zone or duration that is understood."""
+
+    code = "time_refused"
+
+
+def read(text: str, zone: str | None) -> datetime:
+    """The moment a text means; one without a zone is in `zone`, else local. Raises `TimeRefused`."""
+    text = text.strip()
+    if len(text) > MAX_CHARS:
+        raise TimeRefused(f"A time has at most {MAX_CHARS} characters.")
+    if text.lower() in ("now", ""):
+        moment = datetime.now(UTC).astimezone()
+        return converted(moment, zone) if zone else moment
+    try:
+        found = unix(text) or iso(text) or loose(text) or mail(text)
+        if found is None:
+            raise TimeRefused(
+                f"{text!r} is no time that is understood. Write it such as 2026-11-05T14:30:00+01:00, or 2026-11-05."
+            )
+        if found.tzinfo is None:
+            return found.replace(tzinfo=zone_of(zone)) if zone else found.astimezone()
+        return converted(found, zone) if zone and UNIX.fullmatch(text) else found
+    except (OverflowError, OSError):
+        raise TimeRefused(f"{text!r} lies outside the years 1 to 9999.") from None
+
+
+def unix(text: str) -> datetime | None:
+    """Seconds, milliseconds, microseconds or nanoseconds since 1970, told by how many digits there are."""
+    match = UNIX.fullmatch(text)
+    if match is None:
+        return None
+    number = match[1] or match[2]
+    whole = number.lstrip("-").partition(".")[0]
+    scale = 10 ** (0 if len(whole) <= 11 else 3 if len(whole) <= 14 else 6 if len(whole) <= 17 else 9)
+    sign = -1 if number.startswith("-") else 1
+    seconds, rest = divmod(int(whole), scale)
+    part = float(f"0.{number.partition('.')[2] or 0}") + rest / scale
+    return datetime(1970, 1, 1, tzinfo=UTC) + sign * timedelta(seconds=seconds, microseconds=round(part * 1e6))
+
+
+def iso(text: str) -> datetime | None:
+    """A time in ISO 8601; one whose seconds are 60 is a leap second and counts as the next."""
+    parts = text.rsplit(" ", 1)
+    if len(parts) == 2 and "/" in parts[1]:  # 2026-11-05 14:30 Europe/Berlin
+        inner = iso(parts[0])
+        return None if inner is None or inner.tzinfo is not None else inner.replace(tzinfo=zone_of(parts[1]))
+    text = re.sub(r"\s*(?:Z|UTC|GMT)$", "+00:00", text, flags=re.IGNORECASE)
+    leap = re.fullmatch(r"(.*[T ]\d\d:?\d\d:?)60(.*)", text)
+    try:
+        if leap:
+            return datetime.fromisoformat(f"{leap[1]}59{leap[2]}") + timedelta(seconds=1)
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def loose(text: str) -> datetime | None:
+    """A time in one of the ways people and logs write it, where the order of day and month is certain."""
+    for form in LOOSE:
+        try:
+            return datetime.strptime(text, form)  # noqa: DTZ007 one without a zone gets it later
+        except ValueError:
+            continue
+    return None
+
+
+def mail(text: str) -> datetime | None:
+    """A time in RFC 2822, as mail and HTTP have it."""
+    if not re.search(r"[a-z]{3}", text, re.IGNORECASE):
+        return None
+    try:
+        return parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name or offset. Raises `TimeRefused`."""
+    name = name.strip()
+    if name.upper() in ("Z", "UTC", "GMT"):
+        return UTC
+    if name.lower() == "local":
+        local = datetime.now(UTC).astimezone().tzinfo
+        assert local is not None
+        return local
+    match = OFFSET.fullmatch(name)
+    if match is not None:
+        distance = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
+        if distance >= timedelta(hours=24):
+            raise TimeRefused(f"{name!r} is no offset: they are less than 24 hours.")
+        return timezone(-distance if match[1] == "-" else distance)
+    from zoneinfo import ZoneInfo, available_timezones
+
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        known = available_timezones()
+        if not known:
+            raise TimeRefused("This machine has no time zone data. Give an offset such as +01:00.") from None
+        import difflib
+
+        wanted = name.replace(" ", "_").lower()
+        near = [one for one in sorted(known) if one.lower().rsplit("/", 1)[-1] == wanted]
+        near = near or difflib.get_close_matches(name, known, 3)
+        hint = f" Do you mean {', '.join(near[:3])}?" if near else " Write it such as Europe/Berlin or +02:00."
+        raise TimeRefused(f"{name[:60]!r} is no time zone that is known.{hint}") from None
+
+
+def converted(moment: datetime, zone: str) -> datetime:
+    """The same moment in another zone. Raises `TimeRefused`."""
+    try:
+        return moment.astimezone(zone_of(zone))
+    except OverflowError:
+        raise TimeRefused("In that zone the time lies outside the years 1 to 9999.") from None
+
+
+def duration(text: str) -> dict[str, float]:
+    """A duration as so many of each unit, all with its sign. Raises `TimeRefused`."""
+    text = text.strip()
+    amounts = dict.fromkeys(("years", "months", "weeks", "days", "hours", "minutes", "seconds"), 0.0)
+    refusal = TimeRefused(f"{text[:60]!r} is no duration. Write it such as P1M2DT3H, -P1W, or 3 days 2 hours.")
+    if len(text) > MAX_CHARS:
+        raise refusal
+    match = ISO_DURATION.fullmatch(text)
+    if match is not None and any(match.groups()[1:]):
+        sign = -1 if match[1] == "-" else 1
+        return {unit: sign * float(match[place] or 0) for place, unit in enumerate(amounts, 2)}
+    place = 0
+    sign = 1
+    while place < len(text):
+        match = WORDS.match(text, place)
+        word = match[3].lower() if match else ""
+        unit = UNITS.get(word) or UNITS.get(word.removesuffix("s"))
+        if match is None or unit is None:
+            raise refusal
+        sign = {"-": -1, "+": 1}.get(match[1], sign)
+        amounts[unit] += sign * float(match[2])
+        place = match.end()
+    if not text:
+        raise refusal
+    return amounts
+
+
+def added(moment: datetime, text: str) -> datetime:
+    """A moment later or earlier: months and days by the calendar, hours and less by the clock that never jumps.
+
+    Raises `TimeRefused`.
+    """
+    amounts = duration(text)
+    if amounts["years"] % 1 or amounts["months"] % 1:
+        raise TimeRefused("Years and months are whole numbers here. Use days for parts of them.")
+    try:
+        months = moment.year * 12 + moment.month - 1 + int(amounts["years"] * 12 + amounts["months"])
+        year, month = divmod(months, 12)
+        if not 1 <= year <= 9999:
+            raise OverflowError
+        day = min(moment.day, calendar.monthrange(year, month + 1)[1])
+        dated = moment.replace(year=year, month=month + 1, day=day) + timedelta(
+            weeks=amounts["weeks"], days=amounts["days"]
+        )
+        exact = timedelta(hours=amounts["hours"], minutes=amounts["minutes"], seconds=amounts["seconds"])
+        return (dated.astimezone(UTC) + exact).astimezone(dated.tzinfo) if exact else dated
+    except (OverflowError, ValueError):
+        raise TimeRefused("The result lies outside the years 1 to 9999.") from None
+
+
+def facts(moment: datetime) -> dict[str, Any]:
+    """What there is to say of a moment."""
+    year, week, _ = moment.isocalendar()
+    said: dict[str, Any] = {
+        "iso": moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds"),
+        "zone": getattr(moment.tzinfo, "key", None) or moment.tzname() or "",
+        "weekday": moment.strftime("%A"),
+        "week": f"{year:04}-W{week:02}",
+        "day_of_year": moment.timetuple().tm_yday,
+    }
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError:
+        return said
+    since = utc - datetime(1970, 1, 1, tzinfo=UTC)
+    said["utc"] = utc.isoformat(timespec="seconds").replace("+00:00", "Z")
+    said["unix"] = since // timedelta(seconds=1)
+    return said
+
+
+def difference(start: datetime, end: datetime) -> dict[str, Any]:
+    """How far it is from one moment to another: exactly, and by the calendar of the first one's zone."""
+    try:
+        exact = end.astimezone(UTC) - start.astimezone(UTC)
+        there = end.astimezone(start.tzinfo)
+    except OverflowError:
+        raise TimeRefused("The times are too close to the year 1 or 9999.") from None
+    size = abs(exact)
+    hours, rest = divmod(size.seconds, 3600)
+    words = f"{size.days} days {hours} hours {rest // 60} minutes {rest % 60} seconds"
+    return {
+        "iso": there.isoformat(timespec="seconds"),
+        "total_seconds": exact.total_seconds(),
+        "exact": f"-({words})" if exact < timedelta(0) else words,
+        "calendar_days": (there.date() - start.date()).days,
+        "weekdays_between": weekdays(start, there),
+    }
+
+
+def weekdays(start: datetime, end: datetime) -> int:
+    """Mondays to Fridays from the one date on, before the other."""
+    first, last = sorted((start.date(), end.date()))
+    days = (last - first).days
+    weeks, rest = divmod(days, 7)
+    count = weeks * 5 + sum((first.weekday() + step) % 7 < 5 for step in range(rest))
+    return count if end >= start else -count
