@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
+from jaato.plugins.files.apply_patch import Patching
 from jaato.plugins.files.backups import Backups
 from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
 from jaato.plugins.files.changes import Change, Changes
@@ -40,7 +41,7 @@ def bounds_of(setting: Any) -> dict[str, int]:
     return setting
 
 
-class FilesPlugin(Plugin):
+class FilesPlugin(Patching, Plugin):
     """Read, write, edit, move and restore files beneath the workspace and what was granted.
 
     The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.

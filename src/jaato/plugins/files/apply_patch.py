@@ -1,0 +1,257 @@
+"""`apply_patch`: a whole patch or nothing of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from jaato.errors import ToolError
+from jaato.plugins.files.batch import outcome, refuse_slash
+from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.patch_place import Placed, place_all
+from jaato.plugins.files.patch_text import FilePatch, Hunk, PatchRefused, parse
+from jaato.plugins.files.replace import Seen
+from jaato.plugins.files.substitute import substituted
+from jaato.plugins.files.text import Form, Lined
+from jaato.tools.call import Call
+from jaato.tools.tool import tool
+
+MAX_PATCH_CHARS = 4 << 20
+MAX_FILES = 200
+MAX_DIFF_CHARS = 16_000
+ACTION = "apply_patch"
+
+
+class Patching:
+    """The tool, for a plugin that has the `changes` of files."""
+
+    changes: Changes
+
+    @tool(category="filesystem", access="write")
+    def apply_patch(
+        self,
+        patch: Annotated[str, Meta(min_length=1, max_length=MAX_PATCH_CHARS, description="the diff itself")],
+        path: Annotated[str, "directory that the names in the patch are relative to"] = ".",
+        dry_run: Annotated[bool, "only say whether it would fit"] = False,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Apply a patch: a unified diff, as git diff or diff -u make it, to one or many files; creates, deletes and renames
+        too. All or nothing. A hunk that does not fit is reported with the nearest match."""
+        return apply(self.changes, parse(patch), path, call, dry_run=dry_run)
+
+
+@dataclass(slots=True)
+class Stage:
+    """What will become of one file: `text` is None when it is removed; `before` is what it is now."""
+
+    path: str
+    target: Target | None
+    seen: Seen | None
+    form: Form
+    before: str
+    text: str | None
+    mode: int | None = None
+    actions: list[str] = field(default_factory=list)
+    hunks: list[dict[str, int | str]] = field(default_factory=list)
+
+    def changes_something(self) -> bool:
+        """Whether there is anything to do; a file that is made and removed again needs nothing."""
+        return self.seen is not None or self.text is not None
+
+
+def apply(
+    changes: Changes, files: Sequence[FilePatch], top: str, call: Call, *, dry_run: bool
+) -> dict[str, Any]:
+    """Change every file of a patch or none. Raises `ToolError`s that name the file and the hunk."""
+    if len(files) > MAX_FILES:
+        raise PatchRefused(f"The patch changes {len(files)} files; at most {MAX_FILES} can be. Split it.")
+    with changes.lock, contextlib.ExitStack() as places:
+        work = Work(changes, top, places, dry_run)
+        try:
+            for file in files:
+                work.take(file)
+            stages = [stage for stage in work.stages.values() if stage.changes_something()]
+            steps = [step_of(stage) for stage in stages if stage.target is not None]
+            if not dry_run:
+                changes.commit(steps, call)
+        except BaseException:
+            changes.unmake(work.made)
+            raise
+    room = MAX_DIFF_CHARS
+    said: list[dict[str, Any]] = []
+    by_label = {step.target.label: step for step in steps}
+    for stage in stages:
+        diff = unified(stage.before, stage.text or "")[:room]
+        room -= len(diff)
+        step = by_label.get(stage.target.label) if stage.target is not None else None
+        entry = outcome(step, diff) if step is not None else {"path": stage.path, "diff": diff}
+        said.append({**entry, "action": " and ".join(dict.fromkeys(stage.actions)), "hunks": stage.hunks})
+    result: dict[str, Any] = {"dry_run": dry_run, "files": said}
+    if dry_run:
+        result["note"] = "The patch fits; nothing was changed. Call again with dry_run=false to apply it."
+    return result
+
+
+def step_of(stage: Stage) -> Change:
+    """What is to be committed for a file."""
+    assert stage.target is not None
+    content = None if stage.text is None else stage.form.encode(stage.text)
+    return Change(stage.target, ACTION, stage.seen, content, stage.mode)
+
+
+class Work:
+    """A patch being applied in memory: each file as the parts before have left it."""
+
+    def __init__(self, changes: Changes, top: str, places: contextlib.ExitStack, dry_run: bool) -> None:
+        self._changes = changes
+        self._top = top.rstrip("/")
+        self._places = places
+        self._dry_run = dry_run
+        self.stages: dict[str, Stage] = {}
+        self.made: list[str] = []
+
+    def take(self, file: FilePatch) -> None:
+        """Apply one file of the patch. Raises `ToolError`s."""
+        if file.old is None:
+            self._create(file)
+        elif file.new is None:
+            self._remove(file)
+        elif file.new != file.old:
+            self._move(file)
+        else:
+            stage = self._existing(file.old)
+            self._change(stage, file)
+            stage.actions.append("changed")
+
+    def _create(self, file: FilePatch) -> None:
+        assert file.new is not None
+        stage = self._absent(file.new)
+        added = [hunk for hunk in file.hunks if hunk.lines]
+        if any(sign != "+" for hunk in added for sign, _ in hunk.lines):
+            raise PatchRefused(f"{file.new!r} is new, so each of its lines begins with +. Nothing was changed.")
+        lines = [text for hunk in added for text in hunk.new]
+        is_open = bool(added) and added[-1].new_open
+        stage.text = "\n".join(lines) + ("" if is_open or not lines else "\n")
+        stage.mode = file.mode if file.mode is not None and file.mode & 0o111 else None
+        stage.actions.append("created")
+        stage.hunks = [{"line": 1}] if lines else []
+
+    def _remove(self, file: FilePatch) -> None:
+        assert file.old is not None
+        stage = self._existing(file.old)
+        if not file.whole:
+            self._change(stage, file)
+            if stage.text:
+                left = stage.text.count("\n") + 1
+                raise PatchRefused(
+                    f"{file.old!r} is to be removed, but it has {left} lines the patch does not know of. Nothing was "
+                    "changed."
+                )
+        stage.text = None
+        stage.actions.append("removed")
+
+    def _move(self, file: FilePatch) -> None:
+        assert file.old is not None
+        assert file.new is not None
+        source = self._existing(file.old)
+        stage = self._absent(file.new)
+        stage.form, stage.text = source.form, source.text
+        stage.mode = source.seen.info.st_mode & 0o777 if source.seen is not None else source.mode
+        before = source.text or ""
+        self._change(stage, file)
+        stage.before = before
+        stage.actions.append(f"{'copied' if file.copies else 'moved'} from {source.path}")
+        if not file.copies:
+            source.text = None
+            source.actions.append("moved away")
+
+    def _change(self, stage: Stage, file: FilePatch) -> None:
+        """Put the hunks into the text."""
+        if file.hunks:
+            text, placed = patched(stage.text or "", file.hunks, stage.path)
+            stage.text = text
+            stage.hunks += [one.facts for one in placed]
+        if file.mode is not None:
+            stage.mode = file.mode
+
+    def _path(self, name: str) -> str:
+        """A name of the patch as a path. Raises `PatchRefused` for one that may not be patched."""
+        path = name if self._top in ("", ".") or name.startswith("/") else f"{self._top}/{name}"
+        refuse_slash(path)
+        self._changes.roots.relative(path)
+        if self._changes.roots.is_control(path):
+            raise PatchRefused(
+                f"{path!r} decides what runs or is allowed, so no patch changes it. Use updateFile, which asks for it "
+                "by name. Nothing was changed."
+            )
+        return path
+
+    def _existing(self, name: str) -> Stage:
+        """A file as it is now, or as the patch has left it."""
+        path = self._path(name)
+        known = self.stages.get(path)
+        if known is not None:
+            if known.text is None:
+                raise PatchRefused(f"{path!r} is changed after the patch has removed it. Nothing was changed.")
+            return known
+        try:
+            target = self._places.enter_context(self._changes.target(path))
+            loaded = self._changes.load(target)
+        except ToolError as error:
+            raise PatchRefused(f"{error} Nothing was changed.") from None
+        stage = Stage(path, target, loaded.seen, loaded.form, loaded.text, loaded.text)
+        self.stages[path] = stage
+        return stage
+
+    def _absent(self, name: str) -> Stage:
+        """A file that is to be made."""
+        path = self._path(name)
+        known = self.stages.get(path)
+        if known is not None and known.text is None:
+            return known
+        if known is not None or not self._changes.is_absent(path):
+            raise PatchRefused(f"{path!r} exists already, and the patch makes it anew. Nothing was changed.")
+        target = None
+        if not self._dry_run:
+            self.made += self._changes.make_parents(path)
+            target = self._places.enter_context(self._changes.target(path))
+        stage = Stage(path, target, None, Form(), "", "")
+        self.stages[path] = stage
+        return stage
+
+
+def patched(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[Placed]]:
+    """A text with its hunks applied, and where each was. Raises `PatchRefused`."""
+    view = Lined(raw).view
+    lines = view.split("\n")
+    is_open = bool(lines[-1])  # the last line has no newline at its end
+    if not is_open:
+        lines.pop()
+    placed = place_all(lines, hunks, name)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    spans: list[tuple[int, int, str]] = []
+    for one in placed:
+        at_end = one.end == len(lines)
+        begin, end = min(starts[one.first], len(view)), min(starts[one.end], len(view))
+        new = "".join(f"{line}\n" for line in one.new)
+        if one.first == len(lines) and is_open and new:
+            new = f"\n{new}"
+        if at_end and new and stays_open(one.hunk, is_open):
+            new = new[:-1]
+        spans.append((begin, end, new))
+    return substituted(raw, spans), placed
+
+
+def stays_open(hunk: Hunk, is_open: bool) -> bool:
+    """Whether the text ends without a newline once this hunk is at its end."""
+    if hunk.old_open or hunk.new_open:
+        return hunk.new_open
+    return is_open and hunk.lines[-1][0] == " "
