@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta
+from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault, MalformedReply, ProviderError
-from jaato.protocol.messages import FinishReason, Text, ToolCall, Usage
+from jaato.protocol.messages import FinishReason, Refusal, Text, Thinking, ToolCall, Usage
 from jaato.providers.dialect import Decoder
 from jaato.providers.openai_chat import OpenAIChat
 from jaato.providers.openai_responses import OpenAIResponses
@@ -236,6 +236,33 @@ def test_items_only_in_the_completed_response() -> None:
     (call,) = reply.message.parts
     assert isinstance(call, ToolCall)
     assert (call.provider_id, call.arguments, reply.finish_reason) == ("x", {"a": 1}, "tool_calls")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_was_not_streamed_is_shown_at_the_end(streamed: bool) -> None:
+    """Responses: text, refusal and thought that came whole are chunks as well, once; otherwise nobody would see them."""
+    said = {"type": "message", "content": [{"type": "output_text", "text": "42"}]}
+    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    deltas: list[Any] = [
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hm"},
+        {"type": "response.output_text.delta", "output_index": 1, "delta": "42"},
+        {"type": "response.refusal.delta", "output_index": 2, "delta": "No."},
+    ]
+    done: list[Any] = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate((thought, said, refused))
+    ]
+    whole = {"status": "completed", "output": [thought, said, refused]}
+    for events in (done, []):
+        chunks = run(
+            OpenAIResponses().decoder(REQUEST),
+            *(deltas if streamed else []),
+            *events,
+            {"type": "response.completed", "response": whole},
+        )
+        assert chunks[:-1] == [ThinkingDelta("hm"), TextDelta("42"), TextDelta("No.")]
+        assert last(chunks).message.parts == [Thinking("hm"), Text("42"), Refusal("No.")]
 
 
 def test_the_name_of_the_event_stands_in_for_its_type() -> None:

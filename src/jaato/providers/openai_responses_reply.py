@@ -76,15 +76,29 @@ PLAIN = msgspec.json.Decoder().decode
 class PartialItem:
     """An output item that is being written; `done` is the server's own account of it, which then counts."""
 
-    __slots__ = ("arguments", "call", "done", "item", "said", "thought")
+    __slots__ = ("arguments", "call", "done", "item", "refused", "said", "thought")
 
     def __init__(self) -> None:
         self.item = Item()
         self.done: Raw | None = None
         self.said: list[str] = []
+        self.refused: list[str] = []
         self.thought: list[str] = []
         self.arguments: list[str] = []
         self.call = 0
+
+    def unheard(self, parts: Sequence[Part]) -> list[Chunk]:
+        """What these parts of it say as chunks, where no piece of it was streamed."""
+        chunks: list[Chunk] = []
+        for part in parts:
+            match part:
+                case Text(text=text) if not self.said:
+                    chunks.append(TextDelta(text))
+                case Refusal(text=text) if not self.refused:
+                    chunks.append(TextDelta(text))
+                case Thinking(text=text) if text and not self.thought:
+                    chunks.append(ThinkingDelta(text))
+        return chunks
 
 
 class ResponsesDecoder:
@@ -138,7 +152,7 @@ class ResponsesDecoder:
                 self._at(found).thought.append("\n\n")
                 return (ThinkingDelta("\n\n"),)
             case "response.refusal.delta" if isinstance(found.delta, str):
-                self._heard = True
+                self._at(found).refused.append(found.delta)
                 return (TextDelta(found.delta),)
             case "response.output_item.added" | "response.output_item.done" if found.item:
                 return self._item(found, found.item, done=kind.endswith("done"))
@@ -193,16 +207,19 @@ class ResponsesDecoder:
                 self._provider, response.error or "the response failed and no reason was given"
             )
         if not any(partial.done for partial in self._items.values()) and response.output:
-            self._items = {}
+            heard, self._items = self._items, {}
             for index, raw in enumerate(response.output):
-                partial = self._items[index] = PartialItem()
+                partial = self._items[index] = heard.get(index) or PartialItem()
                 partial.item, partial.done = ITEM(raw), raw.copy()
         parts: list[Part] = []
+        chunks: list[Chunk] = []
         for _, partial in sorted(self._items.items()):
-            parts += item_parts(partial)
+            own = item_parts(partial)
+            chunks += partial.unheard(own)
+            parts += own
         self._done = True
         message = Message("assistant", parts, provider=self._provider, model=self._model)
-        return (Reply(message, finish_reason(response, parts), usage(response.usage)),)
+        return (*chunks, Reply(message, finish_reason(response, parts), usage(response.usage)))
 
 
 def item_parts(partial: PartialItem) -> list[Part]:
@@ -213,7 +230,8 @@ def item_parts(partial: PartialItem) -> list[Part]:
             opaque = Opaque(DIALECT, Raw(msgspec.json.encode({"phase": item.phase}))) if item.phase else None
             if partial.done is None or item.content is None:
                 text = "".join(partial.said)
-                return [Text(text, opaque)] if text else []
+                refused = "".join(partial.refused)
+                return [*([Text(text, opaque)] if text else []), *([Refusal(refused)] if refused else [])]
             text = "".join([content.text or "" for content in item.content if content.type == "output_text"])
             refused = "".join(
                 [content.refusal or "" for content in item.content if content.type == "refusal"]

@@ -37,7 +37,8 @@ def make(
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
-    chat for every other. `thinking` names the field in which a compatible server wants the thoughts back.
+    chat for every other; besides `openai` only `ollama` has both. `thinking` names the field in which a compatible
+    server wants the thoughts back.
     A `project` and `location` mean Gemini on Vertex AI.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
@@ -69,7 +70,14 @@ def make(
         case "github_models":
             return github_models(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
         case "ollama":
-            return ollama(environ, base_url=base_url, api_key=api_key, thinking=thinking, timeouts=timeouts)
+            return ollama(
+                environ,
+                base_url=base_url,
+                api_key=api_key,
+                interface=interface,
+                thinking=thinking,
+                timeouts=timeouts,
+            )
     raise ConfigError(f"There is no provider {name!r} of this kind; known are {', '.join(NAMES)}.")
 
 
@@ -130,7 +138,8 @@ def github_models(
     key = api_key or environ.get("GITHUB_TOKEN") or None
     if key is None:
         raise ConfigError(
-            "There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read."
+            "There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read, "
+            "or run `jaato login github_models`."
         )
     about = partial(describe, "github_models", priced=False)
     return HttpProvider(
@@ -142,7 +151,7 @@ def github_models(
         listing=Listing("/catalog/models", read_catalog(about), from_root=True),
         environ=environ,
         timeouts=timeouts,
-        remedy="GITHUB_TOKEN needs the permission models:read.",
+        remedy="Set GITHUB_TOKEN to a token with the permission models:read, or run `jaato login github_models`.",
     )
 
 
@@ -151,12 +160,11 @@ def ollama(
     *,
     base_url: str | None,
     api_key: str | None,
+    interface: Interface,
     thinking: str | None,
     timeouts: Timeouts,
 ) -> HttpProvider:
     """A running Ollama at `OLLAMA_HOST`; it needs no key, and costs nothing on this machine."""
-    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
-
     url = ollama_url(base_url or environ.get("OLLAMA_HOST") or OLLAMA_URL)
     if not url.endswith("/v1"):
         url += "/v1"
@@ -165,10 +173,18 @@ def ollama(
         about = partial(
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
-    style = ChatStyle(limit="max_tokens", thinking=thinking, valid_arguments=True)
+    dialect: Dialect
+    if interface == "responses":
+        from jaato.providers.openai_responses import OpenAIResponses
+
+        dialect = OpenAIResponses("ollama", cache_key=False)
+    else:
+        from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+
+        dialect = OpenAIChat("ollama", ChatStyle(limit="max_tokens", thinking=thinking, valid_arguments=True))
     return HttpProvider(
         "ollama",
-        OpenAIChat("ollama", style),
+        dialect,
         base_url=url,
         describe=about,
         key=api_key or environ.get("OLLAMA_API_KEY") or None,
