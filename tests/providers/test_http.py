@@ -26,6 +26,7 @@ from jaato.abc.provider import Reply, TextDelta
 from jaato.errors import (
     AuthenticationError,
     ConfigError,
+    ModelNotFound,
 )
 from jaato.providers.http import HttpProvider
 from jaato.providers.openai_chat import OpenAIChat
@@ -174,24 +175,40 @@ def test_the_key_is_nowhere_to_be_seen(caplog: pytest.LogCaptureFixture) -> None
     assert "httpcore2" in caplog.text
 
 
+@pytest.mark.parametrize("key", ["o", "ollama", "", " "])
+def test_a_key_that_is_no_secret_mangles_nothing(key: str) -> None:
+    """A key too short to be one, as servers that want any take it, is left in messages: they are full of its letters."""
+
+    async def main() -> str:
+        async with serve(answer({"error": "no such model: ollama/o"}, 404)) as server:
+            provider = make("openai", environ={}, base_url=f"{server.url}/v1", api_key=key)
+            with pytest.raises(ModelNotFound) as caught:
+                await ask(provider)
+            await provider.aclose()
+        return str(caught.value)
+
+    assert anyio.run(main).endswith("(404): no such model: ollama/o")
+
+
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "“sk-1”", "sk\x00"])
 def test_a_key_that_no_header_can_carry(key: str) -> None:
     """A key with line breaks or strange characters is refused before anything is sent, and not shown."""
     with pytest.raises(ConfigError, match="set it anew") as caught:
         make("openai", environ={"OPENAI_API_KEY": key})
     assert "sk" not in str(caught.value)
+    assert "“" not in str(caught.value)
     assert make("openai", environ={"OPENAI_API_KEY": " sk-1\n"})._key == "sk-1"
 
 
 def test_a_key_that_is_made_fresh() -> None:
     """A key may be a function that is asked before every request; its values are scrubbed as well."""
-    keys = iter(["token-1", "token-2"])
+    keys = iter(["token-01", "token-02"])
 
     async def fresh() -> str:
         return next(keys)
 
     async def main(key: Callable[[], Awaitable[str]]) -> None:
-        async with serve(stream(*HELLO), answer("no token-2", 401)) as server:
+        async with serve(stream(*HELLO), answer("no token-02", 401)) as server:
             about = provider_at(server).model_info
             provider = HttpProvider(
                 "other", OpenAIChat("other"), base_url=server.url + "/?v=1", describe=about, key=key
@@ -201,8 +218,8 @@ def test_a_key_that_is_made_fresh() -> None:
                 await ask(provider)
             await provider.aclose()
             assert [one.headers["authorization"] for one in server.requests] == [
-                "Bearer token-1",
-                "Bearer token-2",
+                "Bearer token-01",
+                "Bearer token-02",
             ]
             assert server.requests[0].path == "/chat/completions?v=1"
 

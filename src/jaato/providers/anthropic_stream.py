@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
-from jaato.errors import ConnectionFault, MalformedReply
+from jaato.errors import ConnectionFault
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
     FinishReason,
@@ -28,12 +28,11 @@ from jaato.providers.anthropic_events import (
     Counts,
     Delta,
     Event,
-    Fault,
     Opened,
     Started,
-    error_of,
 )
 from jaato.providers.parts import read_arguments
+from jaato.providers.refusals import broken, stream_error
 from jaato.providers.wire import encode_json
 
 FINISH: dict[str, FinishReason] = {
@@ -83,7 +82,7 @@ class MessagesDecoder:
         try:
             seen = EVENTS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise malformed(f"an event that is not what the API promises ({error})") from None
+            raise broken(f"an event that is not what the API promises ({error})") from None
         match seen.type or event:
             case "content_block_delta":
                 return self._delta(seen)
@@ -98,10 +97,9 @@ class MessagesDecoder:
             case "message_stop":
                 return self.end()
             case "error":
-                fault = seen.error or Fault()
-                raise error_of(fault.type, fault.message, self._provider)
+                raise stream_error(self._provider, seen.error or msgspec.json.decode(data))
             case "message" | "completion":
-                raise malformed("a whole message where a stream was asked for")
+                raise broken("a whole message where a stream was asked for")
         return ()
 
     def end(self) -> Sequence[Chunk]:
@@ -121,7 +119,7 @@ class MessagesDecoder:
 
     def _start(self, seen: Event) -> None:
         if self._started:
-            raise malformed("two beginnings of a message in one stream")
+            raise broken("two beginnings of a message in one stream")
         self._started = True
         if isinstance(seen.message, Started):
             self._model = seen.message.model or self._model
@@ -130,11 +128,11 @@ class MessagesDecoder:
     def _open(self, seen: Event) -> Sequence[Chunk]:
         raw = bytes(seen.content_block)
         if seen.index in self._blocks or not raw:
-            raise malformed(f"content block {seen.index} twice or without content")
+            raise broken(f"content block {seen.index} twice or without content")
         try:
             start = OPENED.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(f"a content block that is not what the API promises ({error})") from None
+            raise broken(f"a content block that is not what the API promises ({error})") from None
         block = self._blocks[seen.index] = Block(start, raw, self._calls)
         match start.type:
             case "tool_use":
@@ -167,7 +165,7 @@ class MessagesDecoder:
     def _block(self, index: int) -> Block:
         block = self._blocks.get(index)
         if block is None or not block.open:
-            raise malformed(f"something for content block {index}, which is not open")
+            raise broken(f"something for content block {index}, which is not open")
         return block
 
     def _stop(self, seen: Event) -> None:
@@ -229,8 +227,3 @@ class MessagesDecoder:
             cache_write_tokens=write,
             reasoning_tokens=counts.get("thinking", 0),
         )
-
-
-def malformed(what: str) -> MalformedReply:
-    """The error for a stream that breaks the protocol."""
-    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

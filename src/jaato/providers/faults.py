@@ -21,21 +21,7 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
-
-MAX_SHOWN_CHARS = 600
-OVERFLOW_PHRASES = (
-    "maximum context length",
-    "context length exceeded",
-    "context window",
-    "context size",
-    "prompt is too long",
-    "input is too long",
-    "input token count",
-    "too many tokens",
-    "reduce the length of the messages",
-    "request body too large",
-)
-"""What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
+from jaato.providers.error_body import clip
 
 MEANINGS: dict[type[ProviderError], str] = {
     AuthenticationError: "refused the key",
@@ -71,60 +57,11 @@ def is_number(text: str) -> bool:
     return len(text) <= 12 and text.replace(".", "", 1).isdecimal() and text.isascii()
 
 
-def clip(text: str) -> str:
-    """Text of a stranger on one line, bounded."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " …"
-
-
-def means_overflow(message: str) -> bool:
-    """Whether a server's message says that the conversation no longer fits."""
-    lower = message.lower()
-    return any(phrase in lower for phrase in OVERFLOW_PHRASES)
-
-
 def told(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
     """What a provider's refusal means: who, what, the status and the provider's own words."""
     number = f" ({status})" if status else ""
     said = f": {message}" if message else "."
     return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{said}"
-
-
-def status_class(status: int) -> type[ProviderError]:
-    """The error an HTTP status stands for when the body says nothing more exact."""
-    match status:
-        case 401 | 403:
-            return AuthenticationError
-        case 404:
-            return ModelNotFound
-        case 413:
-            return ContextOverflow
-        case 429:
-            return RateLimited
-        case 408 | 409 | 425:
-            return ServerFault
-        case _ if status >= 500:
-            return ServerFault
-        case _ if status >= 400:
-            return InvalidRequest
-    return ProviderError
-
-
-def body_message(body: bytes) -> str:
-    """The message in an error body: `error.message`, `error`, `message` or `detail`, else its text."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
-    if isinstance(value, list) and value:
-        value = value[0]
-    for name in ("error", "message", "detail"):
-        found = value.get(name) if isinstance(value, dict) else None
-        if isinstance(found, dict):
-            found = found.get("message")
-        if isinstance(found, str) and found:
-            return clip(found)
-    return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
 
 
 def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-from msgspec import Struct, field
-
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers import faults
-from jaato.providers.google_faults import Fault, typed
 from jaato.providers.google_history import Transcript
 from jaato.providers.google_models import is_modern, thinking_config
 from jaato.providers.google_stream import DIALECT, ContentDecoder
 from jaato.providers.parts import remembered
+from jaato.providers.refusals import status_error
 from jaato.providers.wire import encode_json, names_back, wire_name
 
 MAX_STOPS = 5
@@ -69,17 +65,7 @@ class GeminiDialect:
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
-        try:
-            seen = msgspec.json.decode(body, type=ErrorBody | list[ErrorBody])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            fault = Fault(message=faults.body_message(body))
-        else:
-            fault = next(iter(seen), ErrorBody()).error if isinstance(seen, list) else seen.error
-        return typed(fault, self.provider, status, faults.retry_after_s(headers))
-
-
-class ErrorBody(Struct):
-    error: Fault = field(default_factory=Fault)
+        return status_error(self.provider, status, headers, body)
 
 
 def transcript(request: ModelRequest) -> Transcript:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,7 +13,6 @@ from jaato.errors import (
     ConnectionFault,
     ContentRefused,
     InvalidRequest,
-    MalformedReply,
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
@@ -26,7 +26,7 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.google_faults import Fault, typed
+from jaato.providers.refusals import broken, stream_error
 from jaato.providers.wire import encode_json
 
 DIALECT = "gemini"
@@ -97,7 +97,7 @@ class Answer(Struct, rename="camel"):
     prompt_feedback: Feedback | None = None
     usage_metadata: Counts | None = None
     model_version: str | None = None
-    error: Fault | None = None
+    error: Any = None
 
 
 ANSWERS = msgspec.json.Decoder(Answer | list[Answer])
@@ -125,7 +125,7 @@ class ContentDecoder:
         try:
             seen = ANSWERS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise malformed(f"an answer that is not what the API promises ({error})") from None
+            raise broken(f"an answer that is not what the API promises ({error})") from None
         chunks: list[Chunk] = []
         for answer in seen if isinstance(seen, list) else [seen]:
             self._answer(answer, chunks)
@@ -139,7 +139,7 @@ class ContentDecoder:
                 "The connection was cut before the answer was complete; it can be asked again.",
             )
         if reason in MALFORMED:
-            raise malformed(f"a call it could not write itself ({reason}) {self._said}".rstrip())
+            raise broken(f"a call it could not write itself ({reason}) {self._said}".rstrip())
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest("A thought signature of an earlier call is missing.")
         self._flush()
@@ -155,7 +155,7 @@ class ContentDecoder:
 
     def _answer(self, answer: Answer, chunks: list[Chunk]) -> None:
         if answer.error is not None:
-            raise typed(answer.error, self._provider, answer.error.code or 500, None)
+            raise stream_error(self._provider, answer.error)
         if answer.model_version:
             self._model = answer.model_version
         if answer.usage_metadata is not None:
@@ -233,8 +233,3 @@ class ContentDecoder:
             cached_input_tokens=counts.cached_content_token_count or 0,
             reasoning_tokens=thoughts,
         )
-
-
-def malformed(what: str) -> MalformedReply:
-    """The error for a stream that breaks the protocol."""
-    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

@@ -28,6 +28,7 @@ Key = str | Callable[[], Awaitable[str]] | None
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 8 * MAX_EVENT_BYTES
 MAX_PAGES = 50
+LEAST_SECRET_CHARS = 8
 STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "")
 """Content types under which servers send a stream of events; the last ones by servers that do not care."""
 
@@ -268,8 +269,13 @@ class HttpProvider:
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
                 text = f"{text if text.endswith(('.', '!', '?')) else text + '.'} {self._remedy}"
-            error.args = (text.replace(key, "[key]") if key else text,)
+            error.args = (without(key, text),)
         return error
+
+
+def without(key: str | None, text: str) -> str:
+    """A text that does not show the key; what is shorter than any secret (`ollama`, `x`) may be an ordinary word."""
+    return text if key is None or len(key) < LEAST_SECRET_CHARS else text.replace(key, "[key]")
 
 
 def checked(value: str, what: str) -> str:

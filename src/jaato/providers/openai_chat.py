@@ -14,7 +14,6 @@ from jaato.errors import ProviderError
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.openai_chat_reply import ChatDecoder
-from jaato.providers.openai_faults import status_error
 from jaato.providers.openai_models import effort_word
 from jaato.providers.parts import (
     arguments_text,
@@ -27,6 +26,7 @@ from jaato.providers.parts import (
     result_text,
     user_content,
 )
+from jaato.providers.refusals import status_error
 from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 

@@ -12,7 +12,6 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest, ProviderError
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.openai_faults import status_error
 from jaato.providers.openai_models import effort_word
 from jaato.providers.openai_responses_reply import ResponsesDecoder
 from jaato.providers.parts import (
@@ -26,6 +25,7 @@ from jaato.providers.parts import (
     result_text,
     user_content,
 )
+from jaato.providers.refusals import status_error
 from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 

@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
-from jaato.providers.openai_faults import malformed, stream_error
 from jaato.providers.openai_usage import InputDetails, OutputDetails
 from jaato.providers.parts import tool_call
+from jaato.providers.refusals import malformed, stream_error
 
 DIALECT = "openai_responses"
 
