@@ -213,7 +213,8 @@ class MessagesDecoder:
             ("thinking", detail.thinking_tokens if detail else None),
         ):
             if value is not None:
-                self._counts[name] = value
+                # the counts are running totals: one that falls is a server's blank, not a correction
+                self._counts[name] = max(value, self._counts.get(name, 0))
 
     def _usage(self) -> Usage | None:
         counts = self._counts

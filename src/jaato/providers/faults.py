@@ -23,6 +23,9 @@ from jaato.errors import (
 )
 from jaato.providers.error_body import clip
 
+LEAST_SECRET_CHARS = 8
+LONG_WAIT_S = 60.0
+
 MEANINGS: dict[type[ProviderError], str] = {
     AuthenticationError: "refused the key",
     ModelNotFound: "does not know the model or the path; see `jaato models`, or check the base URL",
@@ -80,6 +83,26 @@ def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -
     return MalformedReply(
         f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: "
         f"{text!r}. A proxy or another service may be answering; check the base URL and the proxy settings.",
+        provider=provider,
+        status=200,
+    )
+
+
+def no_events(place: str, beginning: bytes, provider: str) -> MalformedReply:
+    """An answer that calls itself a stream of events and holds none."""
+    text = clip(beginning[:200].decode("utf-8", "replace"))
+    return MalformedReply(
+        f"{place} sent something that is no stream of events: {text!r}. Check the base URL and the proxy settings.",
+        provider=provider,
+        status=200,
+    )
+
+
+def wrong_coding(place: str, coding: str, provider: str) -> MalformedReply:
+    """An answer compressed in a way that was not asked for."""
+    return MalformedReply(
+        f"{place} answered in the content coding {clip(coding)!r}, which was not asked for and is not read here. "
+        "A proxy may do that; check the base URL and the proxy settings.",
         provider=provider,
         status=200,
     )
@@ -159,3 +182,28 @@ def is_certificate(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def sentence(text: str) -> str:
+    """Words that others can follow."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def span(seconds: float) -> str:
+    """A long time in the unit one would say it in."""
+    for size_s, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size_s:
+            return f"{seconds / size_s:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def without(key: str | None, text: str) -> str:
+    """A text that does not show the key; what is shorter than any secret (`ollama`, `x`) may be an ordinary word."""
+    return text if key is None or len(key) < LEAST_SECRET_CHARS else text.replace(key, "[key]")
+
+
+def patient(error: ProviderError) -> ProviderError:
+    """The error, whose words name the wait the server asked for where that is longer than anybody sits through."""
+    if error.retry_after_s is not None and error.retry_after_s > LONG_WAIT_S:
+        error.args = (f"{sentence(str(error))} It asks to wait {span(error.retry_after_s)}.",)
+    return error

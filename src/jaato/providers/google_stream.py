@@ -13,6 +13,7 @@ from jaato.errors import (
     ConnectionFault,
     ContentRefused,
     InvalidRequest,
+    ProviderError,
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
@@ -42,12 +43,13 @@ REFUSED = frozenset(
         "IMAGE_SAFETY",
         "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION",
+        "ESCALATION",
     ]
 )
 MALFORMED = frozenset(
     ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"]
 )
-FINISH: dict[str, FinishReason] = {"STOP": "stop", "MAX_TOKENS": "length"}
+FINISH: dict[str, FinishReason] = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 
 
 class Called(Struct):
@@ -142,6 +144,10 @@ class ContentDecoder:
             raise broken(f"a call it could not write itself ({reason}) {self._said}".rstrip())
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest("A thought signature of an earlier call is missing.")
+        if reason == "PUP_LIMITED_DISABLED":
+            raise ProviderError(
+                "Google has limited or disabled this account for what it was used for before."
+            )
         self._flush()
         parts = self._parts
         finish: FinishReason = FINISH.get(reason, "unknown")

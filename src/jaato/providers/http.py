@@ -14,10 +14,10 @@ from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
-from jaato.providers.body import begin_body, close, drain, read_body
+from jaato.providers.body import begin_body, close, drain, read_body, strange_coding
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.route import open_transport, proxy_for, shown, split_url
-from jaato.providers.sse import MAX_EVENT_BYTES, EventParser
+from jaato.providers.route import login_of, open_transport, proxy_for, shown, split_url
+from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,7 +28,6 @@ Key = str | Callable[[], Awaitable[str]] | None
 MAX_ERROR_BYTES = 64 * 1024
 MAX_REPLY_BYTES = 8 * MAX_EVENT_BYTES
 MAX_PAGES = 50
-LEAST_SECRET_CHARS = 8
 STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "")
 """Content types under which servers send a stream of events; the last ones by servers that do not care."""
 
@@ -83,7 +82,7 @@ class HttpProvider:
         self.name = name
         self.dialect = dialect
         parts = split_url(base_url, f"The base URL of {name}")
-        self._root = f"{parts.scheme}://{parts.netloc}"
+        self._root = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._base = self._root + parts.path.rstrip("/")
         self._query = parts.query
         self.base_url = shown(base_url)
@@ -94,7 +93,7 @@ class HttpProvider:
         self._timeouts = timeouts
         self._headers = {
             field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
-        }
+        } | login_of(parts)
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
         self._transport: httpx2.AsyncHTTPTransport | None = None
@@ -188,7 +187,7 @@ class HttpProvider:
         request = httpx2.Request(
             method,
             url,
-            headers={"User-Agent": "jaato", **self._headers, **headers},
+            headers=httpx2.Headers({"User-Agent": "jaato", **self._headers}) | headers,
             content=body,
             extensions={"timeout": waits},
         )
@@ -207,17 +206,20 @@ class HttpProvider:
     async def _accept(self, response: httpx2.Response) -> None:
         """Return for a success; raise the typed error for anything else."""
         status = response.status_code
+        coding = strange_coding(response)
+        if 200 <= status < 300 and coding:
+            raise faults.wrong_coding(self.base_url, coding, self.name)
         if 200 <= status < 300:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
             raise faults.redirected(self.base_url, status, shown(headers.get("location", "")), self.name)
-        body = await begin_body(response, MAX_ERROR_BYTES)
+        body = b"" if coding else await begin_body(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
             error.retry_after_s = faults.retry_after_s(headers)
-        raise error
+        raise faults.patient(error)
 
     async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
@@ -252,8 +254,12 @@ class HttpProvider:
                     if chunks and type(chunks[-1]) is Reply:
                         await drain(raw)
                         return
+                if not events and size > MAX_EVENT_BYTES:
+                    raise faults.no_events(self.base_url, start, self.name)
         if start and not events and content_type != "text/event-stream":
             raise faults.wrong_type(self.base_url, content_type, start, self.name)
+        if not events and not is_beginning(start):
+            raise faults.no_events(self.base_url, start, self.name)
         for chunk in decoder.end():
             yield chunk
 
@@ -268,14 +274,9 @@ class HttpProvider:
             error.provider = error.provider or self.name
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
-                text = f"{text if text.endswith(('.', '!', '?')) else text + '.'} {self._remedy}"
-            error.args = (without(key, text),)
+                text = f"{faults.sentence(text)} {self._remedy}"
+            error.args = (faults.without(key, text),)
         return error
-
-
-def without(key: str | None, text: str) -> str:
-    """A text that does not show the key; what is shorter than any secret (`ollama`, `x`) may be an ordinary word."""
-    return text if key is None or len(key) < LEAST_SECRET_CHARS else text.replace(key, "[key]")
 
 
 def checked(value: str, what: str) -> str:
