@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
-from jaato.protocol.messages import FinishReason, Message, Part, Refusal, Text, Thinking, Usage
+from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.openai_usage import InputDetails, OutputDetails
 from jaato.providers.parts import tool_call
 from jaato.providers.refusals import malformed, stream_error
 from jaato.providers.wire import encode_json
+
+DIALECT = "openai_chat"
 
 
 class Function(Struct):
@@ -23,6 +25,7 @@ class Function(Struct):
 
 
 class CallPiece(Struct):
+    extra_content: Raw = Raw()
     index: int | None = None
     id: str | int | None = None
     function: Function | None = None
@@ -32,6 +35,7 @@ class Delta(Struct):
     content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[Any] | None = None
     refusal: str | None = None
     tool_calls: list[CallPiece] | None = None
 
@@ -74,13 +78,14 @@ FINISH: dict[str, FinishReason] = {
 class PartialCall:
     """A call that is being written."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name")
 
     def __init__(self, index: int | None, provider_id: str | None) -> None:
         self.index = index
         self.id = provider_id
         self.name = ""
         self.arguments: list[str] = []
+        self.extra = b""
 
 
 class ChatDecoder:
@@ -91,6 +96,8 @@ class ChatDecoder:
         self._model = model
         self._said: list[str] = []
         self._thought: list[str] = []
+        self._field: str | None = None
+        self._details: list[dict[str, Any]] = []
         self._refused: list[str] = []
         self._calls: list[PartialCall] = []
         self._finish: str | None = None
@@ -144,6 +151,8 @@ class ChatDecoder:
 
     def _delta(self, delta: Delta) -> Sequence[Chunk]:
         content = delta.content
+        if delta.reasoning_details:
+            add_details(self._details, delta.reasoning_details)
         if content and type(content) is str and not delta.tool_calls:  # by far the most frequent
             self._said.append(content)
             if not (delta.reasoning_content or delta.reasoning):
@@ -155,6 +164,7 @@ class ChatDecoder:
         thought = delta.reasoning_content or delta.reasoning
         if thought:
             self._thought.append(thought)
+            self._field = "reasoning_content" if delta.reasoning_content else "reasoning"
             chunks.append(ThinkingDelta(thought))
         chunks += content_chunk
         if delta.refusal:
@@ -193,6 +203,7 @@ class ChatDecoder:
             call = PartialCall(piece.index, provider_id)
             self._calls.append(call)
         call.id = call.id or provider_id
+        call.extra = bytes(piece.extra_content) or call.extra
         if name and name != call.name:
             call.name += name
         arguments = function.arguments
@@ -241,8 +252,10 @@ class ChatDecoder:
     def _reply(self) -> Reply:
         self._done = True
         parts: list[Part] = []
-        if self._thought:
-            parts.append(Thinking("".join(self._thought)))
+        if self._thought or self._details:
+            origin = {"reasoning_details": self._details} if self._details else self._field
+            opaque = Opaque(DIALECT, Raw(encode_json(origin))) if origin else None
+            parts.append(Thinking("".join(self._thought), opaque))
         if self._said:
             parts.append(Text("".join(self._said)))
         if self._refused:
@@ -251,7 +264,8 @@ class ChatDecoder:
         for call in self._calls:
             own = call.id if call.id not in ids else None  # an id that comes twice names nothing
             ids.update([own] if own else [])
-            parts.append(tool_call(call.name, "".join(call.arguments), own))
+            extra = Opaque(DIALECT, Raw(call.extra)) if call.extra not in (b"", b"null") else None
+            parts.append(tool_call(call.name, "".join(call.arguments), own, extra))
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return Reply(message, self._reason(), self._usage)
 
@@ -265,3 +279,20 @@ class ChatDecoder:
         if not self._calls and reason == "tool_calls":
             return "stop"
         return reason
+
+
+def add_details(details: list[dict[str, Any]], more: Sequence[Any]) -> None:
+    """Add pieces of reasoning that a gateway streams: readable ones continue the last of their kind and place."""
+    for piece in more:
+        if not isinstance(piece, dict):
+            continue
+        last = details[-1] if details else {}
+        readable = isinstance(piece.get("text", piece.get("summary")), str)
+        if not readable or any(last.get(key) != piece.get(key) for key in ("type", "index")):
+            details.append(dict(piece))
+            continue
+        for key, value in piece.items():
+            if key in ("text", "summary") and isinstance(value, str):
+                last[key] = (last.get(key) or "") + value
+            elif value is not None:
+                last[key] = value

@@ -37,8 +37,8 @@ def make(
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
-    chat for every other; besides `openai` only `ollama` has both. `thinking` names the field in which a compatible
-    server wants the thoughts back.
+    chat for every other; besides `openai` only `ollama` has both. `thinking` says how a server
+    of chat completions wants the thoughts back, see `ChatStyle`; by itself, in the field they came in.
     A `project` and `location` mean Gemini on Vertex AI.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
@@ -109,6 +109,7 @@ def openai(
         from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
         limit = "max_completion_tokens" if own else "auto"
+        thinking = thinking or thinking_field(urlsplit(url).hostname or "")
         dialect = OpenAIChat("openai", ChatStyle(limit=limit, thinking=thinking, cache_key=own))
     headers = {}
     if own and environ.get("OPENAI_ORG_ID"):
@@ -129,11 +130,18 @@ def openai(
     )
 
 
+def thinking_field(host: str) -> str:
+    """How the thoughts go back to the models of a host: OpenAI takes none, DeepSeek wants the field everywhere."""
+    if host == "api.openai.com":
+        return "never"
+    return "reasoning_content" if host.endswith("deepseek.com") else "same"
+
+
 def github_models(
     environ: Mapping[str, str], *, base_url: str | None, api_key: str | None, timeouts: Timeouts
 ) -> HttpProvider:
     """GitHub Models, with a token that may read models in `GITHUB_TOKEN`."""
-    from jaato.providers.openai_chat import OpenAIChat
+    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
     key = api_key or environ.get("GITHUB_TOKEN") or None
     if key is None:
@@ -144,7 +152,7 @@ def github_models(
     about = partial(describe, "github_models", priced=False)
     return HttpProvider(
         "github_models",
-        OpenAIChat("github_models"),
+        OpenAIChat("github_models", ChatStyle(thinking="never")),
         base_url=base_url or GITHUB_URL,
         describe=about,
         key=key,
@@ -181,7 +189,7 @@ def ollama(
     else:
         from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
-        dialect = OpenAIChat("ollama", ChatStyle(limit="max_tokens", thinking=thinking, valid_arguments=True))
+        dialect = OpenAIChat("ollama", ChatStyle(limit="max_tokens", thinking=thinking or "same"))
     return HttpProvider(
         "ollama",
         dialect,
