@@ -10,21 +10,9 @@ from msgspec import Raw, Struct
 DIALECT = "anthropic"
 
 
-class Detail(Struct):
-    thinking_tokens: int | None = None
-
-
-class Counts(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: Detail | None = None
-
-
 class Started(Struct):
     model: str | None = None
-    usage: Counts | None = None
+    usage: Any = None
 
 
 class StopDetails(Struct):
@@ -57,7 +45,7 @@ class Event(Struct):
     delta: Delta | None = None
     content_block: Raw = Raw()
     message: Started | str | None = None
-    usage: Counts | None = None
+    usage: Any = None
     error: Any = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -25,7 +26,6 @@ from jaato.providers.anthropic_events import (
     DIALECT,
     EVENTS,
     OPENED,
-    Counts,
     Delta,
     Event,
     Opened,
@@ -33,6 +33,7 @@ from jaato.providers.anthropic_events import (
 )
 from jaato.providers.parts import read_arguments
 from jaato.providers.refusals import broken, stream_error
+from jaato.providers.tokens import count
 from jaato.providers.wire import encode_json
 
 FINISH: dict[str, FinishReason] = {
@@ -43,6 +44,15 @@ FINISH: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
+}
+
+
+COUNTS = {
+    "input": ("input_tokens",),
+    "output": ("output_tokens",),
+    "read": ("cache_read_input_tokens",),
+    "write": ("cache_creation_input_tokens",),
+    "thinking": ("output_tokens_details", "thinking_tokens"),
 }
 
 
@@ -201,30 +211,21 @@ class MessagesDecoder:
             return "tool_calls"
         return finish if calls or finish != "tool_calls" else "unknown"
 
-    def _count(self, counts: Counts | None) -> None:
-        if counts is None:
+    def _count(self, told: Any) -> None:
+        """Take counts in; they are running totals: one that falls is a server's blank, not a correction."""
+        if not isinstance(told, dict):
             return
-        detail = counts.output_tokens_details
-        for name, value in (
-            ("input", counts.input_tokens),
-            ("output", counts.output_tokens),
-            ("read", counts.cache_read_input_tokens),
-            ("write", counts.cache_creation_input_tokens),
-            ("thinking", detail.thinking_tokens if detail else None),
-        ):
-            if value is not None:
-                # the counts are running totals: one that falls is a server's blank, not a correction
-                self._counts[name] = max(value, self._counts.get(name, 0))
+        for name, path in COUNTS.items():
+            self._counts[name] = max(count(told, *path), self._counts.get(name, 0))
 
     def _usage(self) -> Usage | None:
         counts = self._counts
         if not counts:
             return None
-        read, write = counts.get("read", 0), counts.get("write", 0)
         return Usage(
-            input_tokens=counts.get("input", 0) + read + write,
-            output_tokens=counts.get("output", 0),
-            cached_input_tokens=read,
-            cache_write_tokens=write,
-            reasoning_tokens=counts.get("thinking", 0),
+            input_tokens=counts["input"] + counts["read"] + counts["write"],
+            output_tokens=counts["output"],
+            cached_input_tokens=counts["read"],
+            cache_write_tokens=counts["write"],
+            reasoning_tokens=counts["thinking"],
         )

@@ -28,6 +28,7 @@ from jaato.protocol.messages import (
     Usage,
 )
 from jaato.providers.refusals import broken, stream_error
+from jaato.providers.tokens import count
 from jaato.providers.wire import encode_json
 
 DIALECT = "gemini"
@@ -86,18 +87,10 @@ class Feedback(Struct, rename="camel"):
     block_reason_message: str | None = None
 
 
-class Counts(Struct, rename="camel"):
-    prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
 class Answer(Struct, rename="camel"):
     candidates: list[Candidate] | None = None
     prompt_feedback: Feedback | None = None
-    usage_metadata: Counts | None = None
+    usage_metadata: Any = None
     model_version: str | None = None
     error: Any = None
 
@@ -118,7 +111,7 @@ class ContentDecoder:
         self._calls = 0
         self._reason: str | None = None
         self._said = ""
-        self._counts: Counts | None = None
+        self._counts: Any = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
         """The chunks that one server-sent event brings (or a whole answer that is a JSON array)."""
@@ -229,13 +222,13 @@ class ContentDecoder:
             self._running.clear()
 
     def _usage(self) -> Usage | None:
-        counts = self._counts
-        if counts is None:
+        told = self._counts
+        if not isinstance(told, dict):
             return None
-        thoughts = counts.thoughts_token_count or 0
+        thoughts = count(told, "thoughtsTokenCount")
         return Usage(
-            input_tokens=(counts.prompt_token_count or 0) + (counts.tool_use_prompt_token_count or 0),
-            output_tokens=(counts.candidates_token_count or 0) + thoughts,
-            cached_input_tokens=counts.cached_content_token_count or 0,
+            input_tokens=count(told, "promptTokenCount") + count(told, "toolUsePromptTokenCount"),
+            output_tokens=count(told, "candidatesTokenCount") + thoughts,
+            cached_input_tokens=count(told, "cachedContentTokenCount"),
             reasoning_tokens=thoughts,
         )

@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
-from jaato.providers.openai_usage import InputDetails, OutputDetails
-from jaato.providers.parts import tool_call
+from jaato.providers.parts import arguments_of, cut_short, tool_call
 from jaato.providers.refusals import malformed, stream_error
+from jaato.providers.tokens import openai_usage
 from jaato.providers.wire import encode_json
 
 DIALECT = "openai_chat"
@@ -21,12 +21,12 @@ DIALECT = "openai_chat"
 
 class Function(Struct):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class CallPiece(Struct):
     extra_content: Raw = Raw()
-    index: int | None = None
+    index: int | str | None = None
     id: str | int | None = None
     function: Function | None = None
 
@@ -41,23 +41,15 @@ class Delta(Struct):
 
 
 class Choice(Struct):
-    index: int = 0
+    index: int | None = 0
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None
 
 
-class UsageCounts(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: InputDetails | None = None
-    completion_tokens_details: OutputDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-
-
 class ChatChunk(Struct):
     choices: list[Choice] | None = None
-    usage: UsageCounts | None = None
+    usage: Any = None
     error: Any = None
 
 
@@ -80,7 +72,7 @@ class PartialCall:
 
     __slots__ = ("arguments", "extra", "id", "index", "name")
 
-    def __init__(self, index: int | None, provider_id: str | None) -> None:
+    def __init__(self, index: int | str | None, provider_id: str | None) -> None:
         self.index = index
         self.id = provider_id
         self.name = ""
@@ -117,14 +109,14 @@ class ChatDecoder:
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise malformed(self._provider, data, error) from None
         if chunk.usage is not None:
-            self._count(chunk.usage)
+            self._usage = openai_usage(chunk.usage, "prompt_tokens", "completion_tokens") or self._usage
         if chunk.choices:
             self._heard = True
             choice = chunk.choices[0]
             if choice.finish_reason:
                 self._finish = choice.finish_reason
             delta = choice.delta or choice.message
-            found = self._delta(delta) if delta is not None and choice.index == 0 else ()
+            found = self._delta(delta) if delta is not None and not choice.index else ()
             if chunk.error:
                 raise stream_error(self._provider, chunk.error)
             return found
@@ -206,19 +198,12 @@ class ChatDecoder:
         call.extra = bytes(piece.extra_content) or call.extra
         if name and name != call.name:
             call.name += name
-        arguments = function.arguments
-        text = (
-            arguments
-            if isinstance(arguments, str)
-            else ""
-            if arguments is None
-            else encode_json(arguments).decode()
-        )
+        text = arguments_of(function.arguments)
         if text:
             call.arguments.append(text)
         return CallDelta(self._calls.index(call), call.name, text)
 
-    def _find(self, index: int | None, provider_id: str | None, name: str) -> PartialCall | None:
+    def _find(self, index: int | str | None, provider_id: str | None, name: str) -> PartialCall | None:
         """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
 
         With servers that give every parallel call the same index, or none, a new id that comes with a name
@@ -239,16 +224,6 @@ class ChatDecoder:
             return None
         return call
 
-    def _count(self, counts: UsageCounts) -> None:
-        given, made = counts.prompt_tokens_details, counts.completion_tokens_details
-        self._usage = Usage(
-            input_tokens=counts.prompt_tokens or 0,
-            output_tokens=counts.completion_tokens or 0,
-            cached_input_tokens=(given and given.cached_tokens) or counts.prompt_cache_hit_tokens or 0,
-            cache_write_tokens=(given and given.cache_write_tokens) or 0,
-            reasoning_tokens=(made and made.reasoning_tokens) or 0,
-        )
-
     def _reply(self) -> Reply:
         self._done = True
         parts: list[Part] = []
@@ -261,11 +236,13 @@ class ChatDecoder:
         if self._refused:
             parts.append(Refusal("".join(self._refused)))
         ids: set[str] = set()
+        cut = FINISH.get(self._finish or "") in ("length", "refusal", "error")
         for call in self._calls:
             own = call.id if call.id not in ids else None  # an id that comes twice names nothing
             ids.update([own] if own else [])
             extra = Opaque(DIALECT, Raw(call.extra)) if call.extra not in (b"", b"null") else None
-            parts.append(tool_call(call.name, "".join(call.arguments), own, extra))
+            written = tool_call(call.name, "".join(call.arguments), own, extra)
+            parts.append(cut_short(written) if cut and not call.arguments else written)
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return Reply(message, self._reason(), self._usage)
 

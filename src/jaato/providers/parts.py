@@ -109,6 +109,18 @@ def tool_call(name: str, arguments: str, provider_id: str | None, opaque: Opaque
     return ToolCall(new_id("c"), name, values, provider_id or None, malformed, opaque)
 
 
+def arguments_of(value: Any) -> str:
+    """Arguments as the text they should have been: some servers send the value itself."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode_json(value).decode()
+
+
+def cut_short(call: ToolCall) -> ToolCall:
+    """A call that broke off before its arguments came: it asks for nothing, not for a call without arguments."""
+    return call if call.arguments or call.malformed else msgspec.structs.replace(call, malformed="")
+
+
 def arguments_text(call: ToolCall) -> str:
     """The arguments of a call as JSON text; malformed ones are wrapped, for many servers parse them and choke."""
     values = call.arguments if call.malformed is None else {"malformed": call.malformed}
