@@ -223,3 +223,27 @@ def test_counts_are_running_totals() -> None:
     reply = play(decoder(), events(start, TEXT, CLOSE, stop))[-1]
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(input_tokens=100, output_tokens=7, cached_input_tokens=10)
+
+
+def test_a_whole_message_is_read_as_the_same_answer() -> None:
+    """A gateway that answers with one document instead of a stream is understood: thoughts, text, calls, usage."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "t1", "name": "mangled_1", "input": {"a": 1}}
+    body = {
+        "type": "message",
+        "model": "claude-x",
+        "content": [thought, {"type": "text", "text": "Reading."}, call],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 5, "output_tokens": 7},
+    }
+    *chunks, reply = decoder().feed("", msgspec.json.encode(body))
+    assert chunks == [ThinkingDelta("hm"), TextDelta("Reading."), CallDelta(0, "mcp:do it", "")]
+    assert isinstance(reply, Reply)
+    kept, said, asked = reply.message.parts
+    assert isinstance(kept, Thinking)
+    assert kept.opaque is not None
+    assert msgspec.json.decode(kept.opaque.data) == thought
+    assert said == Text("Reading.")
+    assert isinstance(asked, ToolCall)
+    assert (asked.name, asked.arguments, asked.provider_id) == ("mcp:do it", {"a": 1}, "t1")
+    assert (reply.finish_reason, reply.usage) == ("tool_calls", Usage(5, 7))

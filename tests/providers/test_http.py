@@ -22,7 +22,7 @@ from tests.providers.asking import (
 )
 from tests.providers.server import Answer, answer, events, serve, stream
 
-from jaato.abc.provider import Reply, TextDelta
+from jaato.abc.provider import ModelRequest, Reply, TextDelta
 from jaato.errors import (
     AuthenticationError,
     ConfigError,
@@ -187,7 +187,7 @@ def test_a_key_that_is_no_secret_mangles_nothing(key: str) -> None:
             await provider.aclose()
         return str(caught.value)
 
-    assert anyio.run(main).endswith("(404): no such model: ollama/o")
+    assert anyio.run(main).endswith("(404): no such model: ollama/o.")
 
 
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "“sk-1”", "sk\x00"])
@@ -224,6 +224,25 @@ def test_a_key_that_is_made_fresh() -> None:
             assert server.requests[0].path == "/chat/completions?v=1"
 
     anyio.run(main, fresh)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_unknown_model_names_those_like_it(listed: bool) -> None:
+    """The error for a model nobody knows suggests up to three that are offered; without a list it stands alone."""
+    rows = {"data": [{"id": "qwen3:8b"}, {"id": "qwen3:14b"}, {"id": "llama3.3"}]}
+    offered = answer(rows) if listed else answer("no list", 404)
+
+    async def main() -> str:
+        async with serve(answer(said(None, "model 'qwen3:8' not found"), 404), offered) as server:
+            provider = provider_at(server)
+            with pytest.raises(ModelNotFound) as caught:
+                async for _ in provider.stream(ModelRequest("qwen3:8", REQUEST.messages)):
+                    pass
+            await provider.aclose()
+            return str(caught.value)
+
+    text = anyio.run(main)
+    assert text.endswith("Did you mean qwen3:8b or qwen3:14b?" if listed else "model 'qwen3:8' not found.")
 
 
 def test_the_request_body_is_what_the_dialect_encoded() -> None:

@@ -47,6 +47,9 @@ class Event(Struct):
     message: Started | str | None = None
     usage: Any = None
     error: Any = None
+    content: list[Raw] | None = None
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
 
 
 EVENTS = msgspec.json.Decoder(Event)

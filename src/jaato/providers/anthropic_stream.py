@@ -108,8 +108,10 @@ class MessagesDecoder:
                 return self.end()
             case "error":
                 raise stream_error(self._provider, seen.error or msgspec.json.decode(data))
-            case "message" | "completion":
-                raise broken("a whole message where a stream was asked for")
+            case "message":
+                return self._whole(seen)
+            case "completion":
+                raise broken("an answer of an interface that is no longer spoken")
         return ()
 
     def end(self) -> Sequence[Chunk]:
@@ -126,6 +128,19 @@ class MessagesDecoder:
             parts.append(Refusal(self._explanation or "The model declined to answer."))
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return (Reply(message, self._finish(bool(self._calls)), self._usage()),)
+
+    def _whole(self, seen: Event) -> Sequence[Chunk]:
+        """A message that came as one document, as some gateways answer whatever was asked."""
+        chunks: list[Chunk] = []
+        for index, raw in enumerate(seen.content or ()):
+            chunks += self._open(Event(index=index, content_block=raw))
+            self._blocks[index].open = False
+        self._stop(
+            Event(delta=Delta(stop_reason=seen.stop_reason, stop_details=seen.stop_details), usage=seen.usage)
+        )
+        if self._reason is None:
+            raise broken("a whole message without a reason to stop")
+        return [*chunks, *self.end()]
 
     def _start(self, seen: Event) -> None:
         if self._started:

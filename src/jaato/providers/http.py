@@ -11,13 +11,21 @@ import msgspec
 from msgspec import Struct
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
-from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
+from jaato.errors import (
+    AuthenticationError,
+    ConfigError,
+    JaatoError,
+    MalformedReply,
+    ModelNotFound,
+    ProviderError,
+)
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
 from jaato.providers.body import begin_body, close, drain, read_body, strange_coding
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.route import login_of, open_transport, proxy_for, shown, split_url
+from jaato.providers.route import checked, login_of, open_transport, proxy_for, shown, split_url
 from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
+from jaato.providers.suggestion import suggestion
 
 if TYPE_CHECKING:
     import httpx2
@@ -126,7 +134,12 @@ class HttpProvider:
                 async for chunk in chunks:
                     yield chunk
         except faults.foreign() as error:
-            raise self._typed(error, key) from None
+            typed = self._typed(error, key)
+            if isinstance(typed, ModelNotFound) and request.model in str(typed):
+                typed.args = (
+                    " ".join([faults.sentence(str(typed)), await suggestion(self, request.model)]).strip(),
+                )
+            raise typed from None
         finally:
             if response is not None:
                 await close(response)
@@ -277,13 +290,3 @@ class HttpProvider:
                 text = f"{faults.sentence(text)} {self._remedy}"
             error.args = (faults.without(key, text),)
         return error
-
-
-def checked(value: str, what: str) -> str:
-    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
-    value = value.strip()
-    if not (value.isascii() and value.isprintable()):
-        raise ConfigError(
-            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
-        )
-    return value

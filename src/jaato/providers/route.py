@@ -36,6 +36,16 @@ def login_of(parts: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(login.encode()).decode('ascii')}"}
 
 
+def checked(value: str, what: str) -> str:
+    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
+        raise ConfigError(
+            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
+        )
+    return value
+
+
 def shown(url: str) -> str:
     """A URL as it may be shown: without user, password, query and fragment, which may be secrets."""
     scheme, mark, rest = url.partition("://")
