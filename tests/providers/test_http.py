@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from tests.providers.asking import (
     HELLO,
     KEY,
@@ -93,6 +94,33 @@ def test_cancelling_closes_the_connection() -> None:
                     group.cancel_scope.cancel()
                 with anyio.fail_after(5):
                     await server.gone.wait()
+            await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_cancelling_at_any_step_leaves_a_provider_that_works() -> None:
+    """Wherever the loop stands when the task is cancelled, nothing is raised or left open, and the next answer is whole."""
+
+    async def main() -> None:
+        async with serve(*[stream(*HELLO)] * 200) as server:
+            provider = provider_at(server)
+            ended: list[int] = []
+            steps = 0
+
+            async def listen() -> None:
+                await ask(provider)
+                ended.append(steps)
+
+            while len(ended) < 3:
+                steps += 1
+                async with anyio.create_task_group() as group:
+                    group.start_soon(listen)
+                    for _ in range(steps):
+                        await checkpoint()
+                    group.cancel_scope.cancel()
+            assert steps > 3
+            assert (await ask(provider))[-1].message.text == "Hello"  # type: ignore[union-attr]
             await provider.aclose()
 
     anyio.run(main)
