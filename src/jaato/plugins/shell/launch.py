@@ -75,7 +75,7 @@ class Launcher:
     def _running(self) -> socket.socket:
         if self._control is not None and self._owner == os.getpid():
             return self._control
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair()
         try:
             self._pid = os.posix_spawn(
                 sys.executable,

@@ -36,13 +36,13 @@ IGNORED = (
 
 def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any] | None]:
     """Start the command; its pid, the reading end of its output, and why it could not be, if it could not."""
-    output_fd, output = os.pipe2(os.O_CLOEXEC)
+    output_fd, output = os.pipe()
     try:
         fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except OSError:
-        pass  # the user's share of pipe memory is used up; the default size works
+    except (AttributeError, OSError):
+        pass  # it is Linux's, and the user's share of pipe memory may be used up; the default size works
     os.set_blocking(output_fd, False)
-    failed, fail = os.pipe2(os.O_CLOEXEC)
+    failed, fail = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:
@@ -68,8 +68,7 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.closerange(3, fail)
-        os.closerange(fail + 1, 1 << 20)
+        close_all_but(fail)
         doing = "enter the directory of"
         os.chdir(os.fsencode(request["cwd"]))
         doing = "run"
@@ -86,6 +85,17 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every descriptor but the standard three and these."""
+    try:
+        listed = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        listed = list(range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    for fd in listed:
+        if fd > 2 and fd not in kept:
+            os.closerange(fd, fd + 1)  # the listing's own is closed already
 
 
 def limit_processes(most: int) -> None:
