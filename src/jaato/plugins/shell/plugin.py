@@ -11,7 +11,8 @@ import msgspec
 from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.plugins.shell.command import Command, Ended, Limits, shell_of
+from jaato.plugins.shell.command import Command, Limits, shell_of
+from jaato.plugins.shell.ended import Ended
 from jaato.plugins.shell.environ import for_commands
 from jaato.plugins.shell.launch import Launcher
 from jaato.plugins.shell.text import joined
@@ -150,11 +151,15 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
             notes.append(
                 "It killed the process that supervised it, so it was killed too; its exit code is not known."
             )
+        case "silent":
+            value["signal"] = "SIGKILL"
+            value["timed_out"] = True
+            notes.append("Its supervisor did not answer in time, so all of it was killed.")
     if ended.left:
         more = f" and {ended.left_count - len(ended.left)} more" if ended.left_count > len(ended.left) else ""
         notes.append(f"Still running at its exit, so killed: {'; '.join(ended.left)}{more}. {KEEP_ONE}")
     if ended.stuck:
-        notes.append(f"Could not be killed: {'; '.join(ended.stuck)}.")
+        notes.append(f"Could not be killed yet, and still being tried: {'; '.join(ended.stuck)}.")
     if notes:
         value["note"] = " ".join(notes)
     return {**value, "duration_s": ended.duration_s}

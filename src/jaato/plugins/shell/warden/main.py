@@ -7,9 +7,11 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
+from jaato.plugins.shell.warden.output import clear_stale
 from jaato.plugins.shell.warden.roundup import Roundup
 from jaato.plugins.shell.warden.start import IGNORED, close_all_but
 from jaato.plugins.shell.warden.supervise import Supervisor
@@ -190,14 +192,16 @@ def open_process(pid: int) -> int:
 
 
 def main() -> None:
-    """Be the warden; descriptor 0 is the control socket."""
+    """Be the warden; descriptor 0 is the control socket, the last argument the directory of spool files."""
     os.setsid()
+    os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
     control = socket.socket(fileno=os.dup(CONTROL_FD))
     os.dup2(os.open(os.devnull, os.O_RDWR), CONTROL_FD)
     close_all_but(control.fileno())
+    clear_stale(sys.argv[-1])
     gc.disable()
     gc.freeze()
     Warden(control).run()

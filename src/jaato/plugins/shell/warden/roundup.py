@@ -22,7 +22,7 @@ PRLIMIT = getattr(resource, "prlimit", None)
 
 
 class Roundup:
-    """Ends what `tops` names and all below it, a pass at a time; call as its subreaper.
+    """Ends what `tops` names and all below it, a pass at a time; `reaped(pid, status)` hears of our own children.
 
     Nothing is killed before all of it stands still: a stopped process keeps its place under the user's limit
     on processes, so that a fork bomb cannot put a new one there, and none is overlooked because its parent
@@ -32,7 +32,7 @@ class Roundup:
     def __init__(
         self,
         tops: Callable[[], Collection[int]],
-        reaped: Callable[[int, int], None] = lambda _pid, _status: None,
+        reaped: Callable[[int, int], None] | None = None,
     ) -> None:
         self.left: list[int] = []
         self._tops = tops
@@ -45,7 +45,8 @@ class Roundup:
     def step(self) -> bool:
         """One pass; True when nothing is left. `left` has the rest."""
         try:
-            tree.reap(self._reaped)
+            if self._reaped is not None:
+                tree.reap(self._reaped)
             tops = self._tops()
             restless, living = self._halt(tops)
         except OSError:

@@ -70,15 +70,13 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.dup2(output, 2)
         close_all_but(fail)
         doing = "enter the directory of"
-        os.chdir(os.fsencode(request["cwd"]))
+        os.chdir(request["cwd"])
         doing = "run"
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
         os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
         limit_processes(USER_PROCESSES + request["max_processes"])
-        arguments = [os.fsencode(argument) for argument in request["argv"]]
-        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
-        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 a shell is among the arguments if one is wanted
+        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 a shell is among the arguments if one is wanted
     except (OSError, ValueError) as error:
         code = error.errno if isinstance(error, OSError) else None
         report = {"doing": doing, "error": os.strerror(code) if code else repr(error)}

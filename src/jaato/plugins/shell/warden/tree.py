@@ -138,11 +138,11 @@ def descendants(pid: int, limit: int = 1 << 20) -> list[int]:
 
 
 def in_sessions(sessions: Collection[int]) -> list[int]:
-    """The processes of these sessions, for systems where an orphan is lost to its tree; not our own."""
+    """The living processes of these sessions, for where an orphan is lost to its tree; not our own."""
     found = []
-    for pid in table() if sessions else ():
+    for pid, row in table().items() if sessions else ():
         try:
-            if os.getsid(pid) in sessions and pid != os.getpid():
+            if os.getsid(pid) in sessions and row[2] not in b"ZX" and pid != os.getpid():
                 found.append(pid)
         except OSError:
             continue
