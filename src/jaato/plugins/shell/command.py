@@ -80,6 +80,7 @@ class Command:
         self._head = self._tail = b""
         self._streamed = bytearray()
         self._socket: socket.socket | None = None
+        self.asking = False
         self._asked = self._stopping = False
 
     async def run(self, launcher: Launcher) -> Ended:
@@ -89,6 +90,9 @@ class Command:
         """
         await self._open(launcher)
         try:
+            self.asking = not self._stopping
+            if not self.asking:
+                return Ended(reason="stopped")
             await self._send(wire.value_frame(wire.REQUEST, self.request))
             self._asked = True
             if self._stopping:
@@ -234,7 +238,11 @@ class Command:
             await self._sweep("lost")
 
     async def _sweep(self, reason: str) -> None:
-        await anyio.to_thread.run_sync(functools.partial(sweep, self.id, self.pid, self.group))
+        work = functools.partial(sweep, self.id, self.pid, self.group)
+        try:
+            await anyio.to_thread.run_sync(work)
+        except RuntimeError:
+            work()  # no thread can be started: the user has as many processes as are allowed
         self._ended = interrupted(reason, self.spool, bytes(self._streamed), self.limits.bound_bytes)
 
     def _outcome(self) -> Ended:

@@ -69,7 +69,7 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.dup2(output, 1)
         os.dup2(output, 2)
         close_all_but(fail)
-        doing = "enter the directory of"
+        doing = "enter"
         os.chdir(request["cwd"])
         doing = "run"
         for number in IGNORED:
@@ -79,7 +79,7 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 a shell is among the arguments if one is wanted
     except (OSError, ValueError) as error:
         code = error.errno if isinstance(error, OSError) else None
-        report = {"doing": doing, "error": os.strerror(code) if code else repr(error)}
+        report = {"doing": doing, "error": os.strerror(code) if code else str(error)}
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)

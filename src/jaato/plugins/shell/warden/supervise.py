@@ -47,6 +47,7 @@ class Supervisor:
         self.next_tick = 0.0
         self.forks = 0
         self.deaf = False
+        self.called_off = False
         self.stuck: list[int] = []
 
     def run(self) -> None:
@@ -67,6 +68,8 @@ class Supervisor:
             return
         self._send(wire.value_frame(wire.STARTED, {"pid": self.pid}))
         self.started = time.monotonic()
+        if self.called_off:
+            self._stop("stopped")
         self._watch()
         duration_s = time.monotonic() - self.started
         left = self._settle() if not self.reason else []
@@ -80,13 +83,15 @@ class Supervisor:
             data = self.socket.recv(1 << 16)
             if not data:
                 return False
-            for kind, payload in self.frames.feed(data):
-                if kind == wire.STOP:
-                    return False
+            heard = self.frames.feed(data)
+            self.called_off = any(kind == wire.STOP for kind, _ in heard)
+            for kind, payload in heard:
                 if kind == wire.REQUEST:
                     self.request = wire.value_of(payload)
                     self.socket.setblocking(False)
                     return True
+            if self.called_off:
+                return False
 
     def _watch(self) -> None:
         """Until the command has ended, or was told to and had its time to."""
