@@ -152,7 +152,7 @@ class Command:
         return False
 
     def _silent_at(self) -> float:
-        """When the supervisor must have spoken its last word (`time.monotonic()`); never without a timeout."""
+        """When the supervisor must have had its last word (`time.monotonic()`); never without a timeout."""
         if self.timeout_s is None:
             return math.inf
         spare_s = self.limits.grace_s + self.limits.settle_s + GONE_WITHIN_S + ANSWER_WITHIN_S

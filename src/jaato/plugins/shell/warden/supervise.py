@@ -22,7 +22,9 @@ TICK_S = 0.25
 BLIND_TICK_S = 2.0  # where only `ps` can say how many processes there are
 KILL_WITHIN_S = 5.0
 MANY = 100  # more than this is not about to end by itself
-BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
+BUSY_FORKS = (
+    300  # new processes on the whole machine since our own were counted that make us count them again
+)
 
 
 class Supervisor:
@@ -135,9 +137,10 @@ class Supervisor:
         if self.captured.over_cap:
             self._stop("output")
         if now >= self.next_tick:
-            before, self.forks = self.forks, tree.forks_so_far()
-            self.next_tick = now + (TICK_S if self.forks >= 0 else BLIND_TICK_S)
-            if self.forks < 0 or not 0 <= self.forks - before < BUSY_FORKS:
+            forks = tree.forks_so_far()
+            self.next_tick = now + (TICK_S if forks >= 0 else BLIND_TICK_S)
+            if forks < 0 or not 0 <= forks - self.forks < min(BUSY_FORKS, self.request["max_processes"] // 4):
+                self.forks = forks
                 self._count()
         if not self.reason:
             return False
@@ -240,7 +243,7 @@ class Supervisor:
         return [f"{pid} {tree.command_line(pid)}".strip() for pid in self.stuck]
 
     def _tops(self) -> set[int]:
-        """The tops of what is left: our children, and where orphans do not become ours, the command's session."""
+        """The tops of what is left: our children, and where no orphan becomes ours, the command's session."""
         own = set(tree.children(os.getpid()))
         return own if self.adopts or not self.pid else own.union(tree.in_sessions({self.pid}))
 
