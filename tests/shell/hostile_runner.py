@@ -121,7 +121,7 @@ async def run(cases: list[dict[str, Any]], folder: Path, namespace: bool, most: 
 
 
 def main() -> None:
-    """Read the arguments and run; whatever hangs, this process ends, and the namespace it may be the first of."""
+    """Read the arguments and run; whatever hangs, this process ends, and the namespace it began."""
     faulthandler.dump_traceback_later(ENDS_AFTER_S, exit=True)
     corpus, folder, most = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     namespace = os.getpid() == 1

@@ -1,4 +1,4 @@
-"""The `run` tool where something around it is odd: the configuration, the disk, the environment, its own processes."""
+"""The `run` tool where something around it is odd: the configuration, the disk, the environment, the system."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def carrying(mark: str) -> list[str]:
 def test_a_system_with_less_runs_commands_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: str
 ) -> None:
-    """Without the kernel's lists of children, `/proc` or any call of Linux alone: the same results, nothing left."""
+    """Without the kernel's lists of children, `/proc` or what Linux alone has: the same, and nothing left."""
     lacks = {
         "child lists": NO_CHILD_LISTS,
         "/proc": f"import sys{NO_PROC}",
@@ -85,8 +85,9 @@ def test_a_process_without_its_first_thread_is_ended(shell: Shell) -> None:
     mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
     program = (
         "import ctypes, os, threading, time\n"
-        f"threading.Thread(target=lambda: (time.sleep(0.1), open('up', 'w').close(), time.sleep(3600))).start()\n"
-        f"ctypes.CDLL(None).syscall({60 if os.uname().machine == 'x86_64' else 93}, 0)  # exit, of one thread\n"
+        "def stay():\n time.sleep(0.1); open('up', 'w').close(); time.sleep(3600)\n"
+        "threading.Thread(target=stay).start()\n"
+        f"ctypes.CDLL(None).syscall({60 if os.uname().machine == 'x86_64' else 93}, 0)\n"  # exit, of one thread
     )
     (shell.workspace / f"{mark}.py").write_text(program)
     shell.run(f"python3 {mark}.py & while [ ! -e up ]; do sleep 0.01; done", timeout_s=20)
@@ -154,7 +155,7 @@ def test_a_command_that_kills_its_supervisor_keeps_its_output(shell: Shell) -> N
 def test_a_supervisor_that_does_not_answer_delays_nobody(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When no last word comes in the time there is for it, what runs is ended from here and the call returns."""
+    """When no last word comes in its time, what runs is ended from here and the call returns."""
     monkeypatch.setattr(shell_command, "GONE_WITHIN_S", -3600.0)
     mark = f"3600.{os.getpid()}{time.monotonic_ns() % 10**8:08d}"
     done = shell.run(f"setsid sleep {mark} & sleep {mark}", timeout_s=600)
@@ -273,3 +274,12 @@ def test_fifty_commands_at_once(shell: Shell) -> None:
         return found
 
     assert anyio.run(main) == {str(number) for number in range(50)}
+
+
+def test_processes_that_grow_slowly_are_counted_too(tmp_path: Path) -> None:
+    """More processes than are allowed end the command, however slowly they became so many."""
+    shell = Shell(tmp_path, {"max_processes": 40})
+    done = shell.run("for i in {1..60}; do sleep 600 & sleep 0.02; done; wait", timeout_s=60)
+    assert "timed_out" not in done
+    assert "more than 40 processes" in done["note"]
+    shell.plugin.shutdown()

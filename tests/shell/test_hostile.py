@@ -124,7 +124,7 @@ def test_fork_bombs_end_for_a_user_without_rights(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fork_bombs_end_on_a_busy_machine(tmp_path: Path) -> None:
-    """The same without control groups, when the one processor there is has other work: it takes longer, no more."""
+    """The same without control groups, on one processor that has other work: it takes longer, no more."""
     busy = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     loop = [*DIES_WITH_US, *busy, "sh", "-c", "while :; do :; done"]
     others = [subprocess.Popen(loop) for _ in range(2)]

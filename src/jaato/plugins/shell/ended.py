@@ -25,7 +25,7 @@ class Ended:
 
 
 def interrupted(reason: str, spool: Path, forwarded: bytes, bound_bytes: int) -> Ended:
-    """The end of a command whose supervisor said none: its spool file, else what was forwarded, is all there is."""
+    """The end of a command whose supervisor said none: its spool file, else what was forwarded, is all of it."""
     half = bound_bytes // 2
     try:
         with spool.open("rb") as written:

@@ -138,7 +138,7 @@ def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) 
     if error == "No such file or directory" and doing == "run":
         return f"There is no program {command!r} on the PATH. Check its name, or install it."
     if error == "Argument list too long":
-        return "The command, or its environment, is too long for the system. Write it to a script file and run that."
+        return "The command, or its environment, is too long. Write it to a script file and run that."
     if error == "Permission denied" and doing == "run":
         return f"{command!r} is not executable. Run it with its interpreter, or make it executable."
     program = command if args is not None else "the shell"

@@ -59,7 +59,7 @@ class Warden:
         Roundup(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
 
     def _wait_ms(self) -> int | None:
-        """How long to sleep if nothing comes: what is left of a killed supervisor's is looked for ever less often."""
+        """How long to sleep if nothing comes; what a supervisor left is looked for ever less often."""
         if self.roundup is None:
             return None if self.closing_at is None else 200
         self.pause_ms = min(self.pause_ms * 2, SLOWEST_MS)

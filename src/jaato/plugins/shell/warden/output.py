@@ -111,7 +111,7 @@ class Captured:
 
 
 def clear_stale(directory: str) -> None:
-    """Remove the spool files of the same user that nobody took or wrote to for a day: jaato was killed over them."""
+    """Remove this user's spool files that nobody took or wrote to for a day: jaato was killed over them."""
     try:
         names = [name for name in os.listdir(directory) if name.startswith(SPOOL_PREFIX)]
     except OSError:

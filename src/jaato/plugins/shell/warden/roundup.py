@@ -22,7 +22,7 @@ PRLIMIT = getattr(resource, "prlimit", None)
 
 
 class Roundup:
-    """Ends what `tops` names and all below it, a pass at a time; `reaped(pid, status)` hears of our own children.
+    """Ends what `tops` names and all below it, a pass at a time; `reaped(pid, status)` hears of our children.
 
     Nothing is killed before all of it stands still: a stopped process keeps its place under the user's limit
     on processes, so that a fork bomb cannot put a new one there, and none is overlooked because its parent
@@ -60,7 +60,7 @@ class Roundup:
         return not tops
 
     def to_end(self, patience_s: float, each_round: Callable[[], None] = lambda: None) -> list[int]:
-        """Pass after pass until nothing is left; those that would not die, of another user or uninterruptible.
+        """Pass after pass until nothing is left; those that would not die (another user's, uninterruptible).
 
         Gives up when they grow no fewer for `patience_s`, and in any case after `MOST_TIMES` as long.
         """
@@ -110,7 +110,7 @@ class Roundup:
         return state != b"L"  # whose other threads stop unseen
 
     def _hold(self, pid: int) -> None:
-        """Stop a process and its group at once, forks in progress included, and let none of them fork any more."""
+        """Stop a process and its group at once, forks in progress included, and let none of them fork again."""
         self._held.add(pid)
         try:
             self._stop(pid, os.getpgid(pid))

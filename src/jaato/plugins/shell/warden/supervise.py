@@ -22,9 +22,7 @@ TICK_S = 0.25
 BLIND_TICK_S = 2.0  # where only `ps` can say how many processes there are
 KILL_WITHIN_S = 5.0
 MANY = 100  # more than this is not about to end by itself
-BUSY_FORKS = (
-    300  # new processes on the whole machine since our own were counted that make us count them again
-)
+BUSY_FORKS = 300  # so many new processes on the whole machine, and we count our own again
 
 
 class Supervisor:
@@ -139,7 +137,8 @@ class Supervisor:
         if now >= self.next_tick:
             forks = tree.forks_so_far()
             self.next_tick = now + (TICK_S if forks >= 0 else BLIND_TICK_S)
-            if forks < 0 or not 0 <= forks - self.forks < min(BUSY_FORKS, self.request["max_processes"] // 4):
+            many = min(BUSY_FORKS, self.request["max_processes"] // 4)
+            if forks < 0 or not 0 <= forks - self.forks < many:
                 self.forks = forks
                 self._count()
         if not self.reason:

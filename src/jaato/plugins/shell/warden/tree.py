@@ -121,7 +121,7 @@ def questions() -> tuple[Callable[[int], list[int]], Callable[[int], Row | None]
 
 
 def descendants(pid: int, limit: int = 1 << 20) -> list[int]:
-    """Every process below this one, parents before children, at most `limit`; none when they cannot be listed."""
+    """Every process below this one, parents first, at most `limit`; none when they cannot be listed."""
     found: list[int] = []
     try:
         ask, _ = questions()
@@ -206,7 +206,7 @@ def command_line(pid: int) -> str:
 
 
 def forks_so_far() -> int:
-    """The newest process id of the machine: how far it moves says how fast processes are made; -1 is unknown."""
+    """The newest process id of the machine, whose growth says how many were made; -1 is unknown."""
     try:
         with open(f"{PROC}/loadavg", "rb", buffering=0) as load:
             return int(load.read(200).split()[4])
