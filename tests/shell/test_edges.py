@@ -283,3 +283,18 @@ def test_processes_that_grow_slowly_are_counted_too(tmp_path: Path) -> None:
     assert "timed_out" not in done
     assert "more than 40 processes" in done["note"]
     shell.plugin.shutdown()
+
+
+def test_a_relative_workspace_is_under_the_directory_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace without a root is looked for where the process is now; when that is gone the error says so."""
+    shell = Shell(Path())
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert shell.run("pwd -P")["output"].strip() == str((tmp_path / name).resolve())
+    (tmp_path / "two").rmdir()
+    with pytest.raises(ToolError, match="is gone"):
+        shell.run("true")
+    shell.plugin.shutdown()

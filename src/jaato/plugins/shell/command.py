@@ -62,7 +62,7 @@ class Command:
         self.request = {
             "id": self.id,
             "argv": [argument.encode("utf-8", "surrogateescape") for argument in argv],
-            "cwd": os.fsencode(cwd),
+            "cwd": os.fsencode(absolute(cwd)),
             "env": {os.fsencode(k): os.fsencode(v) for k, v in {**environment, MARK: self.id}.items()},
             "timeout_s": timeout_s,
             "bound_bytes": limits.bound_bytes,
@@ -255,6 +255,14 @@ class Command:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root; raises `ToolError` where it starts in a directory that was removed."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise ToolError("The directory that jaato was started in is gone; give it a workspace.") from None
 
 
 def shell_of() -> str:
