@@ -9,19 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, NamedTuple
 
 from jaato.errors import ToolError
-from jaato.tools.beneath import (
-    MAX_PATH_BYTES,
-    O_PATH,
-    FileMissing,
-    PathRefused,
-    Place,
-    Root,
-    Walk,
-    explained,
-    open_beneath,
-    outside,
-)
+from jaato.tools.beneath import MAX_PATH_BYTES, O_PATH, Place, Root, Walk, open_beneath, outside
 from jaato.tools.control import in_bare_repository, is_linked_control, names_control
+from jaato.tools.file_errors import FileMissing, PathRefused, explained
 
 Kind = Literal["file", "directory", "link", "other"]
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

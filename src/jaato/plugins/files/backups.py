@@ -12,28 +12,19 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from jaato.errors import ToolError
-from jaato.plugins.files.disk import copy, exists, listed, read_at, settle, write_new
+from jaato.plugins.files.disk import listed, read_at, write_new
+from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing_records, refused
 from jaato.protocol.ids import PAIRS
-from jaato.tools.beneath import OPEN_DIRECTORY, FileFailed, explained
 
-PLACE = ".jaato/backups"
 PRUNE_EVERY = 100
 MAX_FILE_BYTES = 256 << 20
 State = Literal["absent", "file", "link", "directory"]
-
-
-class BackupRefused(ToolError):
-    """No backup can be kept, so nothing is changed."""
-
-    code = "backup_failed"
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
@@ -52,16 +43,6 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Where it was moved to or came from."""
     call_id: str = ""
     session_id: str = ""
-
-
-@dataclass(slots=True)
-class Shelf:
-    """The directories of the backups, open and locked against the sweep of another process."""
-
-    root: int
-    objects: int
-    records: int
-    staging: int
 
 
 class Ids:
@@ -98,7 +79,7 @@ class Backups:
         """The shelf, made when it is missing; cleared of what a killed process left if nobody uses it."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = self._shelf(stack)
+                shelf = Shelf.of(self.workspace, stack)
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
                 )
@@ -116,8 +97,8 @@ class Backups:
         try:
             if isinstance(content, bytes):
                 digest = hashlib.sha256(content).hexdigest()
-                if not self._has(shelf, digest, len(content)):
-                    self._store(shelf, digest, content)
+                if not shelf.has(digest, len(content)):
+                    shelf.store(digest, content)
                 return digest, len(content)
             size = os.fstat(content).st_size
             if size > MAX_FILE_BYTES:
@@ -125,7 +106,7 @@ class Backups:
                     f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
                     "Nothing was changed; if it may be lost, use run."
                 )
-            return self._store_file(shelf, content)
+            return shelf.store_file(content)
         except OSError as error:
             raise refused(error) from None
 
@@ -133,7 +114,7 @@ class Backups:
         """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = self._shelf(stack)
+                shelf = Shelf.of(self.workspace, stack)
                 data = read_at(shelf.objects, digest, MAX_FILE_BYTES + 1)
             except OSError:
                 raise BackupRefused(
@@ -148,7 +129,7 @@ class Backups:
         record = msgspec.structs.replace(record, id=self._ids.next(), time=time.time())
         try:
             with contextlib.ExitStack() as stack:
-                folder = self._directory(stack, shelf.records, folder_of(record.path))
+                folder = directory(stack, shelf.records, folder_of(record.path))
                 write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
         except OSError as error:
             raise refused(error) from None
@@ -163,22 +144,13 @@ class Backups:
         """The records of a path, or all, newest first; damaged ones are passed over."""
         with contextlib.ExitStack() as stack:
             try:
-                top = self._existing(stack)
+                top = existing_records(self.workspace, stack)
             except FileNotFoundError:
                 return []
             except OSError as error:
                 raise refused(error) from None
             found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
         return sorted(found, key=lambda record: record.id, reverse=True)
-
-    def _existing(self, stack: contextlib.ExitStack) -> int:
-        """The directory of the records, if there is one."""
-        fd = os.open(self.workspace, OPEN_DIRECTORY)
-        stack.callback(os.close, fd)
-        for part in (*PLACE.split("/"), "records"):
-            fd = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
-            stack.callback(os.close, fd)
-        return fd
 
     def _read(self, records: int, folder: str | None) -> Iterator[tuple[str, Record]]:
         """Every readable record with its place below the records."""
@@ -189,70 +161,6 @@ class Backups:
                     yield f"{name}/{file}", msgspec.json.decode(data, type=Record)
                 except (OSError, msgspec.DecodeError):
                     continue
-
-    def _shelf(self, stack: contextlib.ExitStack) -> Shelf:
-        """The open directories, made where missing."""
-        top = os.open(self.workspace, OPEN_DIRECTORY)
-        stack.callback(os.close, top)
-        for part in PLACE.split("/"):
-            top = self._directory(stack, top, part)
-        if not exists(top, ".gitignore"):
-            with contextlib.suppress(FileExistsError):
-                write_new(top, ".gitignore", b"*\n")
-        objects, records, staging = (
-            self._directory(stack, top, name) for name in ("objects", "records", "staging")
-        )
-        return Shelf(top, objects, records, staging)
-
-    def _directory(self, stack: contextlib.ExitStack, parent: int, name: str) -> int:
-        """A directory in another, made private when it is missing; never through a link."""
-        try:
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
-        except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=parent)
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
-        stack.callback(os.close, fd)
-        return fd
-
-    def _has(self, shelf: Shelf, digest: str, size: int) -> bool:
-        """Whether this content is stored already."""
-        try:
-            return os.stat(digest, dir_fd=shelf.objects, follow_symlinks=False).st_size == size
-        except FileNotFoundError:
-            return False
-
-    def _store(self, shelf: Shelf, digest: str, data: bytes) -> None:
-        """Store bytes under their hash, whole or not at all."""
-        hidden = f"{self._ids.next()}.tmp"
-        try:
-            write_new(shelf.staging, hidden, data)
-            os.rename(hidden, digest, src_dir_fd=shelf.staging, dst_dir_fd=shelf.objects)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=shelf.staging)
-            raise
-        settle(shelf.objects)
-
-    def _store_file(self, shelf: Shelf, source: int) -> tuple[str, int]:
-        """Store the content of an open file in bounded memory."""
-        hidden = f"{self._ids.next()}.tmp"
-        digest = hashlib.sha256()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(hidden, flags, 0o600, dir_fd=shelf.staging)
-        try:
-            size = copy(source, fd, digest.update)
-            os.fsync(fd)
-            name = digest.hexdigest()
-            os.rename(hidden, name, src_dir_fd=shelf.staging, dst_dir_fd=shelf.objects)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=shelf.staging)
-            raise
-        finally:
-            os.close(fd)
-        settle(shelf.objects)
-        return name, size
 
     def _tidy(self, shelf: Shelf, lock: int) -> None:
         """Remove what a killed process left and the backups beyond the bounds, unless others work."""
@@ -290,14 +198,3 @@ def state_of(mode: int) -> State:
 def folder_of(path: str) -> str:
     """The directory of a path's records."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-
-
-def refused(error: OSError) -> ToolError:
-    """That no backup can be kept, and why."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return BackupRefused(
-            f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
-            "nothing was changed. Ask the user to remove it."
-        )
-    reason = explained(error, PLACE)
-    return FileFailed(f"No backup can be kept, so nothing was changed. {reason}")

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.files.changes import Change, Changes, Loaded
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
 from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
 from jaato.plugins.files.sweep import TooMany, files_below
+from jaato.plugins.files.targets import Change, Loaded
 from jaato.plugins.files.text import Lined, NotText
-from jaato.tools.beneath import PathRefused
 from jaato.tools.call import Call
+from jaato.tools.file_errors import PathRefused
 
 MAX_FILES = 200
 MAX_SEARCHED_BYTES = 10 << 20

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jaato.plugins.files.backups import Record
-from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.reading import describe
+from jaato.plugins.files.targets import Change, Target
 from jaato.plugins.files.text import NotText, form_of
-from jaato.tools.beneath import explained
 from jaato.tools.call import Call, Output
+from jaato.tools.file_errors import explained
 from jaato.tools.paths import Entry, Roots, kind_of
 
 MAX_DIFF_BYTES = 8 << 20

@@ -11,14 +11,15 @@ from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.backups import Backups
 from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
-from jaato.plugins.files.changes import Change, Changes
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
 from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.plugins.files.targets import Change
 from jaato.plugins.files.undo import find_backup, restore, undo
-from jaato.tools.beneath import PathRefused
 from jaato.tools.call import Call, Output
+from jaato.tools.file_errors import PathRefused
 from jaato.tools.paths import Roots
 from jaato.tools.tool import tool
 

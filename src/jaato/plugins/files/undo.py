@@ -7,11 +7,13 @@ import os
 import stat
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import BackupRefused, Record
-from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.backups import Record
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.moves import move
-from jaato.tools.beneath import FileMissing, PathRefused, explained
+from jaato.plugins.files.shelf import BackupRefused
+from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
+from jaato.tools.file_errors import FileMissing, PathRefused, explained
 
 
 class NothingToUndo(ToolError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jaato.errors import ToolError
-from jaato.plugins.search.pattern import Written
+from jaato.plugins.search.letters import Written
 from jaato.plugins.search.walk import Limits
 
 FD_DIRECTORY = Path("/dev/fd")

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from jaato.plugins.search.engines import Engine, Hits
-from jaato.plugins.search.pattern import Written
+from jaato.plugins.search.letters import Written
 from jaato.plugins.search.scan import MARKS, lines_of, read_all, text_of
 from jaato.plugins.search.walk import Found, Limits
 
