@@ -11,7 +11,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from jaato.plugins.files.disk import listed, read_at, write_new
-from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing_records, refused
-from jaato.protocol.ids import PAIRS
+from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing, refused
+from jaato.protocol.ids import PAIRS, new_id
 
 PRUNE_EVERY = 100
+SET = ".set"
 MAX_FILE_BYTES = 256 << 20
 State = Literal["absent", "file", "link", "directory"]
 
@@ -41,8 +42,25 @@ class Record(Struct, frozen=True, omit_defaults=True):
     link: str | None = None
     other: str | None = None
     """Where it was moved to or came from."""
+    after: str | None = None
+    """What the change left, as `held` says it; None where nobody knows."""
     call_id: str = ""
     session_id: str = ""
+
+    @property
+    def held(self) -> str:
+        """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
+        return held(self.before, self.digest, self.link)
+
+
+def held(state: State, digest: str | None = None, link: str | None = None) -> str:
+    """What is at a place, in one line that is equal where that is equal."""
+    match state:
+        case "file":
+            return f"file:{digest}"
+        case "link":
+            return f"link:{link}"
+    return state
 
 
 class Ids:
@@ -144,13 +162,47 @@ class Backups:
         """The records of a path, or all, newest first; damaged ones are passed over."""
         with contextlib.ExitStack() as stack:
             try:
-                top = existing_records(self.workspace, stack)
+                top = existing(self.workspace, "records", stack)
             except FileNotFoundError:
                 return []
             except OSError as error:
                 raise refused(error) from None
             found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
         return sorted(found, key=lambda record: record.id, reverse=True)
+
+    def begin(self, shelf: Shelf, records: Sequence[Record]) -> str:
+        """Note that a set of changes begins to appear; `end` it when all or none of them have."""
+        name = f"{new_id('t')}{SET}"
+        try:
+            write_new(shelf.staging, name, msgspec.json.encode(records))
+        except OSError as error:
+            raise refused(error) from None
+        return name
+
+    def end(self, shelf: Shelf, name: str) -> None:
+        """The set is whole, or taken back."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=shelf.staging)
+
+    def unfinished(self) -> dict[str, list[Record]]:
+        """The sets of changes that killed processes have begun, by name; none while somebody is at work."""
+        found: dict[str, list[Record]] = {}
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "", stack)
+                names = [name for name in listed(top, "staging") if name.endswith(SET)]
+                if not names:
+                    return {}
+                lock = os.open("lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in listed(top, "staging"):
+                    if name.endswith(SET):
+                        data = read_at(top, f"staging/{name}", 16 << 20)
+                        found[name] = msgspec.json.decode(data, type=list[Record])
+            except (OSError, msgspec.DecodeError):
+                return found
+        return found
 
     def _read(self, records: int, folder: str | None) -> Iterator[tuple[str, Record]]:
         """Every readable record with its place below the records."""
@@ -171,7 +223,9 @@ class Backups:
                 return
             raise
         for name in listed(shelf.staging, "."):
-            os.unlink(name, dir_fd=shelf.staging)
+            if not name.endswith(SET):  # those are for whoever takes them back
+                with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
+                    os.unlink(name, dir_fd=shelf.staging)
         found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
         kept: set[str] = set()
         total = 0

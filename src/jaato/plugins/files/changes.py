@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Backups, Record, state_of
+from jaato.plugins.files.backups import Backups, Record, held, state_of
 from jaato.plugins.files.disk import settle
 from jaato.plugins.files.replace import Draft, Seen, draft, take_away
 from jaato.plugins.files.shelf import Shelf
@@ -30,22 +30,33 @@ class Changes(Targets):
     def commit(self, changes: Sequence[Change], call: Call) -> None:
         """Make every change or none: all are backed up and written first, then they appear."""
         with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
+            begun = ""
             try:
-                for change in changes:
-                    change.record = self.remember(shelf, change, call)
-                ready = [self._draft(change, shelf, drafts) for change in changes]
+                before = [self.kept(shelf, change, call) for change in changes]
+                ready = [self._draft(change, shelf, drafts, call) for change in changes]
+                for change, record, made in zip(changes, before, ready, strict=True):
+                    whole = record_with(record, {"after": left(change, made)})
+                    change.record = self.backups.record(shelf, whole)
+                if len(changes) > 1:
+                    begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
                 for change, made in zip(changes, ready, strict=True):
                     self._publish(change, made, shelf)
+                self.backups.end(shelf, begun)
             except BaseException as error:
                 stuck = self._roll_back(changes, shelf)
+                self.backups.end(shelf, begun)
                 if stuck:
                     raise FileFailed(
                         f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
                     ) from error
                 raise
 
-    def remember(self, shelf: Shelf, change: Change, call: Call, other: str | None = None) -> Record:
-        """Back up what a change will replace or remove, and note that it is about to."""
+    def remember(self, shelf: Shelf, change: Change, call: Call, other: str) -> Record:
+        """Back up what something moved here will replace, and note that it is about to."""
+        return self.backups.record(shelf, self.kept(shelf, change, call, other))
+
+    def kept(self, shelf: Shelf, change: Change, call: Call, other: str | None = None) -> Record:
+        """Back up what a change will replace or remove; the record of it is not yet written."""
         target, seen = change.target, change.seen
         record = Record(
             id="",
@@ -58,7 +69,7 @@ class Changes(Targets):
             session_id=call.session_id,
         )
         if seen is None:
-            return self.backups.record(shelf, record)
+            return record
         fields: dict[str, object] = {
             "before": state_of(seen.info.st_mode),
             "mode": stat.S_IMODE(seen.info.st_mode),
@@ -72,7 +83,7 @@ class Changes(Targets):
                     f"the file had {seen.info.st_nlink} hard links; only this one has changed, "
                     "the others keep the old content"
                 )
-        return self.backups.record(shelf, record_with(record, fields))
+        return record_with(record, fields)
 
     def _keep(self, shelf: Shelf, target: Target, seen: Seen) -> tuple[str, int]:
         """The content of what was seen, in the backups."""
@@ -84,7 +95,7 @@ class Changes(Targets):
         finally:
             os.close(fd)
 
-    def _draft(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack) -> Draft | None:
+    def _draft(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack, call: Call) -> Draft | None:
         """The new content, on disk but not yet in its place."""
         if change.content is None:
             return None
@@ -97,6 +108,7 @@ class Changes(Targets):
             shelf.staging,
             like=like,
             mode=change.mode,
+            go_on=call.token.raise_if_cancelled,
         )
         change.notes.extend(made.notes)
         return drafts.enter_context(made)
@@ -159,6 +171,13 @@ class Changes(Targets):
                 old.publish_over(change.published)
             else:
                 old.publish_new()
+
+
+def left(change: Change, made: Draft | None) -> str:
+    """What a change leaves at its place, as records say it."""
+    if made is not None:
+        return held("file", made.digest)
+    return held("absent") if change.link is None else held("link", link=change.link)
 
 
 def record_with(record: Record, fields: dict[str, object]) -> Record:

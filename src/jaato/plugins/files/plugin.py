@@ -16,6 +16,7 @@ from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
 from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.plugins.files.recovery import recover
 from jaato.plugins.files.targets import Change
 from jaato.plugins.files.undo import find_backup, restore, undo
 from jaato.tools.call import Call, Output
@@ -59,6 +60,7 @@ class FilesPlugin(Plugin):
             self.roots = Roots(host.workspace, granted)
         self.backups = Backups(self.roots.workspace, **bounds_of(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
+        recover(self.changes)
 
     @tool(category=FILES, access="read", core=True)
     def readFile(

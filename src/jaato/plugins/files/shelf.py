@@ -100,11 +100,11 @@ def directory(stack: contextlib.ExitStack, parent: int, name: str) -> int:
     return fd
 
 
-def existing_records(workspace: Path, stack: contextlib.ExitStack) -> int:
-    """The directory of the records, open. Raises `OSError`, `FileNotFoundError` when there is none."""
+def existing(workspace: Path, name: str, stack: contextlib.ExitStack) -> int:
+    """A directory of the backups, or their own (``), open. Raises `OSError`: `FileNotFoundError` for none."""
     fd = os.open(workspace, OPEN_DIRECTORY)
     stack.callback(os.close, fd)
-    for part in (*PLACE.split("/"), "records"):
+    for part in filter(None, (*PLACE.split("/"), name)):
         fd = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
         stack.callback(os.close, fd)
     return fd
