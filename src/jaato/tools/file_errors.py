@@ -41,10 +41,15 @@ EXPLANATIONS = {
 }
 
 
+def absent(path: str) -> FileMissing:
+    """That nothing has this path."""
+    return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+
+
 def explained(error: OSError, path: str) -> ToolError:
     """The file system's refusal in words that say what to do."""
     if error.errno == errno.ENOENT:
-        return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+        return absent(path)
     text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
     path = path if len(path) <= 200 else f"{path[:200]}…"
     return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))

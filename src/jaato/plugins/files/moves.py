@@ -13,8 +13,8 @@ from jaato.plugins.files.disk import EXCHANGE, rename, rename_new, settle
 from jaato.plugins.files.replace import Seen, changed, draft, take_away
 from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
+from jaato.tools.entries import kind_of
 from jaato.tools.file_errors import FileFailed, PathRefused, explained
-from jaato.tools.paths import kind_of
 
 
 def move(changes: Changes, source: str, destination: str, call: Call, *, overwrite: bool = False) -> Change:

@@ -10,10 +10,19 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.backups import Backups
-from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
+from jaato.plugins.files.batch import (
+    Search,
+    edit_many,
+    edit_one,
+    outcome,
+    patient,
+    refuse_slash,
+    refuse_surrogates,
+    replace_all,
+)
 from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.edit import Edit, EditRefused
 from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
 from jaato.plugins.files.recovery import recover
@@ -115,19 +124,17 @@ class FilesPlugin(Plugin):
         edit = Edit(path, old, new, prologue, epilogue, new_content)
         for text in (new, new_content):
             refuse_surrogates(text or "")
-        with self.changes.lock, self.changes.target(path) as target:
-            loaded = self.changes.load(target)
-            text = applied(loaded.text, edit)
-            if text == loaded.text:
-                raise EditRefused(f"{path!r} would not change: it has this content already.")
-            change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
-            self.changes.commit([change], call)
-            return outcome(change, unified(loaded.text, text))
+        with self.roots.helpful(path):
+            return patient(lambda: edit_one(self.changes, edit, call), [edit])
 
     @tool(category=FILES, access="write", aliases={"deleteFile": {}})
     def removeFile(self, path: str, *, call: Call) -> dict[str, Any]:
         """Remove a file, link or empty directory; undoFileChange brings it back."""
-        with self.changes.lock, self.changes.target(path, follow=False) as target:
+        with (
+            self.roots.helpful(path),
+            self.changes.lock,
+            self.changes.target(path, follow=False) as target,
+        ):
             if listing.is_directory(target.info):
                 return listing.remove_directory(self.changes, target, call)
             change = Change(target, "removeFile", self.changes.see(target), None)
@@ -189,7 +196,7 @@ class FilesPlugin(Plugin):
     ) -> dict[str, Any]:
         """Make several edits, in one or many files, all or nothing: if one does not fit, no file changes.
         Edits of one file apply in order."""
-        return {"files": edit_many(self.changes, edits, call)}
+        return {"files": patient(lambda: edit_many(self.changes, edits, call), edits)}
 
     @tool(category=FILES, access="write")
     def findAndReplace(

@@ -14,8 +14,9 @@ from jaato.plugins.files.backups import Record
 from jaato.plugins.files.replace import Seen
 from jaato.plugins.files.text import Form, form_of
 from jaato.tools.beneath import Place
-from jaato.tools.file_errors import FileMissing, PathRefused, explained
-from jaato.tools.paths import Roots, special
+from jaato.tools.entries import special
+from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
+from jaato.tools.paths import Roots
 
 MAX_EDIT_BYTES = 64 << 20
 
@@ -38,7 +39,7 @@ class Target:
     def info(self) -> os.stat_result:
         """What is there. Raises `FileMissing` when nothing is."""
         if self.place.info is None:
-            raise FileMissing(f"{self.path!r} does not exist. Look for it with list_directory or glob_files.")
+            raise absent(self.path)
         return self.place.info
 
 
