@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.files.desk import Desk
+
+from jaato.plugins.files.backups import held
+from jaato.plugins.files.targets import Change
+from jaato.tools.call import Call
 
 WRITER = """
 import os, signal, sys
@@ -65,16 +71,14 @@ def test_what_was_changed_since_the_kill_stays(tmp_path: Path) -> None:
 
 def test_a_set_at_work_is_left_alone(tmp_path: Path) -> None:
     """A session that starts while another is in the middle of its set takes nothing back."""
-    from jaato.tools.call import Call
-
     desk = Desk(tmp_path / "w")
     (desk.workspace / "a").write_text("old")
     changes = desk.plugin.changes
     with desk.plugin.backups.open() as shelf, changes.target("a") as target:
-        from jaato.plugins.files.targets import Change
-
         change = Change(target, "multiFileEdit", changes.see(target), b"new")
         record = changes.kept(shelf, change, Call("c", "x", {}))
+        after = held("file", hashlib.sha256(b"new").hexdigest())
+        record = msgspec.structs.replace(record, after=after)
         name = desk.plugin.backups.begin(shelf, [record])
         (desk.workspace / "a").write_text("new")
         Desk(tmp_path / "w")

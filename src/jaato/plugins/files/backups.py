@@ -91,6 +91,8 @@ class Backups:
         self.max_bytes = max_bytes
         self._ids = Ids()
         self._made = 0
+        self._stored_bytes = 0
+        self._due = True
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Shelf]:
@@ -102,12 +104,13 @@ class Backups:
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
                 )
                 stack.callback(os.close, lock)
-                if self._made % PRUNE_EVERY == 0:
-                    self._tidy(shelf, lock)
+                if self._due:
+                    self._due = not self._tidy(shelf, lock)
                 fcntl.flock(lock, fcntl.LOCK_SH)
             except OSError as error:
                 raise refused(error) from None
             self._made += 1
+            self._due = self._due or self._made % PRUNE_EVERY == 0
             yield shelf
 
     def keep(self, shelf: Shelf, content: bytes | int) -> tuple[str, int]:
@@ -117,6 +120,7 @@ class Backups:
                 digest = hashlib.sha256(content).hexdigest()
                 if not shelf.has(digest, len(content)):
                     shelf.store(digest, content)
+                    self._count(len(content))
                 return digest, len(content)
             size = os.fstat(content).st_size
             if size > MAX_FILE_BYTES:
@@ -124,9 +128,17 @@ class Backups:
                     f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
                     "Nothing was changed; if it may be lost, use run."
                 )
-            return shelf.store_file(content)
+            stored = shelf.store_file(content)
+            self._count(size)
+            return stored
         except OSError as error:
             raise refused(error) from None
+
+    def _count(self, size: int) -> None:
+        """Have the bounds looked after once an eighth of what they allow has been added."""
+        self._stored_bytes += size
+        if self._stored_bytes > self.max_bytes // 8:
+            self._stored_bytes, self._due = 0, True
 
     def content(self, digest: str) -> bytes:
         """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
@@ -214,13 +226,13 @@ class Backups:
                 except (OSError, msgspec.DecodeError):
                     continue
 
-    def _tidy(self, shelf: Shelf, lock: int) -> None:
-        """Remove what a killed process left and the backups beyond the bounds, unless others work."""
+    def _tidy(self, shelf: Shelf, lock: int) -> bool:
+        """Remove what a killed process left and the backups beyond the bounds; False while others work."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                return
+                return False
             raise
         for name in listed(shelf.staging, "."):
             if not name.endswith(SET):  # those are for whoever takes them back
@@ -240,6 +252,7 @@ class Backups:
         for name in listed(shelf.objects, "."):
             if name not in kept:
                 os.unlink(name, dir_fd=shelf.objects)
+        return True
 
 
 def state_of(mode: int) -> State:
