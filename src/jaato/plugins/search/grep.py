@@ -13,6 +13,7 @@ from jaato.plugins.search.engines import Engine, Hits
 from jaato.plugins.search.letters import Written
 from jaato.plugins.search.scan import MARKS
 from jaato.plugins.search.walk import Found, Limits
+from jaato.tools.names import shown_name
 
 SNIFF_BYTES = 8192
 MAX_FILE_BYTES = 64 << 20
@@ -153,7 +154,7 @@ def rendered(result: Result) -> str:
     """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
     blocks: list[str] = []
     for name, lines in result.lines.items():
-        block = [name]
+        block = [shown_name(name)]
         last = lines[0].number - 1 if lines else 0
         for line in lines:
             if line.number > last + 1 and any(not other.is_match for other in lines):
@@ -167,7 +168,7 @@ def rendered(result: Result) -> str:
 def listed(names: list[str]) -> str:
     """A few names and how many more there are."""
     more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(shown_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def structured(result: Result, limits: Limits) -> dict[str, Any]:
