@@ -57,7 +57,7 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Find files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
+        """Find or locate files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
         glob = Glob.of(pattern)
         most = bounded(max_results, MAX_RESULTS)
         limits = Limits(call.token)
@@ -96,8 +96,8 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Search file contents. Returns matching lines by file, sorted by path, and the total; hidden, git-ignored and
-        binary files are left out."""
+        """Search or grep the contents of files: find text or code. Returns matching lines by file, sorted by path,
+        and the total; hidden, git-ignored and binary files are left out."""
         limits = Limits(call.token)
         most = bounded(max_results, MAX_RESULTS)
         shown = bounded(context, MAX_CONTEXT, 0)
