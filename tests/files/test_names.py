@@ -101,6 +101,8 @@ def test_a_huge_directory_is_paged(desk: Desk) -> None:
     rest = desk.call("list_directory", path="many", offset=2000)
     assert rest.text.startswith("2000 0\n")
     assert rest.text.endswith("2499 0")
+    behind = desk.call("list_directory", path="many", offset=9999)
+    assert behind.text == "(nothing from offset 9999 on; there are 2500 entries)"
 
 
 def test_a_name_changes_its_case(desk: Desk) -> None:

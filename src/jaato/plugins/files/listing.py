@@ -78,6 +78,8 @@ def directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
             for entry in chosen
         ],
     }
+    if total and not lines:
+        lines.append(f"(nothing from offset {offset} on; there are {total} entries)")
     return Output(text="\n".join(lines) or "(empty)", structured=data)
 
 
