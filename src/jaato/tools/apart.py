@@ -143,14 +143,14 @@ def limit(time_s: float, memory_bytes: int, file_bytes: int) -> None:
     import resource
 
     seconds = math.ceil(time_s)
-    for kind, most in (
+    for kind, wanted in (
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         try:
             resource.setrlimit(kind, (most, hard))
         except (ValueError, OSError):

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 from jaato.plugins.archives.streams import (
     CHUNK_BYTES,
@@ -51,7 +51,9 @@ def format_of(file: IO[bytes]) -> str:
         file.seek(0)
         if zipfile.is_zipfile(file):
             return "zip"
-        raise ArchiveRefused("This is no archive: neither zip nor tar, nor compressed by gzip, bzip2, xz or Zstandard.")
+        raise ArchiveRefused(
+            "This is no archive: neither zip nor tar, nor compressed by gzip, bzip2, xz or Zstandard."
+        )
     file.seek(0)
     first = Forward(unpacked(file, packing), BLOCK, BLOCK).read(BLOCK)
     return f"tar.{packing}" if is_tar(first) else packing
@@ -90,7 +92,9 @@ def streamed(file: IO[bytes], kind: str, name: str, most: int, size: int) -> Ite
     if not kind.startswith("tar"):
         inner = os.path.basename(name)
         stem, _, suffix = inner.rpartition(".")
-        yield Member(stem if stem and suffix else f"{inner}.out", "file", -1, content=stream)
+        yield Member(
+            stem if stem and suffix else f"{inner}.out", "file", -1, content=cast("IO[bytes]", stream)
+        )
         return
     yield from tarred(stream)
 
@@ -102,7 +106,7 @@ def tarred(stream: Forward) -> Iterator[Member]:
     try:
         with tarfile.TarFile(fileobj=stream, mode="r", errorlevel=2, errors="surrogateescape") as archive:
             while (info := archive.next()) is not None:
-                archive.members = []  # they are not looked at again, and there may be many
+                archive.members = []  # type: ignore[attr-defined]  # they are not looked at again, and there may be many
                 yield from_tar(archive, info)
     except RecursionError:
         raise ArchiveRefused("The archive is damaged: headers of headers without end.") from None
@@ -141,9 +145,13 @@ def zipped(file: IO[bytes], most: int, size: int) -> Iterator[Member]:
                     continue
                 total += info.file_size
                 if total > most:
-                    raise ArchiveRefused(f"The archive holds more than {most >> 20} MB. Raise max_mb to read on.")
+                    raise ArchiveRefused(
+                        f"The archive holds more than {most >> 20} MB. Raise max_mb to read on."
+                    )
                 if total > FREE_BYTES and total > MAX_RATIO * size:
-                    raise ArchiveRefused(f"The archive unpacks to more than {MAX_RATIO} times its size, so it is not read on.")
+                    raise ArchiveRefused(
+                        f"The archive unpacks to more than {MAX_RATIO} times its size, so it is not read on."
+                    )
                 member = Member(info.filename, "file", info.file_size, mode & 0o777 or 0o644, modified)
                 if stat.S_ISLNK(mode):
                     member.kind = "link"
@@ -188,7 +196,9 @@ def pieces(member: Member) -> Iterator[bytes]:
         try:
             piece = member.content.read(CHUNK_BYTES)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
-            raise ArchiveRefused(f"The archive is damaged at {member.name[:200]!r}: {str(error)[:200]}.") from None
+            raise ArchiveRefused(
+                f"The archive is damaged at {member.name[:200]!r}: {str(error)[:200]}."
+            ) from None
         if not piece:
             return
         left -= len(piece)

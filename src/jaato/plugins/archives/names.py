@@ -9,7 +9,7 @@ MAX_PATH_BYTES = 2_000
 
 def problem_of_name(name: str) -> str | None:
     """Why a member's name cannot be used below a directory; None when it can."""
-    if "\0" in name or "\\" in name and (name.startswith("\\") or "..\\" in name):
+    if "\0" in name or name.startswith("\\") or "..\\" in name:
         return "its name is no path"
     if name.startswith("/") or (len(name) > 1 and name[1] == ":" and name[0].isalpha()):
         return "its name is absolute"

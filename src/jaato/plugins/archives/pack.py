@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from jaato.errors import ToolError
 from jaato.plugins.archives.streams import ArchiveRefused, packed
@@ -98,7 +98,9 @@ class Packing:
             return
         self._taken.add(name)
         if len(self._taken) > MAX_FILES:
-            raise ArchiveRefused(f"There are more than {MAX_FILES} files. Leave some out by exclude, or split them.")
+            raise ArchiveRefused(
+                f"There are more than {MAX_FILES} files. Leave some out by exclude, or split them."
+            )
         info = self._roots.stat(path, follow=False)
         if (info.st_dev, info.st_ino) == self._own:
             return
@@ -128,8 +130,10 @@ class Packing:
         size = info.st_size if file is not None else 0
         self._bytes += size
         if self._bytes > self._most:
-            raise ArchiveRefused(f"The files have more than {self._most >> 20} MB. Raise max_mb, or leave some out.")
-        content: IO[bytes] = Exactly(file, size) if file is not None else io.BytesIO()
+            raise ArchiveRefused(
+                f"The files have more than {self._most >> 20} MB. Raise max_mb, or leave some out."
+            )
+        content = cast("IO[bytes]", Exactly(file, size) if file is not None else io.BytesIO())
         if self._tar is not None:
             self._put_tar(name, info, content, target)
         else:
@@ -175,7 +179,12 @@ class Packing:
 
     def report(self, size: int) -> dict[str, Any]:
         """What has been written."""
-        said: dict[str, Any] = {"files": self._files, "bytes": self._bytes, "archive_bytes": size, "names": self._names}
+        said: dict[str, Any] = {
+            "files": self._files,
+            "bytes": self._bytes,
+            "archive_bytes": size,
+            "names": self._names,
+        }
         if len(self._taken) > len(self._names):
             said["more_names"] = len(self._taken) - len(self._names)
         if self._left_out:

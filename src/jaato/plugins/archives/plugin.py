@@ -44,7 +44,13 @@ class ArchivesPlugin(Plugin):
         """List what is in an archive (zip, tar, tar.gz, …) without extracting it: names, sizes, links, and members that
         are unsafe to extract."""
         with self.roots.open_file(path) as file:
-            order = {"fd": file.fileno(), "path": path, "members": members, "limit": limit, "max_bytes": max_mb << 20}
+            order = {
+                "fd": file.fileno(),
+                "path": path,
+                "members": members,
+                "limit": limit,
+                "max_bytes": max_mb << 20,
+            }
             return self._work("unpack:listing", order, call, file.fileno(), 1 << 20)
 
     @tool(category=FILES, access="write")
@@ -77,7 +83,9 @@ class ArchivesPlugin(Plugin):
     def archive_create(
         self,
         path: Annotated[str, "the new archive; its name says the format: .zip, .tar, .tar.gz, .tar.xz, …"],
-        paths: Annotated[list[str], Meta(min_length=1, max_length=1_000, description="files and directories to pack")],
+        paths: Annotated[
+            list[str], Meta(min_length=1, max_length=1_000, description="files and directories to pack")
+        ],
         exclude: Annotated[Patterns | None, "names, directories or patterns to leave out"] = None,
         overwrite: Annotated[bool, "replace an archive that exists"] = False,
         max_mb: Annotated[Megabytes, "how much may be packed"] = 2_000,
@@ -94,7 +102,9 @@ class ArchivesPlugin(Plugin):
             if self.roots.hides_control(path, place) or place.is_root:
                 raise WorkFailed(f"{path!r} is protected. Choose another name.", "path_refused")
             if place.info is not None and not overwrite:
-                raise WorkFailed(f"{path!r} exists already. Choose another name, or set overwrite.", "path_refused")
+                raise WorkFailed(
+                    f"{path!r} exists already. Choose another name, or set overwrite.", "path_refused"
+                )
             try:
                 with fresh(place.dir_fd, 0o666) as made:
                     order = {
@@ -119,7 +129,9 @@ class ArchivesPlugin(Plugin):
             if self.roots.hides_control(destination, place):
                 raise WorkFailed(f"{destination!r} leads by a link to a protected directory.", "path_refused")
 
-    def _work(self, entry: str, order: dict[str, Any], call: Call, descriptor: int, file_bytes: int) -> dict[str, Any]:
+    def _work(
+        self, entry: str, order: dict[str, Any], call: Call, descriptor: int, file_bytes: int
+    ) -> dict[str, Any]:
         """The work, apart."""
         bounds = Bounds(TIME_S, MEMORY_BYTES, file_bytes + (1 << 20), ADVICE)
         said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, [descriptor])

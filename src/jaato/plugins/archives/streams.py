@@ -120,7 +120,9 @@ class Forward(io.RawIOBase):
             raise ArchiveRefused(f"The archive is damaged: {error}.") from None
         self._place += len(data)
         if self._place > self._most:
-            raise ArchiveRefused(f"The archive holds more than {self._most >> 20} MB. Raise max_mb to read on.")
+            raise ArchiveRefused(
+                f"The archive holds more than {self._most >> 20} MB. Raise max_mb to read on."
+            )
         if self._place > FREE_BYTES and self._place > MAX_RATIO * self._packed_bytes:
             raise ArchiveRefused(
                 f"The archive unpacks to more than {MAX_RATIO} times its size, as only made-up ones do, so it is not "

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.members import Member, format_of, members, pieces
 from jaato.plugins.archives.fresh import fresh
+from jaato.plugins.archives.members import Member, format_of, members, pieces
 from jaato.plugins.archives.names import parts_of, problem_of_link, problem_of_name, shown
 from jaato.plugins.archives.streams import ArchiveRefused
 from jaato.tools.paths import Roots
@@ -80,7 +80,9 @@ def chosen(patterns: list[str] | None) -> Callable[[str], bool]:
     def fits(name: str) -> bool:
         clean = "/".join(parts_of(name))
         return any(
-            clean == pattern.strip("/") or clean.startswith(pattern.rstrip("/") + "/") or fnmatch.fnmatchcase(clean, pattern)
+            clean == pattern.strip("/")
+            or clean.startswith(pattern.rstrip("/") + "/")
+            or fnmatch.fnmatchcase(clean, pattern)
             for pattern in patterns
         )
 
@@ -245,7 +247,9 @@ class Extraction:
         for piece in pieces(member):
             self._left -= len(piece)
             if self._left < 0:
-                raise ArchiveRefused(f"The archive holds more than {self._most >> 20} MB. Raise max_mb to extract it.")
+                raise ArchiveRefused(
+                    f"The archive holds more than {self._most >> 20} MB. Raise max_mb to extract it."
+                )
             room = os.fstatvfs(fd)
             if room.f_bavail * room.f_frsize < SPARE_BYTES + len(piece):
                 raise ArchiveRefused("The disk is nearly full.")
@@ -257,7 +261,10 @@ class Extraction:
 
     def _copy(self, member: Member, parts: list[str]) -> None:
         """A hard link: a copy of the file it names, which must be one of this archive."""
-        if problem_of_name(member.target) is not None or self._path(parts_of(member.target)) not in self._files:
+        if (
+            problem_of_name(member.target) is not None
+            or self._path(parts_of(member.target)) not in self._files
+        ):
             raise ToolError("it is a hard link to what is no extracted file of this archive")
         with self._roots.open_file(self._path(parts_of(member.target))) as source:
             mode = os.fstat(source.fileno()).st_mode & 0o777

@@ -21,6 +21,8 @@ from jaato.plugins.calculation.numbers import (
 
 MAX_CHARS = 4_000
 MAX_DEPTH = 80
+SIGNS = {0xD7: "*", 0xF7: "/", 0x2212: "-"}
+"""The signs of print, as Python writes them."""
 Value = Number | bool | list[Any]
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -31,7 +33,10 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-BITS: dict[type[ast.operator], Callable[[int, int], int]] = {ast.BitAnd: operator.and_, ast.BitOr: operator.or_}
+BITS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+}
 COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -46,17 +51,20 @@ def evaluate(text: str) -> Value:
     """The value of an expression. Raises `Unsolvable` saying what is wrong with it."""
     if len(text) > MAX_CHARS:
         raise Unsolvable(f"The expression has {len(text)} characters; at most {MAX_CHARS} are worked out.")
+    plain = text.strip().translate(SIGNS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text.strip().replace("×", "*").replace("÷", "/").replace("−", "-"), mode="eval")
+            tree = ast.parse(plain, mode="eval")
     except SyntaxError as error:
         place = f" at character {error.offset}" if error.offset else ""
         raise Unsolvable(f"This is no expression: {error.msg}{place}. Write it such as 2*(3+4)**2.") from None
     except (RecursionError, MemoryError, ValueError):
-        raise Unsolvable("The expression is nested too deeply or has a character that cannot be read.") from None
+        raise Unsolvable(
+            "The expression is nested too deeply or has a character that cannot be read."
+        ) from None
     try:
-        return Evaluation(text.strip()).value(tree.body, 0)
+        return Evaluation(plain).value(tree.body, 0)
     except RecursionError:
         raise Unsolvable("The expression is nested too deeply.") from None
 
@@ -65,7 +73,7 @@ class Evaluation:
     """One expression being worked out."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text.replace("×", "*").replace("÷", "/").replace("−", "-")
+        self._lines = text
 
     def value(self, node: ast.expr, depth: int) -> Value:
         """What a part of the tree comes to."""
@@ -96,7 +104,9 @@ class Evaluation:
                 return [self.value(part, depth + 1) for part in parts]
             case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
                 return self.call(name, parts, depth)
-        raise Unsolvable(f"{type(node).__name__} is not part of arithmetic; only numbers, operators and functions are.")
+        raise Unsolvable(
+            f"{type(node).__name__} is not part of arithmetic; only numbers, operators and functions are."
+        )
 
     def number(self, node: ast.expr, depth: int) -> Number:
         """A part that must be a number."""
@@ -136,7 +146,9 @@ class Evaluation:
 def constant(name: str) -> Number:
     """The value of a name."""
     if name.lower() not in CONSTANTS:
-        raise Unsolvable(f"{name!r} is no known name. Constants: {', '.join(CONSTANTS)}; there are no variables.")
+        raise Unsolvable(
+            f"{name!r} is no known name. Constants: {', '.join(CONSTANTS)}; there are no variables."
+        )
     return CONSTANTS[name.lower()]
 
 
@@ -165,4 +177,3 @@ def unary(mark: ast.unaryop, value: Number) -> Number:
         case ast.Invert():
             return ~whole(value, "~")
     return value
-

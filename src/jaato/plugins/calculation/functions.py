@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections.abc import Callable
@@ -49,7 +48,9 @@ def logarithm(value: Number, base: Number = math.e) -> Number:
         raise Unsolvable("A logarithm takes a number above 0, and a base above 0 that is not 1.")
     if base == math.e:
         return log_of(value)
-    found = math.log10(value) if base == 10 and not isinstance(value, Fraction) else log_of(value) / log_of(base)
+    found = (
+        math.log10(value) if base == 10 and not isinstance(value, Fraction) else log_of(value) / log_of(base)
+    )
     near = round(found)
     exact = not isinstance(value, float) and not isinstance(base, float) and abs(found - near) < 1e-9
     return near if exact and power(base, near) == value else found
@@ -93,18 +94,24 @@ def rounded(value: Number, places: Number = 0) -> Number:
     count = whole(places, "round")
     if abs(count) > 1_000:
         raise Unsolvable("round takes at most 1,000 places.")
-    result = round(value, count)
-    return settled(int(result) if count <= 0 and not isinstance(result, float) else result)
+    result: object = round(value, count)
+    return settled(result)
 
 
 def total(*values: Number) -> Number:
     """The sum."""
-    return functools.reduce(lambda one, other: settled(one + other), values, 0)
+    result: Number = 0
+    for value in values:
+        result = settled(result + value)
+    return result
 
 
 def product(*values: Number) -> Number:
     """The product."""
-    return functools.reduce(lambda one, other: settled(one * other), values, 1)
+    result: Number = 1
+    for value in values:
+        result = settled(result * value)
+    return result
 
 
 def some(name: str, function: Callable[[Any], Any], least: int = 1) -> Callable[..., Number]:
@@ -160,9 +167,7 @@ def shift(name: str, value: Number, by: Number) -> Number:
     return number << count if name == "<<" else number >> count
 
 
-REALS = (
-    "exp sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians hypot gamma erf".split()
-)
+REALS = "exp sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians hypot gamma erf".split()
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     **{name: real(getattr(math, name)) for name in REALS},

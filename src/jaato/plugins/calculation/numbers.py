@@ -89,19 +89,19 @@ def power(base: Number, exponent: Number) -> Number:
     if size > 1 and abs(exponent) * (size - 1) > MAX_BITS:
         raise Unsolvable(TOO_LARGE)
     if size <= 1:  # 0, 1 and -1, whose powers are at hand for any exponent
-        return settled(base if exponent % 2 or base == 0 and exponent else 1)
+        return settled(base if exponent % 2 or (base == 0 and exponent) else 1)
     return settled(Fraction(base) ** exponent)
 
 
 def rough(base: Number, exponent: Number) -> float:
     """A power in floating point."""
     try:
-        value = float(base) ** float(exponent)
+        value: object = float(base) ** float(exponent)
     except ZeroDivisionError:
         raise Unsolvable("Division by zero: 0 to a negative power.") from None
     except OverflowError:
         raise Unsolvable("The result is too large for floating point. Use whole exponents.") from None
-    if isinstance(value, complex):
+    if not isinstance(value, float):
         raise Unsolvable("A root of a negative number is not real.")
     return value
 

@@ -73,7 +73,9 @@ def unix(text: str) -> datetime | None:
     sign = -1 if number.startswith("-") else 1
     seconds, rest = divmod(int(whole), scale)
     part = float(f"0.{number.partition('.')[2] or 0}") + rest / scale
-    return datetime(1970, 1, 1, tzinfo=UTC) + sign * timedelta(seconds=seconds, microseconds=round(part * 1e6))
+    return datetime(1970, 1, 1, tzinfo=UTC) + sign * timedelta(
+        seconds=seconds, microseconds=round(part * 1e6)
+    )
 
 
 def iso(text: str) -> datetime | None:
@@ -140,7 +142,9 @@ def zone_of(name: str) -> tzinfo:
         wanted = name.replace(" ", "_").lower()
         near = [one for one in sorted(known) if one.lower().rsplit("/", 1)[-1] == wanted]
         near = near or difflib.get_close_matches(name, known, 3)
-        hint = f" Do you mean {', '.join(near[:3])}?" if near else " Write it such as Europe/Berlin or +02:00."
+        hint = (
+            f" Do you mean {', '.join(near[:3])}?" if near else " Write it such as Europe/Berlin or +02:00."
+        )
         raise TimeRefused(f"{name[:60]!r} is no time zone that is known.{hint}") from None
 
 
@@ -156,7 +160,9 @@ def duration(text: str) -> dict[str, float]:
     """A duration as so many of each unit, all with its sign. Raises `TimeRefused`."""
     text = text.strip()
     amounts = dict.fromkeys(("years", "months", "weeks", "days", "hours", "minutes", "seconds"), 0.0)
-    refusal = TimeRefused(f"{text[:60]!r} is no duration. Write it such as P1M2DT3H, -P1W, or 3 days 2 hours.")
+    refusal = TimeRefused(
+        f"{text[:60]!r} is no duration. Write it such as P1M2DT3H, -P1W, or 3 days 2 hours."
+    )
     if len(text) > MAX_CHARS:
         raise refusal
     match = ISO_DURATION.fullmatch(text)

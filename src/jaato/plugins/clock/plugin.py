@@ -16,10 +16,16 @@ class ClockPlugin(Plugin):
     @tool(category="system", access="read")
     def date_time(
         self,
-        when: Annotated[str, "now, ISO 8601, RFC 2822, 2026-11-05 14:30, Unix seconds or milliseconds"] = "now",
-        zone: Annotated[str | None, "of a time without one, such as Europe/Berlin, +02:00; local by default"] = None,
+        when: Annotated[
+            str, "now, ISO 8601, RFC 2822, 2026-11-05 14:30, Unix seconds or milliseconds"
+        ] = "now",
+        zone: Annotated[
+            str | None, "of a time without one, such as Europe/Berlin, +02:00; local by default"
+        ] = None,
         to_zone: Annotated[str | None, "convert into this zone"] = None,
-        add: Annotated[str | None, "P1M2DT3H, -P1W, or 3 days 2 hours; months keep the day where there is it"] = None,
+        add: Annotated[
+            str | None, "P1M2DT3H, -P1W, or 3 days 2 hours; months keep the day where there is it"
+        ] = None,
         until: Annotated[str | None, "another time: the difference is returned too"] = None,
     ) -> dict[str, Any]:
         """Tell the current time, read a date, convert time zones, add durations, count days between two dates. Returns

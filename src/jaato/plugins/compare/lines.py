@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from jaato.errors import ToolError
@@ -28,8 +29,10 @@ def compare(request: dict[str, Any]) -> dict[str, Any]:
     """The difference of two files, or of a file and a text."""
     most = request["max_bytes"]
     old = content(request["old"], request["names"][0], most)
-    new = request["text"].encode("utf-8", "surrogatepass") if request["new"] is None else content(
-        request["new"], request["names"][1], most
+    new = (
+        request["text"].encode("utf-8", "surrogatepass")
+        if request["new"] is None
+        else content(request["new"], request["names"][1], most)
     )
     if old == new:
         return {"diff": "", "equal": True, "summary": "The files are identical."}
@@ -57,7 +60,9 @@ def content(fd: int, name: str, most: int) -> bytes:
     with os.fdopen(fd, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise DiffRefused(f"{name!r} has more than {most >> 20} MB. Compare checksums, or use run with cmp or diff.")
+        raise DiffRefused(
+            f"{name!r} has more than {most >> 20} MB. Compare checksums, or use run with cmp or diff."
+        )
     return data
 
 
@@ -108,7 +113,7 @@ def matching(old: Sequence[str], new: Sequence[str]) -> list[Block]:
         if anchors:
             edges = [(a - 1, c - 1), *anchors, (b, d)]
             found += [(left, right, 1) for left, right in anchors]
-            work += [(x + 1, y, z + 1, w) for (x, z), (y, w) in zip(edges, edges[1:], strict=False)]
+            work += [(x + 1, y, z + 1, w) for (x, z), (y, w) in pairwise(edges)]
         elif (b - a) * (d - c) <= SMALL:
             import difflib
 
@@ -122,7 +127,9 @@ def unique(old: Sequence[str], new: Sequence[str], a: int, b: int, c: int, d: in
     counts, others = Counter(old[a:b]), Counter(new[c:d])
     places = {line: place for place, line in enumerate(new[c:d], c) if others[line] == 1}
     pairs = [
-        (place, places[line]) for place, line in enumerate(old[a:b], a) if counts[line] == 1 and line in places
+        (place, places[line])
+        for place, line in enumerate(old[a:b], a)
+        if counts[line] == 1 and line in places
     ]
     from bisect import bisect_left
 
@@ -176,7 +183,9 @@ def unified(
         size += sum(map(len, hunk))
         if len(out) + len(hunk) > request["max_lines"] + 2 or size > MAX_DIFF_CHARS:
             room = max(request["max_lines"] + 2 - len(out), 0)
-            out += [line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}…\n" for line in hunk[:room]]
+            out += [
+                line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}…\n" for line in hunk[:room]
+            ]
             return "".join(out)[:MAX_DIFF_CHARS].rstrip("\n") + "\n", added, removed, len(out) - 2
         out += hunk
     return "".join(out), added, removed, 0

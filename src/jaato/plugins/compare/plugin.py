@@ -48,10 +48,20 @@ class ComparePlugin(Plugin):
             raise InvalidArguments("Give either other_path or text.")
         with self.roots.open_file(path) as old:
             if other_path is None:
-                return self._diff(path, path, old.fileno(), None, text, context, ignore_whitespace, max_lines, call)
+                return self._diff(
+                    path, path, old.fileno(), None, text, context, ignore_whitespace, max_lines, call
+                )
             with self.roots.open_file(other_path) as new:
                 return self._diff(
-                    path, other_path, old.fileno(), new.fileno(), None, context, ignore_whitespace, max_lines, call
+                    path,
+                    other_path,
+                    old.fileno(),
+                    new.fileno(),
+                    None,
+                    context,
+                    ignore_whitespace,
+                    max_lines,
+                    call,
                 )
 
     def _diff(
@@ -78,7 +88,9 @@ class ComparePlugin(Plugin):
             "max_bytes": MAX_DIFF_BYTES,
         }
         handed = [old] if new is None else [old, new]
-        said: dict[str, Any] = work_apart("jaato.plugins.compare.lines:compare", order, BOUNDS, call.token, handed)
+        said: dict[str, Any] = work_apart(
+            "jaato.plugins.compare.lines:compare", order, BOUNDS, call.token, handed
+        )
         diff = said.pop("diff")
         return Output(text=diff + said["summary"], structured=said)
 

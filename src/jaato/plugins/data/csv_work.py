@@ -52,7 +52,9 @@ class Table:
             "rows": self.rows,
         }
         if self.ragged:
-            facts["note"] = f"{self.ragged} rows have too few or too many fields; missing ones are NULL, others left out"
+            facts["note"] = (
+                f"{self.ragged} rows have too few or too many fields; missing ones are NULL, others left out"
+            )
         return facts
 
 
@@ -71,7 +73,9 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
     connection = database()
     table = load(connection, "data", request["files"]["data"], request)
     guarded = Guarded(connection, may_read, request["time_s"])
-    columns = [column_facts(guarded, name, kind) for name, kind in zip(table.columns, table.types, strict=True)]
+    columns = [
+        column_facts(guarded, name, kind) for name, kind in zip(table.columns, table.types, strict=True)
+    ]
     sample = fetched(guarded, guarded.run(f"SELECT * FROM data LIMIT {SAMPLE_ROWS}"), SAMPLE_ROWS)["rows"]  # noqa: S608
     return {**table.facts(), "columns": columns, "sample": sample}
 
@@ -136,7 +140,7 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
                 "delimiter?"
             ) from None
         except UnicodeError as error:
-            raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error.reason}.") from None
+            raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error}.") from None
     detect(connection, table)
     return table
 
@@ -187,7 +191,9 @@ def delimiter_of(sample: str) -> str:
 def headings(row: list[str]) -> list[str]:
     """Column names: those of the first row, made unique; one without a name is column_3. Raises `CsvRefused`."""
     if len(row) > MAX_COLUMNS:
-        raise CsvRefused(f"There are {len(row)} columns; at most {MAX_COLUMNS} can be read. Is the delimiter right?")
+        raise CsvRefused(
+            f"There are {len(row)} columns; at most {MAX_COLUMNS} can be read. Is the delimiter right?"
+        )
     names: list[str] = []
     taken: set[str] = set()
     for number, cell in enumerate(row, 1):
@@ -202,7 +208,11 @@ def headings(row: list[str]) -> list[str]:
 
 def plain(text: str) -> str:
     """Text that SQLite takes: no lone surrogates, no NUL."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "") if not text.isascii() or "\0" in text else text
+    return (
+        text.encode("utf-8", "replace").decode().replace("\0", "")
+        if not text.isascii() or "\0" in text
+        else text
+    )
 
 
 def quote(name: str) -> str:

@@ -84,7 +84,9 @@ def read(text: IO[str], label: str) -> str:
     try:
         return text.read()
     except UnicodeError as error:
-        raise DocumentRefused(f"{label} is not UTF-8 text: {error.reason}. Convert it, for instance with iconv.") from None
+        raise DocumentRefused(
+            f"{label} is not UTF-8 text: {error}. Convert it, for instance with iconv."
+        ) from None
 
 
 def yaml_of(content: str, label: str) -> Any:
@@ -95,7 +97,7 @@ def yaml_of(content: str, label: str) -> Any:
         raise DocumentRefused("YAML needs PyYAML. Ask the user to run: pip install 'jaato[data]'.") from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found = list(yaml.load_all(content, Loader=loader))  # noqa: S506 a safe loader, the faster one where there is it
+        found = list(yaml.load_all(content, Loader=loader))
     except yaml.YAMLError as error:
         raise DocumentRefused(f"{label} is no YAML: {' '.join(str(error).split())[:300]}.") from None
     return found[0] if len(found) == 1 else found
@@ -153,7 +155,7 @@ class Scanner:
         try:
             piece = self._text.read(max(CHUNK_CHARS, len(self._held) - self._place))
         except UnicodeError as error:
-            raise DocumentRefused(f"{self._label} is not UTF-8 text: {error.reason}.") from None
+            raise DocumentRefused(f"{self._label} is not UTF-8 text: {error}.") from None
         self._held = self._held[self._place :] + piece
         self._place = 0
         self._ended = not piece
@@ -190,7 +192,9 @@ class Scanner:
                         f"{self._label}: item {self.count + 1} has more than {MAX_ITEM_CHARS >> 20} MB."
                     ) from None
                 if self._ended or not self.more():
-                    raise DocumentRefused(f"{self._label}: item {self.count + 1} is no JSON: {error.msg}.") from None
+                    raise DocumentRefused(
+                        f"{self._label}: item {self.count + 1} is no JSON: {error.msg}."
+                    ) from None
                 continue
             if end == len(self._held) and not self._ended and self.more():
                 continue  # a number may go on

@@ -45,7 +45,9 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
 def wrong(error: Exception) -> ExpressionRefused:
     """What is wrong with an expression."""
     text = " ".join(str(error).split())[:400]
-    return ExpressionRefused(f"{text}. It is JMESPath: a.b[0], items[?price > `10`].name, length(@), keys(@).")
+    return ExpressionRefused(
+        f"{text}. It is JMESPath: a.b[0], items[?price > `10`].name, length(@), keys(@)."
+    )
 
 
 def opened(document: dict[str, Any]) -> tuple[IO[str], str, int]:
@@ -67,12 +69,22 @@ def each(expression: Any, text: IO[str], kind: Any, label: str, max_items: int) 
         if value is None or value is False:
             continue
         if len(found) == max_items:
-            return {"result": found, "items_read": looked, "more": True, "note": f"The first {max_items} that match."}
+            return {
+                "result": found,
+                "items_read": looked,
+                "more": True,
+                "note": f"The first {max_items} that match.",
+            }
         rendered, cut = fitting(value, MAX_RESULT_CHARS - size)
         size += len(rendered)
         found.append(carried(rendered) if not cut else rendered)
         if size >= MAX_RESULT_CHARS or cut:
-            return {"result": found, "items_read": looked, "more": True, "note": "Cut: ask for less of each item."}
+            return {
+                "result": found,
+                "items_read": looked,
+                "more": True,
+                "note": "Cut: ask for less of each item.",
+            }
     return {"result": found, "items_read": looked}
 
 
@@ -80,11 +92,18 @@ def bounded(value: Any, max_items: int) -> dict[str, Any]:
     """A value, with the first items of a long list and of one that is too long as text the beginning."""
     said: dict[str, Any] = {}
     if isinstance(value, list) and len(value) > max_items:
-        said = {"more": True, "note": f"{len(value)} items; the first {max_items} are shown. Slice such as [100:200]."}
+        said = {
+            "more": True,
+            "note": f"{len(value)} items; the first {max_items} are shown. Slice such as [100:200].",
+        }
         value = value[:max_items]
     rendered, cut = fitting(value, MAX_RESULT_CHARS)
     if cut:
-        shape = f"{type(value).__name__} of {len(value)}" if isinstance(value, dict | list) else type(value).__name__
+        shape = (
+            f"{type(value).__name__} of {len(value)}"
+            if isinstance(value, dict | list)
+            else type(value).__name__
+        )
         note = f"The value ({shape}) is too long; this is its beginning as text. Narrow the expression."
         return {"result": rendered, "more": True, "note": note}
     return {"result": carried(rendered), **said}
@@ -121,11 +140,15 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     try:
         validator = Validator(schema if isinstance(schema, dict) else ({} if schema else {"not": {}}))
     except PluginError as error:
-        raise ExpressionRefused(f"{schema_label}: {error} References to other files are not followed.") from None
+        raise ExpressionRefused(
+            f"{schema_label}: {error} References to other files are not followed."
+        ) from None
     issues = validator.issues(plain(document))
     said: dict[str, Any] = {"valid": not issues}
     if issues:
-        said["problems"] = [{"path": path or "/", "message": message} for path, message in issues[:MAX_PROBLEMS]]
+        said["problems"] = [
+            {"path": path or "/", "message": message} for path, message in issues[:MAX_PROBLEMS]
+        ]
     if len(issues) > MAX_PROBLEMS:
         said["more"] = len(issues) - MAX_PROBLEMS
     return said

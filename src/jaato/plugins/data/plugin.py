@@ -48,7 +48,9 @@ class DataPlugin(Plugin):
     def sqlite_query(
         self,
         path: Annotated[str, "the database file"],
-        sql: Annotated[str, Meta(min_length=1, max_length=1_000_000, description="one SELECT, WITH or EXPLAIN")],
+        sql: Annotated[
+            str, Meta(min_length=1, max_length=1_000_000, description="one SELECT, WITH or EXPLAIN")
+        ],
         params: Annotated[Parameters, "values for ? (a list) or :name (an object)"] = None,
         max_rows: Rows = 200,
         *,
@@ -63,7 +65,9 @@ class DataPlugin(Plugin):
     def sqlite_execute(
         self,
         path: Annotated[str, "the database file"],
-        sql: Annotated[str, Meta(min_length=1, max_length=1_000_000, description="statements, separated by ;")],
+        sql: Annotated[
+            str, Meta(min_length=1, max_length=1_000_000, description="statements, separated by ;")
+        ],
         params: Annotated[Parameters, "values for ? (a list) or :name (an object), for one statement"] = None,
         create: Annotated[bool, "make the database when there is none"] = False,
         max_rows: Annotated[Rows, "of RETURNING"] = 200,
@@ -91,7 +95,14 @@ class DataPlugin(Plugin):
     def csv_query(
         self,
         path: Annotated[str, "the CSV or TSV file; its table is data"],
-        sql: Annotated[str, Meta(min_length=1, max_length=1_000_000, description="one SELECT, such as SELECT count(*) FROM data")],
+        sql: Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=1_000_000,
+                description="one SELECT, such as SELECT count(*) FROM data",
+            ),
+        ],
         params: Annotated[Parameters, "values for ? (a list) or :name (an object)"] = None,
         more_tables: Annotated[Tables | None, "to join: table name to file"] = None,
         delimiter: Annotated[Delimiter | None, "found out when left out"] = None,
@@ -102,7 +113,13 @@ class DataPlugin(Plugin):
     ) -> dict[str, Any]:
         """Run SQL (SQLite's) over CSV or TSV files: filter, group, aggregate, join. Types are detected, empty fields are
         NULL. See the columns with csv_describe first."""
-        order = {"sql": sql, "params": bound(params), "max_rows": max_rows, "delimiter": delimiter, "header": header}
+        order = {
+            "sql": sql,
+            "params": bound(params),
+            "max_rows": max_rows,
+            "delimiter": delimiter,
+            "header": header,
+        }
         return self._csv("query", {"data": path, **(more_tables or {})}, order, call)
 
     @tool(category=DATA, access="read")
@@ -121,11 +138,16 @@ class DataPlugin(Plugin):
     @tool(category=DATA, access="read")
     def json_query(
         self,
-        expression: Annotated[str, Meta(min_length=1, max_length=10_000, description="JMESPath, such as items[?ok].name or keys(@)")],
+        expression: Annotated[
+            str,
+            Meta(min_length=1, max_length=10_000, description="JMESPath, such as items[?ok].name or keys(@)"),
+        ],
         path: Annotated[str | None, "a JSON, JSON Lines, YAML or TOML file"] = None,
         text: Annotated[str | None, "instead: the document itself"] = None,
         format: Annotated[DocumentFormat | None, "when the file's name does not say"] = None,  # noqa: A002 what it is
-        each: Annotated[bool, "apply to each line of JSON Lines or item of a top-level array, one at a time"] = False,
+        each: Annotated[
+            bool, "apply to each line of JSON Lines or item of a top-level array, one at a time"
+        ] = False,
         max_items: Annotated[int, Meta(ge=1, le=10_000)] = 200,
         *,
         call: Call,
@@ -163,12 +185,21 @@ class DataPlugin(Plugin):
             return self._work("json_work:validate", order, call, JSON_S, [document["fd"], against["fd"]])
 
     def _sqlite(
-        self, what: str, path: str, order: dict[str, Any], call: Call, *, write: bool = False, create: bool = False
+        self,
+        what: str,
+        path: str,
+        order: dict[str, Any],
+        call: Call,
+        *,
+        write: bool = False,
+        create: bool = False,
     ) -> dict[str, Any]:
         """Some work on a database: its directory is handed over, so that its side files are found there."""
         with self.roots.locate(path) as place:
             if write and self.roots.hides_control(path, place):
-                raise WorkFailed(f"{path!r} leads by a link to a protected file. Name it itself.", "path_refused")
+                raise WorkFailed(
+                    f"{path!r} leads by a link to a protected file. Name it itself.", "path_refused"
+                )
             size = 0
             if place.info is not None or not create:
                 file = self.roots.open_place(place, path)
@@ -176,9 +207,16 @@ class DataPlugin(Plugin):
                 os.close(file)
                 size = info.st_size
                 if write and info.st_nlink > 1:
-                    raise WorkFailed(f"{path!r} has several hard links, so it is not written.", "path_refused")
+                    raise WorkFailed(
+                        f"{path!r} has several hard links, so it is not written.", "path_refused"
+                    )
                 order |= {"identity": [info.st_dev, info.st_ino]}
-            order |= {"identity": order.get("identity"), "dir_fd": place.dir_fd, "name": place.name, "size": size}
+            order |= {
+                "identity": order.get("identity"),
+                "dir_fd": place.dir_fd,
+                "name": place.name,
+                "size": size,
+            }
             order |= {"time_s": self.limit_s or SQLITE_S}
             room = size + 4 * GB if write else GB
             return self._work(f"sqlite_work:{what}", order, call, SQLITE_S, [place.dir_fd], file_bytes=room)
@@ -190,11 +228,15 @@ class DataPlugin(Plugin):
             for name, path in paths.items():
                 file = files.enter_context(self.roots.open_file(path))
                 if file.seek(0, 2) > MAX_CSV_BYTES:
-                    raise WorkFailed(f"{path!r} is larger than 1 GB. Cut it first, for instance with head.", "too_large")
+                    raise WorkFailed(
+                        f"{path!r} is larger than 1 GB. Cut it first, for instance with head.", "too_large"
+                    )
                 file.seek(0)
                 handed[name] = {"path": path, "fd": file.fileno()}
             order |= {"files": handed, "time_s": self.limit_s or CSV_S}
-            return self._work(f"csv_work:{what}", order, call, CSV_S, [one["fd"] for one in handed.values()], 3 * GB)
+            return self._work(
+                f"csv_work:{what}", order, call, CSV_S, [one["fd"] for one in handed.values()], 3 * GB
+            )
 
     @contextlib.contextmanager
     def _document(self, path: str | None, text: str | None, what: str = "text") -> Iterator[dict[str, Any]]:

@@ -58,7 +58,9 @@ def may_read(action: int, first: str | None, second: str | None) -> bool:
         return (second or "").lower() not in FORBIDDEN_FUNCTIONS
     if action == sqlite3.SQLITE_PRAGMA:
         name = (first or "").lower()
-        return name in READING_PRAGMAS and (second is None or name in CHECKS or name.endswith(("_info", "_list", "_xinfo")))
+        return name in READING_PRAGMAS and (
+            second is None or name in CHECKS or name.endswith(("_info", "_list", "_xinfo"))
+        )
     return False
 
 
@@ -124,7 +126,9 @@ class Guarded:
                 "serves, fewer joins, a LIMIT."
             )
         if self._refused or "attempt to write a readonly database" in text:
-            hint = "To change a database, use sqlite_execute." if self._allows is may_read else "Leave it out."
+            hint = (
+                "To change a database, use sqlite_execute." if self._allows is may_read else "Leave it out."
+            )
             return QueryFailed(f"{self._refused or CHANGING} is not allowed here. {hint}")
         if "one statement at a time" in text:
             return QueryFailed("Give one statement at a time.")
@@ -138,8 +142,12 @@ class Guarded:
                 "once more."
             )
         if "string or blob too big" in text:
-            return QueryFailed(f"A value would have more than {MAX_VALUE_BYTES >> 20} MB. Use substr() or less data.")
-        return QueryFailed(f"SQLite says: {text[:1_000]}. Correct the statement; sqlite_schema shows what there is.")
+            return QueryFailed(
+                f"A value would have more than {MAX_VALUE_BYTES >> 20} MB. Use substr() or less data."
+            )
+        return QueryFailed(
+            f"SQLite says: {text[:1_000]}. Correct the statement; sqlite_schema shows what there is."
+        )
 
     def _authorize(
         self, action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None

@@ -33,7 +33,9 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
     guarded = opened(request, "rwc" if request["create"] else "rw")
     statements = split(request["sql"])
     if request["params"] and len(statements) != 1:
-        raise QueryFailed(f"params go with one statement, and there are {len(statements)}. Give one at a time.")
+        raise QueryFailed(
+            f"params go with one statement, and there are {len(statements)}. Give one at a time."
+        )
     results: list[dict[str, Any]] = []
     before = guarded.connection.total_changes
     try:
@@ -52,7 +54,11 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
         raise
     changed = guarded.connection.total_changes - before
     guarded.connection.close()
-    return {"statements": len(statements), "changed_rows": changed, **({"results": results} if results else {})}
+    return {
+        "statements": len(statements),
+        "changed_rows": changed,
+        **({"results": results} if results else {}),
+    }
 
 
 def undo(guarded: Guarded) -> None:
@@ -103,7 +109,10 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     said = [described(guarded, kind, name, sql, counts) for kind, name, _, sql in rows[:MAX_OBJECTS]]
     result: dict[str, Any] = {"tables": said, "size_bytes": request["size"]}
     if len(rows) > MAX_OBJECTS:
-        result |= {"more": True, "note": f"{len(rows)} tables; the first {MAX_OBJECTS} are shown. Name one by table."}
+        result |= {
+            "more": True,
+            "note": f"{len(rows)} tables; the first {MAX_OBJECTS} are shown. Name one by table.",
+        }
     return result
 
 
@@ -111,7 +120,9 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
     """One table or view."""
     quoted = '"' + name.replace('"', '""') + '"'
     try:
-        info = guarded.run("SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(?)", (name,)).fetchall()
+        info = guarded.run(
+            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (name,)
+        ).fetchall()
     except (QueryFailed, sqlite3.Error) as error:
         return {"name": name, "kind": kind, "problem": str(error)}
     columns = [
@@ -138,7 +149,9 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
         (name,),
     ).fetchall()
     if indexes:
-        entry["indexes"] = [f"{index} ({fields}){' UNIQUE' if unique else ''}" for index, unique, fields in indexes]
+        entry["indexes"] = [
+            f"{index} ({fields}){' UNIQUE' if unique else ''}" for index, unique, fields in indexes
+        ]
     if kind == "view" or (sql or "").upper().startswith("CREATE VIRTUAL"):
         entry["sql"] = (sql or "")[:2_000]
     if counts and kind == "table":
@@ -189,7 +202,9 @@ def check_side_files(name: str, mode: str) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
-            raise QueryFailed(f"{side!r} is a link or no regular file, so the database is not opened. Remove it.")
+            raise QueryFailed(
+                f"{side!r} is a link or no regular file, so the database is not opened. Remove it."
+            )
         if suffix == "-journal" and mode != "ro" and info.st_size >= len(JOURNAL_MAGIC):
             with open(side, "rb") as journal:
                 journal.seek(-len(JOURNAL_MAGIC), os.SEEK_END)

@@ -11,12 +11,14 @@ from msgspec import Meta
 
 from jaato.errors import ToolError
 from jaato.plugins.files.batch import outcome, refuse_slash
-from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
+from jaato.plugins.files.patch_parts import FilePatch, Hunk, PatchRefused
 from jaato.plugins.files.patch_place import Placed, place_all
-from jaato.plugins.files.patch_text import FilePatch, Hunk, PatchRefused, parse
+from jaato.plugins.files.patch_text import parse
 from jaato.plugins.files.replace import Seen
 from jaato.plugins.files.substitute import substituted
+from jaato.plugins.files.targets import Change, Target
 from jaato.plugins.files.text import Form, Lined
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -134,7 +136,9 @@ class Work:
         stage = self._absent(file.new)
         added = [hunk for hunk in file.hunks if hunk.lines]
         if any(sign != "+" for hunk in added for sign, _ in hunk.lines):
-            raise PatchRefused(f"{file.new!r} is new, so each of its lines begins with +. Nothing was changed.")
+            raise PatchRefused(
+                f"{file.new!r} is new, so each of its lines begins with +. Nothing was changed."
+            )
         lines = [text for hunk in added for text in hunk.new]
         is_open = bool(added) and added[-1].new_open
         stage.text = "\n".join(lines) + ("" if is_open or not lines else "\n")
@@ -198,7 +202,9 @@ class Work:
         known = self.stages.get(path)
         if known is not None:
             if known.text is None:
-                raise PatchRefused(f"{path!r} is changed after the patch has removed it. Nothing was changed.")
+                raise PatchRefused(
+                    f"{path!r} is changed after the patch has removed it. Nothing was changed."
+                )
             return known
         try:
             target = self._places.enter_context(self._changes.target(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jaato.plugins.files.patch_text import Hunk, PatchRefused
+from jaato.plugins.files.patch_parts import Hunk, PatchRefused
 
 MAX_FUZZ = 2
 MAX_SHOWN = 8
@@ -81,13 +81,19 @@ def trimmed(hunk: Hunk, fuzz: int) -> tuple[int, int]:
     return (head, tail) if head + tail < len(signs) else (0, 0)
 
 
-def search(lines: Sequence[str], block: list[str], hunk: Hunk, free: int, drift: int, same: Same) -> int | None:
+def search(
+    lines: Sequence[str], block: list[str], hunk: Hunk, free: int, drift: int, same: Same
+) -> int | None:
     """Where the block is: nearest to where it should be, or the only place when no line is named."""
     last = len(lines) - len(block)
     if hunk.ends:
         return last if last >= free and fits(lines, block, last, same) else None
     if hunk.start is None:
-        places = [place for place in range(after(lines, hunk.anchor, free), last + 1) if fits(lines, block, place, same)]
+        places = [
+            place
+            for place in range(after(lines, hunk.anchor, free), last + 1)
+            if fits(lines, block, place, same)
+        ]
         if len(places) > 1 and not hunk.anchor:
             raise PatchRefused(
                 f"The lines of {hunk.head[:60]!r} occur {len(places)} times (at lines "
@@ -180,7 +186,11 @@ def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) 
     if score == 0:
         return text + "None of them is in the file. Read it with readFile and make the patch anew."
     differs = next(
-        (offset for offset, line in enumerate(wanted) if best + offset >= len(lines) or lines[best + offset] != line),
+        (
+            offset
+            for offset, line in enumerate(wanted)
+            if best + offset >= len(lines) or lines[best + offset] != line
+        ),
         0,
     )
     there = best + differs
@@ -188,7 +198,9 @@ def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) 
         return text + f"The file ends after line {len(lines)}."
     found = "\n".join(cut(line) for line in lines[there : there + 3])
     text += f"Nearest is line {best + 1} ({score} of {len(wanted)} lines); line {there + 1} differs, there it says:\n{found}"
-    return text if best >= free else f"{text}\nThat is before the end of the hunk before; order hunks by line."
+    return (
+        text if best >= free else f"{text}\nThat is before the end of the hunk before; order hunks by line."
+    )
 
 
 def search_plain(lines: Sequence[str], block: list[str]) -> int | None:

@@ -3,66 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from jaato.errors import ToolError
+from jaato.plugins.files.patch_parts import FilePatch, Hunk, PatchRefused, git_names, mode_of, path_of
 
 HEAD = re.compile(r"@@+ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@+ ?(.*)")
-ESCAPE = re.compile(r"\\([0-7]{3}|.)")
-LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 NULL = "/dev/null"
 NOISE = ("index ", "similarity index ", "dissimilarity index ", "```", "old mode ", "deleted file mode ")
-
-
-class PatchRefused(ToolError):
-    """The patch cannot be understood, or does not fit."""
-
-    code = "patch_refused"
-
-
-@dataclass(slots=True)
-class Hunk:
-    """One change: lines by their sign, ` `, `-` or `+`; `start` is the first old line, None when unknown.
-
-    `anchor` is a line that comes before. `ends` says that it reaches the end of the file; the other two, that the old
-    or the new text has no newline there.
-    """
-
-    start: int | None
-    head: str
-    anchor: str = ""
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    ends: bool = False
-    old_open: bool = False
-    new_open: bool = False
-
-    @property
-    def old(self) -> list[str]:
-        """The lines that must be there."""
-        return [text for sign, text in self.lines if sign != "+"]
-
-    @property
-    def new(self) -> list[str]:
-        """The lines that will be there."""
-        return [text for sign, text in self.lines if sign != "-"]
-
-
-@dataclass(slots=True)
-class FilePatch:
-    """What happens to one file: `old` is None for a new one, `new` for one that is removed."""
-
-    old: str | None
-    new: str | None
-    hunks: list[Hunk] = field(default_factory=list)
-    mode: int | None = None
-    copies: bool = False
-    whole: bool = False
-    """Removed as it is, without naming its lines."""
-
-    @property
-    def name(self) -> str:
-        """How messages name it."""
-        return self.new or self.old or ""
 
 
 def parse(text: str) -> list[FilePatch]:
@@ -70,10 +16,8 @@ def parse(text: str) -> list[FilePatch]:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    if any(line.strip() == "*** Begin Patch" for line in lines):
-        found = Envelope(lines).files()
-    else:
-        found = Unified(lines).files()
+    is_envelope = any(line.strip() == "*** Begin Patch" for line in lines)
+    found = Envelope(lines).files() if is_envelope else Unified(lines).files()
     if not found:
         raise PatchRefused(
             "There is no change in this patch. Give a unified diff: --- a/file, +++ b/file, @@ -1,3 +1,4 @@, then lines "
@@ -154,14 +98,20 @@ class Unified:
                 last.old = None
                 last.mode = mode_of(line.rsplit(" ", 1)[-1])
             case ["GIT", "binary"]:
-                raise PatchRefused(f"{last.name!r} is a binary patch, which is not applied here. Use run with git apply.")
+                raise PatchRefused(
+                    f"{last.name!r} is a binary patch, which is not applied here. Use run with git apply."
+                )
             case ["Binary", "files"] if line.endswith(" differ"):
-                raise PatchRefused(f"The patch says of {last.name!r} only that binary files differ. It has no content.")
+                raise PatchRefused(
+                    f"The patch says of {last.name!r} only that binary files differ. It has no content."
+                )
 
     def _hunk(self, line: str) -> None:
         """A hunk; leaves the place behind it."""
         if not self._files or (self._files[-1].old is None and self._files[-1].new is None):
-            raise PatchRefused(f"Line {self._place + 1}: a hunk before any file. Begin with --- a/file and +++ b/file.")
+            raise PatchRefused(
+                f"Line {self._place + 1}: a hunk before any file. Begin with --- a/file and +++ b/file."
+            )
         match = HEAD.match(line)
         hunk = Hunk(int(match[1]) if match else None, line[:200])
         old, new = (int(match[place]) if match and match[place] else 1 for place in (2, 4))
@@ -185,7 +135,9 @@ class Unified:
                 )
             self._place += 1
         if not any(sign in "-+" for sign, _ in hunk.lines):
-            raise PatchRefused(f"The hunk {line[:60]!r} of {self._files[-1].name!r} changes nothing. Leave it out.")
+            raise PatchRefused(
+                f"The hunk {line[:60]!r} of {self._files[-1].name!r} changes nothing. Leave it out."
+            )
         self._files[-1].hunks.append(hunk)
 
     def _ends_hunk(self, text: str, done: bool) -> bool:
@@ -206,54 +158,6 @@ def mark_open(hunk: Hunk) -> None:
     hunk.old_open = hunk.old_open or sign != "+"
     hunk.new_open = hunk.new_open or sign != "-"
     hunk.ends = True
-
-
-def git_names(rest: str) -> tuple[str | None, str | None]:
-    """The two names after `diff --git`, None where they cannot be told."""
-    if rest.startswith('"'):
-        end = re.match(r'"((?:[^"\\]|\\.)*)" ', rest)
-        if end is not None:
-            return unquoted(end[0].strip()).removeprefix("a/"), path_of(rest[end.end() :]).removeprefix("b/")
-        return None, None
-    half = (len(rest) - 1) // 2
-    old, new = rest[:half], rest[half + 1 :]
-    if old.startswith("a/") and new.startswith("b/") and old[2:] == new[2:]:
-        return old[2:], new[2:]
-    parts = rest.split(" ")
-    if len(parts) == 2:
-        return parts[0].removeprefix("a/"), path_of(parts[1]).removeprefix("b/")
-    return None, None
-
-
-def path_of(text: str) -> str:
-    """A path as a patch writes it: perhaps quoted, perhaps with a time behind a tab."""
-    text = text.partition("\t")[0].rstrip() if not text.startswith('"') else text.rstrip()
-    return unquoted(text) if text.startswith('"') else text
-
-
-def unquoted(text: str) -> str:
-    """A path in git's quotes; its bytes are octal."""
-    inner = text[1 : text.rindex('"')] if text.count('"') > 1 else text[1:]
-
-    def plain(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code, 8)) if len(code) == 3 else LETTERS.get(code, code)
-
-    try:
-        return ESCAPE.sub(plain, inner).encode("latin-1").decode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return inner
-
-
-def mode_of(text: str) -> int:
-    """A file's mode in git's notation. Raises `PatchRefused` for links and repositories."""
-    try:
-        mode = int(text, 8)
-    except ValueError:
-        raise PatchRefused(f"{text[:20]!r} is no mode of a file.") from None
-    if mode & 0o170000 not in (0, 0o100000):
-        raise PatchRefused("The patch makes a link or a submodule, which is not done here. Use run with git apply.")
-    return mode & 0o777
 
 
 class Envelope:
@@ -287,7 +191,9 @@ class Envelope:
     def _line(self, found: list[FilePatch], line: str, number: int) -> None:
         """A line of a file."""
         if not found:
-            raise PatchRefused(f"Line {number}: begin with *** Add File: path, *** Update File: or *** Delete File:.")
+            raise PatchRefused(
+                f"Line {number}: begin with *** Add File: path, *** Update File: or *** Delete File:."
+            )
         hunks = found[-1].hunks
         if line.strip() == "*** End of File" and hunks:
             hunks[-1].ends = True
@@ -298,4 +204,6 @@ class Envelope:
                 hunks.append(Hunk(None, line[:200]))
             hunks[-1].lines.append((line[:1] or " ", line[1:]))
         else:
-            raise PatchRefused(f"Line {number} of the patch begins with neither a space, - nor +: {line[:80]!r}.")
+            raise PatchRefused(
+                f"Line {number} of the patch begins with neither a space, - nor +: {line[:80]!r}."
+            )
