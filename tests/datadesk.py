@@ -15,10 +15,10 @@ from jaato.tools.tool import tools_of
 class Desk:
     """One plugin at work in a directory; calls go through the tool's own schema, as in the pipeline."""
 
-    def __init__(self, kind: type[Plugin], workspace: Path, granted: list[Path] | None = None) -> None:
+    def __init__(self, kind: type[Plugin], workspace: Path, config: Mapping[str, Any] | None = None) -> None:
         workspace.mkdir(parents=True, exist_ok=True)
         self.workspace = workspace
-        self.config: Mapping[str, Any] = {"granted": granted or []}
+        self.config: Mapping[str, Any] = config or {}
         self.plugin = kind(self)
         self.tools = {tool.name: tool for tool in tools_of(self.plugin, kind.name)}
 

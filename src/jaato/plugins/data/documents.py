@@ -15,6 +15,7 @@ from jaato.errors import ToolError
 Format = Literal["json", "jsonl", "yaml", "toml"]
 WHOLE_BYTES = 96 << 20
 MAX_ITEM_CHARS = 32 << 20
+MAX_VALUES = 3_000_000
 CHUNK_CHARS = 1 << 20
 SUFFIXES: dict[str, Format] = {
     ".json": "json",
@@ -100,7 +101,23 @@ def yaml_of(content: str, label: str) -> Any:
         found = list(yaml.load_all(content, Loader=loader))
     except yaml.YAMLError as error:
         raise DocumentRefused(f"{label} is no YAML: {' '.join(str(error).split())[:300]}.") from None
+    refuse_many(found, label)
     return found[0] if len(found) == 1 else found
+
+
+def refuse_many(value: Any, label: str) -> None:
+    """Raise `DocumentRefused` for what means too many values, as aliases of aliases do in a few lines."""
+    left = MAX_VALUES
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        left -= 1
+        if left < 0:
+            raise DocumentRefused(f"{label} means more than {MAX_VALUES:,} values, by its aliases. It is not read.")
+        if isinstance(current, dict):
+            waiting += current.values()
+        elif isinstance(current, list):
+            waiting += current
 
 
 def numbered(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -200,19 +201,15 @@ class DataPlugin(Plugin):
                 raise WorkFailed(
                     f"{path!r} leads by a link to a protected file. Name it itself.", "path_refused"
                 )
-            size = 0
-            if place.info is not None or not create:
-                file = self.roots.open_place(place, path)
-                info = os.fstat(file)
-                os.close(file)
-                size = info.st_size
-                if write and info.st_nlink > 1:
-                    raise WorkFailed(
-                        f"{path!r} has several hard links, so it is not written.", "path_refused"
-                    )
-                order |= {"identity": [info.st_dev, info.st_ino]}
+            info = place.info
+            if (info is None and not create) or (info is not None and not stat.S_ISREG(info.st_mode)):
+                os.close(self.roots.open_place(place, path))  # which says what is wrong
+            if info is not None and write and info.st_nlink > 1:
+                raise WorkFailed(f"{path!r} has several hard links, so it is not written.", "path_refused")
+            # It is not opened here: closing it would drop the locks this process may have on it.
+            size = info.st_size if info is not None else 0
             order |= {
-                "identity": order.get("identity"),
+                "identity": [info.st_dev, info.st_ino] if info is not None else None,
                 "dir_fd": place.dir_fd,
                 "name": place.name,
                 "size": size,
@@ -272,6 +269,6 @@ def bound(params: Parameters) -> Parameters:
     """Values SQLite can take; raises `InvalidArguments` for lists and objects among them."""
     values = params.values() if isinstance(params, dict) else params or ()
     for value in values:
-        if isinstance(value, list | dict) or (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
+        if isinstance(value, list | dict):
             raise InvalidArguments("params are texts, numbers, true, false or null; give JSON as text.")
     return params

@@ -98,15 +98,17 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     """Tables and views with their columns, keys and indexes, and how many rows they have."""
     guarded = opened(request, "ro")
     wanted = request["table"]
+    inner = " AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')"
     rows = guarded.run(
-        "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('table', 'view') "
-        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND (?1 IS NULL OR lower(name) = lower(?1)) ORDER BY name",
+        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') "  # noqa: S608 our own text
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND (?1 IS NULL OR lower(name) = lower(?1))"
+        f"{inner if sqlite3.sqlite_version_info >= (3, 37) else ''} ORDER BY name",
         (wanted,),
     ).fetchall()
     if wanted is not None and not rows:
         raise QueryFailed(f"There is no table or view {wanted!r}. Leave table out to see all.")
     counts = request["size"] <= COUNTED_BYTES
-    said = [described(guarded, kind, name, sql, counts) for kind, name, _, sql in rows[:MAX_OBJECTS]]
+    said = [described(guarded, kind, name, sql, counts) for kind, name, sql in rows[:MAX_OBJECTS]]
     result: dict[str, Any] = {"tables": said, "size_bytes": request["size"]}
     if len(rows) > MAX_OBJECTS:
         result |= {
