@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.datadesk import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.calculation.expression import evaluate
 from jaato.plugins.calculation.plugin import CalculationPlugin
-from tests.datadesk import Desk
 
 WHOLE = st.integers(-(10**12), 10**12)
 
@@ -57,7 +57,13 @@ def test_arithmetic_is_exact(expression: str, wanted: str) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "wanted"),
-    [("sin(pi / 6)", 0.5), ("exp(1)", math.e), ("sqrt(2)", 2**0.5), ("hypot(1, 1)", 2**0.5), ("stdev(1, 2, 4)", 1.5275)],
+    [
+        ("sin(pi / 6)", 0.5),
+        ("exp(1)", math.e),
+        ("sqrt(2)", 2**0.5),
+        ("hypot(1, 1)", 2**0.5),
+        ("stdev(1, 2, 4)", 1.5275),
+    ],
 )
 def test_what_is_not_rational_is_approximate_and_says_so(expression: str, wanted: float) -> None:
     """Floating point is used where it must be, and the answer says that it is approximate."""
@@ -69,7 +75,12 @@ def test_what_is_not_rational_is_approximate_and_says_so(expression: str, wanted
 def test_a_fraction_without_end_is_given_as_such() -> None:
     """One third has thirty decimals and its fraction beside them."""
     said = Desk(CalculationPlugin, Path("/tmp")).call("calculate", expression="2/3")
-    assert said == {"expression": "2/3", "value": "0." + "6" * 29 + "7", "fraction": "2/3", "approximate": True}
+    assert said == {
+        "expression": "2/3",
+        "value": "0." + "6" * 29 + "7",
+        "fraction": "2/3",
+        "approximate": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.datadesk import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.data import csv_work
 from jaato.plugins.data.plugin import DataPlugin
-from tests.datadesk import Desk
 
 
 @pytest.fixture
@@ -39,7 +39,12 @@ def refused(desk: Desk, name: str, **arguments: Any) -> str:
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_a_delimiter_is_found_out(desk: Desk, delimiter: str) -> None:
     """Commas, semicolons, tabs and bars are told apart, quoted ones are part of a field."""
-    rows = [["id", "name", "note"], ["1", f"a{delimiter}b", 'say "x"'], ["2", "c\nd", ""], ["3", "e", "a, b; c"]]
+    rows = [
+        ["id", "name", "note"],
+        ["1", f"a{delimiter}b", 'say "x"'],
+        ["2", "c\nd", ""],
+        ["3", "e", "a, b; c"],
+    ]
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter).writerows(rows)
     put(desk, "t.csv", text.getvalue())
@@ -51,11 +56,21 @@ def test_a_delimiter_is_found_out(desk: Desk, delimiter: str) -> None:
 def test_types_are_those_of_all_rows(desk: Desk) -> None:
     """A column of whole numbers is one of integers, of numbers of reals; codes with a leading zero and dates stay text;
     empty fields are NULL."""
-    put(desk, "t.csv", "a,b,c,d,e,f\n1,1.5,007,2024-01-02,,9223372036854775808\n-2,2e3,010,2024-02-03,x,1\n,,,,,\n")
-    said = desk.call("csv_query", path="t.csv", sql="SELECT typeof(a), typeof(b), typeof(c), typeof(d), typeof(e), typeof(f) FROM data")
+    put(
+        desk,
+        "t.csv",
+        "a,b,c,d,e,f\n1,1.5,007,2024-01-02,,9223372036854775808\n-2,2e3,010,2024-02-03,x,1\n,,,,,\n",
+    )
+    said = desk.call(
+        "csv_query",
+        path="t.csv",
+        sql="SELECT typeof(a), typeof(b), typeof(c), typeof(d), typeof(e), typeof(f) FROM data",
+    )
     assert said["rows"][0] == ["integer", "real", "text", "text", "null", "real"]
     assert said["rows"][2] == ["null"] * 6
-    assert desk.call("csv_query", path="t.csv", sql="SELECT sum(a), sum(b), min(c) FROM data")["rows"] == [[-1, 2001.5, "007"]]
+    assert desk.call("csv_query", path="t.csv", sql="SELECT sum(a), sum(b), min(c) FROM data")["rows"] == [
+        [-1, 2001.5, "007"]
+    ]
 
 
 def test_files_are_joined(desk: Desk) -> None:
@@ -72,7 +87,8 @@ def test_files_are_joined(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "name"), [("utf-8", "utf-8"), ("utf-8-sig", "utf-8-sig"), ("utf-16", "utf-16"), ("cp1252", "cp1252")]
+    ("encoding", "name"),
+    [("utf-8", "utf-8"), ("utf-8-sig", "utf-8-sig"), ("utf-16", "utf-16"), ("cp1252", "cp1252")],
 )
 def test_an_encoding_is_found_out(desk: Desk, encoding: str, name: str) -> None:
     """UTF-8, UTF-16 with a mark and the Western code page give the same text."""
@@ -91,7 +107,14 @@ def test_a_description_says_what_is_in_each_column(desk: Desk) -> None:
     assert said["columns"][0] == {
         "name": "kind", "type": "TEXT", "distinct": 2, "min": "a", "max": "b", "commonest": [["a", 50], ["b", 50]],
     }  # fmt: skip
-    assert said["columns"][1] == {"name": "n", "type": "INTEGER", "distinct": 99, "empty": 1, "min": 1, "max": 99}
+    assert said["columns"][1] == {
+        "name": "n",
+        "type": "INTEGER",
+        "distinct": 99,
+        "empty": 1,
+        "min": 1,
+        "max": 99,
+    }
     assert len(said["sample"]) == 5
 
 
@@ -108,7 +131,13 @@ def test_rows_that_do_not_fit_and_odd_heads_are_put_up_with(desk: Desk) -> None:
 def test_a_query_over_csv_only_reads(desk: Desk) -> None:
     """The SQL of a stranger reaches no file and changes nothing."""
     put(desk, "t.csv", "a\n1\n")
-    for sql in ("DELETE FROM data", "ATTACH 'x.db' AS x", "VACUUM INTO 'x.db'", "SELECT load_extension('x')", "PRAGMA query_only=0"):
+    for sql in (
+        "DELETE FROM data",
+        "ATTACH 'x.db' AS x",
+        "VACUUM INTO 'x.db'",
+        "SELECT load_extension('x')",
+        "PRAGMA query_only=0",
+    ):
         assert refused(desk, "csv_query", path="t.csv", sql=sql)
     assert [path.name for path in desk.workspace.iterdir()] == ["t.csv"]
 
@@ -134,7 +163,11 @@ def test_a_large_file_is_read_whole(desk: Desk) -> None:
     with open(desk.workspace / "big.csv", "w", encoding="utf-8") as file:
         file.write("id,group,amount\n")
         file.writelines(f"{n},g{n % 7},{n / 4}\n" for n in range(100_000))
-    said = desk.call("csv_query", path="big.csv", sql='SELECT count(*), sum(id), sum(amount), count(DISTINCT "group") FROM data')
+    said = desk.call(
+        "csv_query",
+        path="big.csv",
+        sql='SELECT count(*), sum(id), sum(amount), count(DISTINCT "group") FROM data',
+    )
     assert said["rows"] == [[100_000, sum(range(100_000)), sum(range(100_000)) / 4, 7]]
 
 

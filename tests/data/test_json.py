@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.datadesk import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.data.plugin import DataPlugin
-from tests.datadesk import Desk
 
-SHOP = {"items": [{"n": i, "name": f"i{i}", "ok": i % 2 == 0} for i in range(1000)], "meta": {"a b": [1, None]}}
+SHOP = {
+    "items": [{"n": i, "name": f"i{i}", "ok": i % 2 == 0} for i in range(1000)],
+    "meta": {"a b": [1, None]},
+}
 
 
 @pytest.fixture
@@ -124,7 +127,11 @@ def test_a_wrong_expression_is_explained(desk: Desk) -> None:
 
 def test_a_document_is_held_against_a_schema(desk: Desk) -> None:
     """Every problem comes with its place; schemas refer to nothing outside."""
-    schema = {"type": "object", "required": ["b"], "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
+    schema = {
+        "type": "object",
+        "required": ["b"],
+        "properties": {"a": {"type": "array", "items": {"type": "integer"}}},
+    }
     (desk.workspace / "schema.json").write_text(json.dumps(schema))
     said = desk.call("json_validate", text='{"a": [1, "x"]}', schema_path="schema.json")
     assert said["valid"] is False

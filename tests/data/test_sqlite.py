@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.datadesk import Desk
 
 from jaato.errors import CancelledException, ToolError
 from jaato.plugins.data.plugin import DataPlugin
 from jaato.tools.cancel import CancelToken
-from tests.datadesk import Desk
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
 PROGRAM = shutil.which("sqlite3") or ""
@@ -48,7 +48,8 @@ def desk(tmp_path: Path) -> Desk:
             INSERT INTO notes VALUES ('the quick fox');"""
         )
         shop.executemany(
-            "INSERT INTO item(name, price, raw) VALUES (?, ?, ?)", [(f"i{n}", n, b"\0" * 50) for n in range(500)]
+            "INSERT INTO item(name, price, raw) VALUES (?, ?, ?)",
+            [(f"i{n}", n, b"\0" * 50) for n in range(500)],
         )
     return made
 
@@ -69,13 +70,17 @@ def test_a_query_gives_columns_and_rows(desk: Desk) -> None:
     """Rows come as lists under their columns, parameters by place or name, bytes as hexadecimal; the directory is as
     it was."""
     before = files(desk)
-    said = desk.call("sqlite_query", path="shop.db", sql="SELECT name, price, raw FROM item WHERE id = ?", params=[2])
+    said = desk.call(
+        "sqlite_query", path="shop.db", sql="SELECT name, price, raw FROM item WHERE id = ?", params=[2]
+    )
     assert said == {
         "columns": ["name", "price", "raw"],
         "rows": [["i1", 1.0, f"<50 bytes: {'00' * 32}…>"]],
         "row_count": 1,
     }
-    named = desk.call("sqlite_query", path="shop.db", sql="SELECT count(*) FROM item WHERE id > :a", params={"a": 400})
+    named = desk.call(
+        "sqlite_query", path="shop.db", sql="SELECT count(*) FROM item WHERE id > :a", params={"a": 400}
+    )
     assert named["rows"] == [[100]]
     match = desk.call("sqlite_query", path="shop.db", sql="SELECT body FROM notes WHERE notes MATCH 'fox'")
     assert match["rows"] == [["the quick fox"]]
@@ -86,7 +91,9 @@ def test_rows_and_size_are_bounded(desk: Desk) -> None:
     """Of many rows the first are given with `more`; a value, a cell and the whole result have bounds."""
     said = desk.call("sqlite_query", path="shop.db", sql="SELECT id FROM item ORDER BY id", max_rows=3)
     assert (said["rows"], said["more"]) == ([[1], [2], [3]], True)
-    wide = desk.call("sqlite_query", path="shop.db", sql="SELECT hex(zeroblob(9000)) FROM item", max_rows=10_000)
+    wide = desk.call(
+        "sqlite_query", path="shop.db", sql="SELECT hex(zeroblob(9000)) FROM item", max_rows=10_000
+    )
     assert wide["more"] is True
     assert len(str(wide)) < 1_500_000
     assert "MB" in refused(desk, "sqlite_query", path="shop.db", sql="SELECT zeroblob(900000000)")
@@ -96,7 +103,12 @@ def test_the_schema_is_what_the_program_itself_tells(desk: Desk) -> None:
     """Tables with columns, keys, indexes and row counts; views with their text; no inner tables of the index."""
     said = desk.call("sqlite_schema", path="shop.db")
     tables = {table["name"]: table for table in said["tables"]}
-    assert tables["item"]["columns"] == ["id INTEGER PRIMARY KEY", "name TEXT NOT NULL", "price REAL DEFAULT 1.5", "raw BLOB"]
+    assert tables["item"]["columns"] == [
+        "id INTEGER PRIMARY KEY",
+        "name TEXT NOT NULL",
+        "price REAL DEFAULT 1.5",
+        "raw BLOB",
+    ]
     assert tables["item"]["rows"] == 500
     assert tables["item"]["indexes"] == ["by_name (name) UNIQUE"]
     assert tables["sale"]["foreign_keys"] == ["item -> item(id)"]
@@ -104,7 +116,9 @@ def test_the_schema_is_what_the_program_itself_tells(desk: Desk) -> None:
     assert set(tables) == {"item", "sale", "cheap", "notes"}
     assert "no table" in refused(desk, "sqlite_schema", path="shop.db", table="nope")
     if PROGRAM:
-        listed = subprocess.run([PROGRAM, "shop.db", ".tables"], cwd=desk.workspace, capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            [PROGRAM, "shop.db", ".tables"], cwd=desk.workspace, capture_output=True, text=True, check=True
+        )
         assert set(tables) <= set(listed.stdout.split())
 
 
@@ -146,10 +160,17 @@ def test_a_query_without_end_is_stopped(desk: Desk) -> None:
 def test_a_change_is_whole_or_not_at_all(desk: Desk) -> None:
     """Statements run in one transaction: their rows are counted, RETURNING is shown, and an error undoes all."""
     said = desk.call(
-        "sqlite_execute", path="shop.db", sql="UPDATE item SET price = 0 WHERE id <= 10; INSERT INTO sale VALUES (1, 2) RETURNING n;"
+        "sqlite_execute",
+        path="shop.db",
+        sql="UPDATE item SET price = 0 WHERE id <= 10; INSERT INTO sale VALUES (1, 2) RETURNING n;",
     )
     assert (said["statements"], said["changed_rows"], said["results"][0]["rows"]) == (2, 11, [[2]])
-    message = refused(desk, "sqlite_execute", path="shop.db", sql="UPDATE item SET price = 9; INSERT INTO item(name) VALUES (NULL)")
+    message = refused(
+        desk,
+        "sqlite_execute",
+        path="shop.db",
+        sql="UPDATE item SET price = 9; INSERT INTO item(name) VALUES (NULL)",
+    )
     assert "Statement 2" in message
     assert "Nothing was changed" in message
     with database(desk.workspace / "shop.db") as shop:
@@ -208,7 +229,14 @@ def test_a_journal_that_names_other_files_is_not_replayed(desk: Desk, tmp_path: 
     name = str(victim).encode()
     page = (desk.workspace / "shop.db").read_bytes()[:4096]
     magic = bytes.fromhex("d9d505f920a163d7")
-    header = magic + (1).to_bytes(4, "big") + bytes(4) + (1).to_bytes(4, "big") + (512).to_bytes(4, "big") + (4096).to_bytes(4, "big")
+    header = (
+        magic
+        + (1).to_bytes(4, "big")
+        + bytes(4)
+        + (1).to_bytes(4, "big")
+        + (512).to_bytes(4, "big")
+        + (4096).to_bytes(4, "big")
+    )
     checksum = sum(page[place] for place in range(4096 - 200, 0, -200)) & 0xFFFFFFFF
     record = (1).to_bytes(4, "big") + page + checksum.to_bytes(4, "big")
     tail = name + len(name).to_bytes(4, "big") + (sum(name) & 0xFFFFFFFF).to_bytes(4, "big") + magic
@@ -238,7 +266,9 @@ def test_what_a_write_ahead_log_holds_is_seen(desk: Desk) -> None:
 def test_what_is_no_database_is_named(desk: Desk) -> None:
     """Text, a damaged file, an empty file and a locked database each get a message of their own."""
     (desk.workspace / "text.db").write_text("hello\n" * 1000)
-    assert "no SQLite database" in refused(desk, "sqlite_query", path="text.db", sql="SELECT * FROM sqlite_master")
+    assert "no SQLite database" in refused(
+        desk, "sqlite_query", path="text.db", sql="SELECT * FROM sqlite_master"
+    )
     whole = (desk.workspace / "shop.db").read_bytes()
     (desk.workspace / "cut.db").write_bytes(whole[:9000] + b"\xff" * 5000)
     assert refused(desk, "sqlite_query", path="cut.db", sql="SELECT * FROM item")

@@ -64,10 +64,10 @@ def is_tar(block: bytes) -> bool:
     if len(block) < BLOCK or not any(block):
         return False
     try:
-        given = int(block[148:156].strip(b" \0") or b"-1", 8)
+        given = int(block[148:156].strip(b" \0"), 8)
     except ValueError:
         return False
-    return given in (sum(block[:148]) + 256 + sum(block[156:]), -1)
+    return given == sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
 
 
 def members(file: IO[bytes], kind: str, name: str, most: int) -> Iterator[Member]:
@@ -141,7 +141,7 @@ def zipped(file: IO[bytes], most: int, size: int) -> Iterator[Member]:
                 mode = info.external_attr >> 16
                 modified = moment(info.date_time)
                 if info.is_dir():
-                    yield Member(info.filename, "directory", modified=modified)
+                    yield Member(name_of(info), "directory", modified=modified)
                     continue
                 total += info.file_size
                 if total > most:
@@ -152,7 +152,7 @@ def zipped(file: IO[bytes], most: int, size: int) -> Iterator[Member]:
                     raise ArchiveRefused(
                         f"The archive unpacks to more than {MAX_RATIO} times its size, so it is not read on."
                     )
-                member = Member(info.filename, "file", info.file_size, mode & 0o777 or 0o644, modified)
+                member = Member(name_of(info), "file", info.file_size, mode & 0o777 or 0o644, modified)
                 if stat.S_ISLNK(mode):
                     member.kind = "link"
                 elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
@@ -164,6 +164,19 @@ def zipped(file: IO[bytes], most: int, size: int) -> Iterator[Member]:
                 yield from opened(archive, info, member)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, ValueError, IndexError, KeyError) as error:
         raise ArchiveRefused(f"The archive is damaged or cut off: {str(error)[:200]}.") from None
+
+
+def name_of(info: object) -> str:
+    """A name in a zip archive; programs on Unix write UTF-8 without saying so."""
+    import zipfile
+
+    assert isinstance(info, zipfile.ZipInfo)
+    if info.flag_bits & 0x800 or info.filename.isascii():
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode()
+    except UnicodeError:
+        return info.filename
 
 
 def opened(archive: object, info: object, member: Member) -> Iterator[Member]:

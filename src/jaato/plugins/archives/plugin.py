@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -10,6 +11,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.tools.apart import Bounds, WorkFailed, work_apart
 from jaato.tools.call import Call
+from jaato.tools.file_errors import FileMissing
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
@@ -125,9 +127,16 @@ class ArchivesPlugin(Plugin):
 
     def _check_destination(self, destination: str) -> None:
         """Raise before anything is unpacked when the destination cannot be one."""
-        with self.roots.locate(destination) as place:
+        self.roots.relative(destination)
+        try:
+            place = self.roots.locate(destination)
+        except FileMissing:
+            return  # it is made, with those above it
+        with place:
             if self.roots.hides_control(destination, place):
                 raise WorkFailed(f"{destination!r} leads by a link to a protected directory.", "path_refused")
+            if place.info is not None and not stat.S_ISDIR(place.info.st_mode):
+                raise WorkFailed(f"{destination!r} is a file, not a directory. Name another.", "path_refused")
 
     def _work(
         self, entry: str, order: dict[str, Any], call: Call, descriptor: int, file_bytes: int

@@ -34,6 +34,8 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
     try:
         for member in members(file, kind, request["path"], request["max_bytes"]):
             count += 1
+            if member.size < 0:  # a single compressed file does not say
+                member.size = sum(map(len, pieces(member)))
             total += max(member.size, 0)
             problem = member.problem or problem_of_name(member.name) or link_problem(member)
             unsafe += problem is not None
@@ -205,8 +207,19 @@ class Extraction:
         if self._roots.holds_control(place):
             raise ToolError("it decides what runs later, so it is not extracted; write it by itself")
 
+    def _above(self) -> None:
+        """Make the directories above the destination, as the user named them."""
+        root, rest = self._roots.relative(self._top)
+        for parent in reversed(rest.parents[:-1]):
+            with self._roots.locate(str(root / parent)) as place:
+                self._refuse_control(place)
+                if place.info is None:
+                    os.mkdir(place.name, 0o777, dir_fd=place.dir_fd)
+
     def _directory(self, parts: list[str]) -> None:
         """Make a directory below the destination and those above it; none of them may be a link."""
+        if not self._made:
+            self._above()
         for depth in range(len(parts) + 1):
             path = self._path(parts[:depth])
             if path in self._made:

@@ -58,7 +58,7 @@ def read(text: str, zone: str | None) -> datetime:
         if found.tzinfo is None:
             return found.replace(tzinfo=zone_of(zone)) if zone else found.astimezone()
         return converted(found, zone) if zone and UNIX.fullmatch(text) else found
-    except (OverflowError, OSError):
+    except (OverflowError, OSError, ValueError):
         raise TimeRefused(f"{text!r} lies outside the years 1 to 9999.") from None
 
 

@@ -113,7 +113,9 @@ def refuse_many(value: Any, label: str) -> None:
         current = waiting.pop()
         left -= 1
         if left < 0:
-            raise DocumentRefused(f"{label} means more than {MAX_VALUES:,} values, by its aliases. It is not read.")
+            raise DocumentRefused(
+                f"{label} means more than {MAX_VALUES:,} values, by its aliases. It is not read."
+            )
         if isinstance(current, dict):
             waiting += current.values()
         elif isinstance(current, list):

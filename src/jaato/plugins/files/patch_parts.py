@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from jaato.errors import ToolError
 
 ESCAPE = re.compile(r"\\([0-7]{3}|.)")
+PREFIX = re.compile(r"^[abciow]/")
+NULL = "/dev/null"
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -62,21 +64,25 @@ class FilePatch:
         return self.new or self.old or ""
 
 
+def without_prefixes(old: str, new: str) -> tuple[str, str]:
+    """Two names without the directories git puts before them: `a/` and `b/`, or others, on either side."""
+    prefixed = [PREFIX.match(name) is not None for name in (old, new)]
+    if NULL in (old, new):
+        return PREFIX.sub("", old), PREFIX.sub("", new)
+    return (old[2:], new[2:]) if all(prefixed) and old[0] != new[0] else (old, new)
+
+
 def git_names(rest: str) -> tuple[str | None, str | None]:
     """The two names after `diff --git`, None where they cannot be told."""
     if rest.startswith('"'):
         end = re.match(r'"((?:[^"\\]|\\.)*)" ', rest)
-        if end is not None:
-            return unquoted(end[0].strip()).removeprefix("a/"), path_of(rest[end.end() :]).removeprefix("b/")
-        return None, None
+        return without_prefixes(unquoted(end[0].strip()), path_of(rest[end.end() :])) if end else (None, None)
     half = (len(rest) - 1) // 2
-    old, new = rest[:half], rest[half + 1 :]
-    if old.startswith("a/") and new.startswith("b/") and old[2:] == new[2:]:
-        return old[2:], new[2:]
+    old, new = without_prefixes(rest[:half], rest[half + 1 :])
+    if old == new:
+        return old, new
     parts = rest.split(" ")
-    if len(parts) == 2:
-        return parts[0].removeprefix("a/"), path_of(parts[1]).removeprefix("b/")
-    return None, None
+    return without_prefixes(parts[0], path_of(parts[1])) if len(parts) == 2 else (None, None)
 
 
 def path_of(text: str) -> str:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 
-from jaato.plugins.files.patch_parts import FilePatch, Hunk, PatchRefused, git_names, mode_of, path_of
+from jaato.plugins.files.patch_parts import (
+    NULL,
+    FilePatch,
+    Hunk,
+    PatchRefused,
+    git_names,
+    mode_of,
+    path_of,
+    without_prefixes,
+)
 
 HEAD = re.compile(r"@@+ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@+ ?(.*)")
-NULL = "/dev/null"
 NOISE = ("index ", "similarity index ", "dissimilarity index ", "```", "old mode ", "deleted file mode ")
 
 
@@ -67,12 +75,7 @@ class Unified:
         """The two names."""
         old, new = (path_of(self._lines[self._place + step][4:]) for step in (0, 1))
         self._place += 1
-        if old != NULL != new and old.startswith("a/") and new.startswith("b/"):
-            old, new = old[2:], new[2:]
-        elif old == NULL:
-            new = new.removeprefix("b/")
-        elif new == NULL:
-            old = old.removeprefix("a/")
+        old, new = without_prefixes(old, new)
         if not self._git or self._named:
             self._files.append(FilePatch(None, None))
         self._named = True

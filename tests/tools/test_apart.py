@@ -1,0 +1,117 @@
+"""Work in a process of its own: bounded, and gone when its call is."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaato.errors import CancelledException, ToolError
+from jaato.tools.apart import Bounds, WorkFailed, work_apart
+from jaato.tools.call import problem_of
+from jaato.tools.cancel import CancelToken
+
+HERE = "tests.tools.test_apart"
+ROOM = Bounds(20.0, 1 << 30, 1 << 20, "Ask for less.")
+
+
+class Refused(ToolError):
+    """An error of the work's own."""
+
+    code = "odd"
+
+
+def work(request: dict[str, Any]) -> Any:
+    """What the tests have done in the other process."""
+    match request["what"]:
+        case "echo":
+            return {"pid": os.getpid(), "text": request["text"], "cwd": os.getcwd()}
+        case "read":
+            return os.read(request["fd"], 100).decode()
+        case "refuse":
+            raise Refused("That is odd. Ask otherwise.")
+        case "raise":
+            raise RuntimeError("broken")
+        case "memory":
+            return len(bytearray(8 << 30))
+        case "write":
+            Path(request["path"]).write_bytes(bytes(2 << 20))
+        case "crash":
+            os.abort()
+        case "spin":
+            while True:
+                pass
+        case "much":
+            return "x" * (80 << 20)
+    return None
+
+
+def do(
+    what: str, bounds: Bounds = ROOM, token: CancelToken | None = None, fds: tuple[int, ...] = (), **more: Any
+) -> Any:
+    """Have something done apart."""
+    return work_apart(f"{HERE}:work", {"what": what, **more}, bounds, token or CancelToken(), fds)
+
+
+def test_a_value_comes_back_from_another_process() -> None:
+    """The request and the value are JSON, whatever characters are in them; descriptors are handed over."""
+    said = do("echo", text="ä\n\0\ud800")
+    assert said["text"] == "ä\n\0\ud800"
+    assert said["pid"] != os.getpid()
+    reader, writer = os.pipe()
+    os.write(writer, b"through")
+    os.close(writer)
+    assert do("read", fds=(reader,), fd=reader) == "through"
+    os.close(reader)
+
+
+def test_a_refusal_keeps_its_code_and_other_errors_are_named() -> None:
+    """A `ToolError` of the work is the same to the model; anything else says what broke."""
+    with pytest.raises(WorkFailed, match="odd") as caught:
+        do("refuse")
+    problem = problem_of(caught.value)
+    assert (problem.code, problem.message) == ("odd", "That is odd. Ask otherwise.")
+    with pytest.raises(WorkFailed, match="RuntimeError: broken"):
+        do("raise")
+    with pytest.raises(WorkFailed, match="too large"):
+        do("much")
+
+
+def test_every_bound_holds(tmp_path: Path) -> None:
+    """Too much memory, time or disk ends the work alone, with what to do."""
+    with pytest.raises(WorkFailed, match="too large"):
+        do("memory")
+    with pytest.raises(WorkFailed, match="0.5 s and was stopped. Ask for less"):
+        do("spin", Bounds(0.5, 1 << 30, 1 << 20, "Ask for less."))
+    with pytest.raises(WorkFailed):
+        do("write", path=str(tmp_path / "big"))
+    assert (tmp_path / "big").stat().st_size <= 1 << 20
+    with pytest.raises(WorkFailed, match="memory"):
+        do("crash")
+
+
+def test_a_cancelled_call_leaves_no_process() -> None:
+    """Cancelling ends the process before the call returns."""
+    token = CancelToken()
+    threading.Timer(0.2, token.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(CancelledException):
+        do("spin", token=token)
+    assert time.monotonic() - began < 15
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_modules_of_the_working_directory_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `csv.py` that lies in the workspace is never run."""
+    (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
+    (tmp_path / "csv.py").write_text("raise SystemExit('hijacked')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    assert do("echo", text="fine")["text"] == "fine"
