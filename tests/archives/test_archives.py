@@ -8,6 +8,7 @@ import lzma
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -197,9 +198,7 @@ def test_an_archive_may_lie_in_what_it_packs(desk: Desk) -> None:
 def test_zstandard_is_read_or_named(desk: Desk) -> None:
     """Where Python knows Zstandard it is read; where not, the message says what to use."""
     subprocess.run(["tar", "--zstd", "-cf", "o.tar.zst", "tree"], cwd=desk.workspace, check=True)
-    try:
-        said = desk.call("archive_extract", path="o.tar.zst", destination="out")
-    except ToolError as error:
-        assert "zstd" in str(error)
+    if sys.version_info < (3, 14):
+        assert "zstd" in refused(desk, "archive_extract", path="o.tar.zst", destination="out")
     else:
-        assert said["extracted"] == 4
+        assert desk.call("archive_extract", path="o.tar.zst", destination="out")["extracted"] == 4

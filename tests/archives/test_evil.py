@@ -63,6 +63,15 @@ def extract(desk: Desk, name: str = "evil.tar", **more: Any) -> dict[str, Any]:
     return said
 
 
+def attempt(desk: Desk, name: str, **more: Any) -> dict[str, Any]:
+    """What a tool says of `evil.tar`; a refusal as its problem."""
+    try:
+        said: dict[str, Any] = desk.call(name, path="evil.tar", **more)
+    except ToolError as refusal:
+        return {"problem": str(refusal)}
+    return said
+
+
 def unharmed(desk: Desk) -> None:
     """Nothing outside the destination has changed or come."""
     top = desk.workspace.parent
@@ -209,13 +218,8 @@ def test_many_members_stop(desk: Desk) -> None:
 def test_what_is_no_archive_is_refused_with_a_reason(desk: Desk, make: Callable[[], bytes]) -> None:
     """Damaged, foreign and empty files give a message, never a traceback."""
     (desk.workspace / "evil.tar").write_bytes(make())
-    for tool, more in (("archive_list", {}), ("archive_extract", {"destination": "out"})):
-        try:
-            said = desk.call(tool, path="evil.tar", **more)
-        except ToolError as error:
-            assert str(error).endswith(".")
-        else:
-            assert said.get("problem") or said.get("incomplete") or not said.get("members")
+    for said in (attempt(desk, "archive_list"), attempt(desk, "archive_extract", destination="out")):
+        assert said.get("problem") or said.get("incomplete") or not said.get("members", 0)
 
 
 def test_headers_without_end_and_backward_are_refused(desk: Desk) -> None:
@@ -230,12 +234,8 @@ def test_headers_without_end_and_backward_are_refused(desk: Desk) -> None:
     back[148:156] = b"%06o\0 " % sum(back)
     for data in (huge.tobuf(tarfile.GNU_FORMAT), nested.tobuf() * 5_000, bytes(back) * 2):
         (desk.workspace / "evil.tar").write_bytes(data + bytes(1024))
-        try:
-            said = desk.call("archive_list", path="evil.tar")
-        except ToolError as error:
-            assert str(error)
-        else:
-            assert said.get("problem") or said["members"] <= 2
+        said = attempt(desk, "archive_list")
+        assert said.get("problem") or said["members"] <= 2
 
 
 def test_an_encrypted_member_is_named(desk: Desk) -> None:

@@ -85,7 +85,7 @@ def test_every_bound_holds(tmp_path: Path) -> None:
     """Too much memory, time or disk ends the work alone, with what to do."""
     with pytest.raises(WorkFailed, match="too large"):
         do("memory")
-    with pytest.raises(WorkFailed, match="0.5 s and was stopped. Ask for less"):
+    with pytest.raises(WorkFailed, match=r"0\.5 s and was stopped\. Ask for less"):
         do("spin", Bounds(0.5, 1 << 30, 1 << 20, "Ask for less."))
     with pytest.raises(WorkFailed):
         do("write", path=str(tmp_path / "big"))
