@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
 from jaato.tools.atomic import locked, read_small, write_private
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
 
 MAX_BYTES = 4_194_304
 Entry = tuple[str, str]
@@ -22,6 +26,23 @@ def entries_of(grant: Grant) -> tuple[Entry, ...]:
     if grant.shape is None:
         return (("tools", grant.tool),)
     return tuple(("patterns", f"{grant.tool}({line})") for line in grant.shape.split("\n"))
+
+
+def digest_of(call: Call) -> str:
+    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
+    whole = [call.name, call.arguments, str(call.workspace)]
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def literal(command: str) -> str:
+    """A command as a pattern that means exactly it."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
+
+
+def shape_text(grant: Grant) -> str:
+    """What a grant covers, for a message."""
+    return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool
 
 
 class GrantBook:

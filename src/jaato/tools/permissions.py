@@ -6,8 +6,6 @@ can be stepped.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -17,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
-from jaato.protocol.events import Permission, now
+from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Scope
+from jaato.tools.grants import digest_of, literal, shape_text
 from jaato.tools.judgement import Circumstances, judge_call
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS
-from jaato.tools.verdict import PartVerdict, Verdict
+from jaato.tools.verdict import Decision, PartVerdict, Verdict, allow, deny, settled
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -35,17 +34,6 @@ SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "ed
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
 MAX_QUESTIONS = 3
 MAX_SETTLED = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
-    model."""
-
-    allowed: bool
-    permission: Permission
-    arguments: dict[str, Any] | None = None
-    comment: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -69,32 +57,6 @@ class Open:
 
 def silent(_grant: Grant) -> None:
     """Nobody listens."""
-
-
-def digest_of(call: Call) -> str:
-    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
-    whole = [call.name, call.arguments, str(call.workspace)]
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def settled(verdict: Verdict) -> Decision:
-    """A verdict that needs no answer, as a decision."""
-    return (
-        allow(verdict.reason, verdict.method)
-        if verdict.effect == "allow"
-        else deny(verdict.reason, verdict.method)
-    )
-
-
-def allow(reason: str, method: str, arguments: dict[str, Any] | None = None) -> Decision:
-    """Yes."""
-    return Decision(True, Permission("allowed", reason, method), arguments)
-
-
-def deny(reason: str, method: str, comment: str | None = None) -> Decision:
-    """No."""
-    return Decision(False, Permission("denied", reason, method), comment=comment)
 
 
 class Gate:
@@ -359,13 +321,3 @@ class Gate:
         if not verdict.lasting:
             remedy = "Only someone who is asked can allow it, for this one call."
         return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")
-
-
-def literal(command: str) -> str:
-    """A command as a pattern that means exactly it."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
-
-
-def shape_text(grant: Grant) -> str:
-    """What a grant covers, for a message."""
-    return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaato.tools.shell_parse import CONTINUATION, Analysis, Part
+from jaato.tools.control import control_path, holds_workspace
+from jaato.tools.shell_parse import CONTINUATION
+from jaato.tools.shell_parts import Analysis, Part
 from jaato.tools.shell_policy import places_of
 from jaato.tools.shell_programs import last_name
 from jaato.tools.shell_reads import read_doubt
-from jaato.tools.touches import MENTION, WRITING_GIT, control_path, holds_workspace
+from jaato.tools.touches import MENTION, WRITING_GIT
 
 SWEEPING = frozenset(("rm", "shred", "chmod", "chown", "chgrp", "rsync", "mount", "setfacl"))
 """Programs that, given a directory, change what is in it."""
@@ -56,7 +58,7 @@ def part_doubt(
     words += [word.value if word.value is not None else word.text for word in targets]
     for piece in (piece for text in words for piece in {text, text.rpartition("=")[2]}):
         for place in places:
-            if (touched := control_path(piece, place, protected, str(workspace))) is not None:
+            if (touched := control_path(piece, place, protected, str(workspace), hidden=False)) is not None:
                 return touched
     if program in SWEEPING or (program in ("cp", "mv") and any(text.endswith("/.") for text in values)):
         for text in values[1:]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaato.tools.atomic import resolved
-from jaato.tools.shell_parse import Analysis, Part, analyse
+from jaato.tools.shell_parse import analyse
+from jaato.tools.shell_parts import Analysis, Part
+from jaato.tools.shell_paths import path_doubt
 from jaato.tools.shell_programs import (
     HARMLESS_VALUE,
     HARMLESS_VARIABLES,
@@ -25,7 +27,7 @@ from jaato.tools.shell_programs import (
     runs_others,
     width,
 )
-from jaato.tools.shell_reads import path_doubt, read_doubt
+from jaato.tools.shell_reads import read_doubt
 from jaato.tools.shell_words import Word, lex, read_piece, read_word
 from jaato.tools.verdict import PartVerdict
 
