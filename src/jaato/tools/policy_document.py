@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
 from jaato.errors import ConfigError
-from jaato.tools.shell_policy import shell_pattern
+from jaato.tools.shell_pattern import shell_pattern
 
 Default = Literal["allow", "deny", "ask"]
 MAX_BYTES = 1_048_576

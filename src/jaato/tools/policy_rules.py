@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
-from jaato.tools.shell_parse import CONTINUATION
-from jaato.tools.shell_policy import Analysis, ShellPattern, analyse, glob_text, shell_pattern, texts_of
+from jaato.tools.shell_parse import CONTINUATION, analyse
+from jaato.tools.shell_parts import Analysis
+from jaato.tools.shell_pattern import ShellPattern, glob_text, shell_pattern
+from jaato.tools.shell_texts import texts_of
 from jaato.tools.shell_words import lex
 
 if TYPE_CHECKING:

@@ -39,6 +39,16 @@ def path_doubt(word: Word, workspace: Path, places: tuple[str, ...]) -> str | No
     return None
 
 
+def names_doubt(pattern: str, workspace: Path, places: tuple[str, ...]) -> str | None:
+    """Why the names that a pattern is replaced by may be those of files outside."""
+    directory = pattern.rpartition("/")[0]
+    if re.search(r"[*?\[]", directory):
+        return f"{pattern} matches directories"
+    root = resolved(str(workspace))
+    bases = (os.path.join(place, directory or ("/" if pattern.startswith("/") else "")) for place in places)
+    return next((doubt for base in bases if (doubt := single_doubt(base, root))), None)
+
+
 def glob_doubt(value: str, root: str, place: str) -> str | None:
     """Why a pattern of file names may match something outside, or something that looks like an option."""
     directory, _, pattern = value.rpartition("/")

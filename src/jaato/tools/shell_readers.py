@@ -23,6 +23,8 @@ class Reader:
     """Short options that take a value: attached, or the next word."""
     plain: re.Pattern[str] | None = None
     no_files: bool = False
+    obeys_files: bool = False
+    """It reads further arguments from a file named with `@`."""
 
 
 def reader(short: str = "", long: str = "", valued: str = "", **more: object) -> Reader:
@@ -46,10 +48,10 @@ NO_ARGUMENTS = reader(no_files=True, most=0)
 
 READERS: dict[str, Reader] = {
     "ls": reader(
-        "aAbBcCdFfgGhHiklLmnNopqQrRsStuUvxXZ1",
+        "aAbBcCdFfgGhHiklmnNopqQrRsStuUvxXZ1",
         "all almost-all author escape block-size ignore-backups color directory classify file-type "
         "format full-time "
-        "group-directories-first no-group human-readable si dereference hide hyperlink indicator- "
+        "group-directories-first no-group human-readable si dereference hide hyperlink indicator-"
         "style inode ignore "
         "kibibytes numeric-uid-gid literal hide-control-chars quote-name quoting-style reverse "
         "recursive size sort "
@@ -81,9 +83,9 @@ READERS: dict[str, Reader] = {
     ),
     "comm": reader("123z", "check-order nocheck-order output-delimiter total zero-terminated"),
     "diff": reader(
-        "abBcdeEiNpqrstTuwyZ",
+        "abBcdeEiNpqstTuwyZ",
         "normal brief report-identical-files context unified ed rcs side-by-side width left-column "
-        "suppress-common-lines show-c-function show-function-line recursive new-file unidirectional-new-file "
+        "suppress-common-lines show-c-function show-function-line new-file unidirectional-new-file "
         "ignore-case ignore-tab-expansion ignore-trailing-space ignore-space-change ignore-all-space "
         "ignore-blank-lines text strip-trailing-cr minimal speed-large-files color exclude label",
         "CUxW",
@@ -91,7 +93,7 @@ READERS: dict[str, Reader] = {
     "cmp": reader("bls", "print-bytes verbose quiet silent bytes", "in"),
     "grep": reader(GREP_SHORT, GREP_LONG, "ABCme", skip=1),
     "rg": reader(
-        "FHIlLncivwxSsNUPoqp0au",
+        "FHIlncivwxSsNUPoqp0au",
         "count count-matches files-with-matches files-without-match fixed-strings ignore-case "
         "smart-case "
         "case-sensitive line-number no-line-number line-regexp word-regexp invert-match max-count "
@@ -107,13 +109,13 @@ READERS: dict[str, Reader] = {
     "stat": reader("LftZ", "dereference file-system format printf terse", "c"),
     "file": reader("bhiLNrsv0", "brief mime mime-type mime-encoding dereference no-dereference"),
     "du": reader(
-        "0abcDhHklLmPsSx",
-        "all apparent-size bytes total human-readable si summarize max-depth separate-dirs one-file- "
+        "0abcDhHklmPsSx",
+        "all apparent-size bytes total human-readable si summarize max-depth separate-dirs one-file-"
         "system exclude",
         "dt",
     ),
     "df": reader("ahHiklPT", "all human-readable si inodes local portability print-type total"),
-    "tree": reader("adfhilpqrstuDFJNQSXC", "noreport dirsfirst du si prune gitignore charset", "LIP"),
+    "tree": reader("adfhipqrstuDFJNQSXC", "noreport dirsfirst du si prune gitignore charset", "LIP"),
     "basename": reader("az", "multiple zero suffix", "s", no_files=True),
     "dirname": reader("z", "zero", no_files=True),
     "realpath": reader("eLmPqsz", "canonicalize-existing canonicalize-missing no-symlinks quiet strip zero"),
@@ -123,7 +125,7 @@ READERS: dict[str, Reader] = {
     "sha256sum": HASH,
     "sha512sum": HASH,
     "cksum": HASH,
-    "strings": reader("afw", "all print-file-name bytes radix encoding", "netsS"),
+    "strings": reader("afw", "all print-file-name bytes radix encoding", "netsS", obeys_files=True),
     "od": reader(
         "abcdfiloSsvx", "address-radix skip-bytes read-bytes format output-duplicates width", "AjNt"
     ),

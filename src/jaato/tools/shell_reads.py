@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaato.tools.shell_git import git_doubt
 from jaato.tools.shell_parts import Part
-from jaato.tools.shell_paths import path_doubt, paths_doubt
+from jaato.tools.shell_paths import names_doubt, path_doubt, paths_doubt
 from jaato.tools.shell_readers import FIND_PLAIN, FIND_VALUED, READERS, Reader
 from jaato.tools.shell_words import Word
 
@@ -92,6 +92,10 @@ def positional_doubt(
                 return f"{name} {word.text} is not known to read only"
             if word.glob and index < skip:
                 return f"{word.text} is matched against file names"
+            if word.glob and (doubt := names_doubt(word.value, workspace, places)):
+                return doubt
+        elif known.obeys_files and word.value.startswith("@"):
+            return f"{name} takes further arguments from {word.value[1:]}"
         elif doubt := path_doubt(word, workspace, places):
             return doubt
     return None
