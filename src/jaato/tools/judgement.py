@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant
+from jaato.tools.atomic import resolved
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt
@@ -206,8 +207,8 @@ def certain(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstanc
 def command_of(arguments: dict[str, Any], name: str) -> str | None:
     """The whole command of a shell tool's arguments: with `args`, the program must be a plain name."""
     command = arguments.get(name)
-    if not isinstance(command, str):
-        return None
+    if not isinstance(command, str) or "cmd" in arguments:
+        return None  # under its other name, too: nobody knows which of the two is run
     extra = arguments.get("args")
     if not extra:
         return command
@@ -227,7 +228,10 @@ def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
 
 def here(grant: Grant, given: Circumstances) -> bool:
     """Whether a grant is for this workspace."""
-    return grant.workspace is None or grant.workspace == str(given.workspace)
+    return grant.workspace is None or grant.workspace in (
+        str(given.workspace),
+        resolved(str(given.workspace)),
+    )
 
 
 def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:

@@ -121,8 +121,8 @@ def part_doubt(part: Part, workspace: Path, ground: Ground) -> str | None:
     """Which control path one part may change."""
     values = [text for word in part.words for text in texts(word, ground)]
     program = last_name(values[0]) if values else ""
-    if program == "git" and (found := WRITING_GIT.search(" ".join(values[1:]))):
-        return f"git {found[0]}"
+    if program == "git" and (order := WRITING_GIT.search(" ".join(values[1:]))):
+        return f"git {order[0]}"
     if not part.doubts and read_doubt(part, workspace, ground.places) is None:
         return None
     targets = [redirect.target for redirect in part.redirects if redirect.writes]
@@ -131,8 +131,8 @@ def part_doubt(part: Part, workspace: Path, ground: Ground) -> str | None:
     set_to = [text for _name, word in part.assignments for text in texts(word, ground)]
     if program not in (*SAYING, "grep", "rg"):
         mentions = (MENTION.search(text) for text in (*values[1:], *written, *set_to))
-        if found := next((one for one in mentions if one), None):
-            return found[0]
+        if mention := next((one for one in mentions if one), None):
+            return mention[0]
     named = written if program in SAYING else [*values, *written]
     touched = next((found for text in named if (found := ground.touched(text)) is not None), None)
     return touched or sweep_doubt(program, values[1:], ground) or computed

@@ -155,6 +155,8 @@ def entry_of(unit: tuple[Part, ...], moved: bool) -> str | None:
     """The pattern a lasting answer writes for this unit: exact words, or a program and subcommand with
     `*`."""
     written = " | ".join(exact(part.words) for part in unit)
+    if "\n" in written:
+        return None  # a shape has one pattern a line, so a word of two lines would become two patterns
     kept = width(unit[0].words) if len(unit) == 1 else None
     candidates = [written] if kept is None else [f"{exact(unit[0].words[:kept])} *", written]
     return next(

@@ -45,7 +45,7 @@ def control_argument(
                 return found[0]
             if key not in PATH_KEYS:
                 continue
-        elif key in CONTENT_KEYS or "\n" in text:
+        elif key in CONTENT_KEYS or ("\n" in text and key not in PATH_KEYS):
             continue
         if found_path := control_path(text, place, protected):
             return found_path
