@@ -345,3 +345,27 @@ def test_a_lasting_answer_keeps_a_file_with_lone_surrogates(tmp_path: Path) -> N
     assert step(gate, call(NOOP, tmp_path), NOOP).allowed
     assert json.loads(path.read_bytes())["note"] == "\ud800"
     assert json.loads(path.read_bytes())["whitelist"]["tools"] == ["noop"]
+
+
+@C4
+@pytest.mark.parametrize("half", ["whitelist", "blacklist"])
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [("Bash(git log:*)", "run(git log *)"), ("run(rm:*)", "run(rm *)"), ("run(git", "closing parenthesis")],
+)
+def test_a_pattern_of_another_program_is_no_silent_promise(half: str, pattern: str, says: str) -> None:
+    """A pattern that means something elsewhere and nothing here is refused with what to write instead."""
+    with pytest.raises(ConfigError) as caught:
+        Policy.of({half: {"patterns": [pattern]}})
+    assert says in str(caught.value)
+
+
+@C4
+def test_a_blacklist_pattern_with_a_colon_forbids_what_its_author_means(tmp_path: Path) -> None:
+    """In the blacklist `git push:*` also forbids every `git push`; in the whitelist it allows nothing more."""
+    gate = Gate(Policy.of({"blacklist": {"patterns": ["run(git push:*)"]}}), workspace=tmp_path)
+    for command in ("git push", "git push -f", "git -C . push"):
+        assert gate.explain(call(RUN, tmp_path, command=command), RUN).effect == "deny"
+    gate = Gate(Policy.of({"whitelist": {"patterns": ["run(npm run test:*)"]}}), workspace=tmp_path)
+    assert gate.explain(call(RUN, tmp_path, command="npm run test:unit"), RUN).effect == "allow"
+    assert gate.explain(call(RUN, tmp_path, command="npm run test x"), RUN).effect == "ask"

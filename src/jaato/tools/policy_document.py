@@ -17,6 +17,8 @@ MAX_RULES = 10_000
 VERSION = 1
 MAX_TIMEOUT_S = 31_536_000
 KEYS = ("version", "defaultPolicy", "blacklist", "whitelist", "channel")
+FOREIGN_SHELLS = ("Bash", "Shell")
+"""How other programs call their shell tool in the patterns that people bring along."""
 RULE_KEYS = ("tools", "patterns", "arguments")
 
 
@@ -150,10 +152,27 @@ def rules_from(value: Any, field_name: str, where: str) -> Rules:
         built[tool] = {name: texts(globs, f"{at}.{name}", where) for name, globs in entries.items()}
     if len(tools) + len(patterns) + len(built) > MAX_RULES:
         fail(where, f"{field_name} has more than {MAX_RULES:,} rules", "Use patterns for families of rules.")
-    if field_name == "whitelist":
-        for index, pattern in enumerate(patterns):
+    for index, pattern in enumerate(patterns):
+        check_meaning(pattern, f"{field_name}.patterns[{index}]", where)
+        if field_name == "whitelist":
             check_pattern(pattern, f"whitelist.patterns[{index}]", where)
     return Rules(frozenset(tools), tuple(patterns), built)
+
+
+def check_meaning(pattern: str, at: str, where: str) -> None:
+    """Refuse a pattern that means something in another program and nothing here, lest its author rely on it."""
+    tool, inner = split_pattern(pattern)
+    if inner is None and " " not in pattern and pattern.count("(") > pattern.count(")"):
+        fail(where, f"{at} {pattern!r} has no closing parenthesis", "Write tool(pattern).")
+    if inner is None or not inner.endswith(":*"):
+        return
+    command = inner.removesuffix(":*")
+    if tool in FOREIGN_SHELLS or (tool == "run" and " " not in command):
+        fail(
+            where,
+            f"{at} {pattern!r} covers no command",
+            f"The shell tool is `run`: write 'run({command} *)'.",
+        )
 
 
 def check_pattern(pattern: str, at: str, where: str) -> None:

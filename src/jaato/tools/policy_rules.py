@@ -229,8 +229,11 @@ def inner_denies(pattern: str, arguments: Mapping[str, Any], main: str | None, p
 
 @functools.lru_cache(maxsize=1024)
 def command_forms(pattern: str) -> tuple[str, ...]:
-    """A blacklist pattern over commands as globs: as written, without its quotes, and without a last ` *`."""
+    """A blacklist pattern over commands as globs: as written, without its quotes, and without a last ` *`; a last
+    `:*`, by which other programs say ` *`, forbids that, too."""
     forms = [pattern]
+    if pattern.endswith(":*"):
+        forms.append(f"{pattern[:-2]} *")
     tokens = lex(pattern)
     if tokens:
         forms.append(" ".join(glob_text(token) for token in tokens))
