@@ -86,9 +86,13 @@ def test_permissions_name_patterns_without_a_tool(desk: Desk) -> None:
     """A rule about a tool that does not exist is listed with the note that it has no effect."""
     path = desk.work / ".jaato" / "permissions.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text('{"blacklist": {"patterns": ["writFile(x)", "writeNewFile(x)", "write*(y)", "run(rm *)", "git push *"]}}')
+    path.write_text(
+        '{"blacklist": {"patterns": ["writFile(x)", "writeNewFile(x)", "write*(y)", "run(rm *)", "git push *"]}}'
+    )
     notes = [line for line in desk.run("permissions").stdout.splitlines() if line.startswith("note:")]
-    assert [note for note in notes if "no effect" in note] == ["note: writFile(x) names no tool that is here now, so it has no effect"]
+    assert [note for note in notes if "no effect" in note] == [
+        "note: writFile(x) names no tool that is here now, so it has no effect"
+    ]
 
 
 def test_models_of_a_server(desk: Desk) -> None:

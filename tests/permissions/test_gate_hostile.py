@@ -76,7 +76,9 @@ def test_an_answer_is_for_the_arguments_that_were_shown(tmp_path: Path) -> None:
 
 
 @C4
-def test_a_rule_of_another_process_holds_within_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_of_another_process_holds_within_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A long turn does not go on under rules that somebody has changed meanwhile."""
     gate = Gate(load(tmp_path), asker=Script("t"), workspace=tmp_path)
     assert step(gate, call(NOOP, tmp_path), NOOP).allowed
@@ -170,7 +172,10 @@ def test_an_asker_that_fails_allows_nothing_and_blocks_nobody(tmp_path: Path) ->
 
 
 @C4
-@pytest.mark.parametrize("word", ["", " ", "yy", "yes please", "\uff39", "ye\u200bs", "y\x00", "a\n t", "always!", "None", "true", "0"])
+@pytest.mark.parametrize(
+    "word",
+    ["", " ", "yy", "yes please", "\uff39", "ye\u200bs", "y\x00", "a\n t", "always!", "None", "true", "0"],
+)
 def test_what_only_resembles_a_yes_is_none(tmp_path: Path, word: str) -> None:
     """Consent is one of the answers and nothing that looks like one."""
     script = Script(*[word] * 5)
@@ -221,7 +226,9 @@ def test_a_question_in_a_queue_is_settled_once_by_many_at_once() -> None:
         ("http*://example.com/*", "https://example.com/a", True), ("https://example.com/*", "https://example.com/a/../b", True),
     ],
 )  # fmt: skip
-def test_a_pattern_for_a_url_stays_in_its_host_and_path(tmp_path: Path, pattern: str, url: str, covered: bool) -> None:
+def test_a_pattern_for_a_url_stays_in_its_host_and_path(
+    tmp_path: Path, pattern: str, url: str, covered: bool
+) -> None:
     """A `*` in the host crosses no border of the host, and `..` in any spelling leads nowhere."""
     policy = Policy.of({"whitelist": {"patterns": [f"fetch_url(url={pattern})"]}})
     verdict = Gate(policy, workspace=tmp_path).explain(call(FETCH, tmp_path, url=url), FETCH)
@@ -233,7 +240,12 @@ def test_a_line_break_in_a_path_hides_nothing(tmp_path: Path) -> None:
     """A path is judged as one, whatever characters its names have."""
     os.mkdir(tmp_path / "src")
     os.mkdir(tmp_path / "src" / "a\n")
-    policy = Policy.of({"blacklist": {"patterns": ["writeNewFile(secrets/*)"]}, "whitelist": {"patterns": ["writeNewFile(src/*)"]}})
+    policy = Policy.of(
+        {
+            "blacklist": {"patterns": ["writeNewFile(secrets/*)"]},
+            "whitelist": {"patterns": ["writeNewFile(src/*)"]},
+        }
+    )
     gate = Gate(policy, workspace=tmp_path)
 
     def method(path: str) -> str:

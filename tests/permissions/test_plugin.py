@@ -146,7 +146,11 @@ Path(sys.argv[4]).write_text(json.dumps(result))
 
 
 def console(
-    tmp_path: Path, typed: bytes, tool: str = "run", arguments: str = '{"command": "make a"}', early: bytes = b""
+    tmp_path: Path,
+    typed: bytes,
+    tool: str = "run",
+    arguments: str = '{"command": "make a"}',
+    early: bytes = b"",
 ) -> tuple[str, Any]:
     """Run a check on a real terminal; tells what was shown and the result."""
     result = tmp_path / "result.json"
@@ -218,7 +222,10 @@ def test_a_question_cannot_forge_the_terminal() -> None:
     assert "\\x1b[2K\\rMay" in text
 
 
-@pytest.mark.parametrize("char", ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\ufe0f", "\U000e0101", "\u00ad", "\u2028", "\x85"])
+@pytest.mark.parametrize(
+    "char",
+    ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\ufe0f", "\U000e0101", "\u00ad", "\u2028", "\x85"],
+)
 def test_a_question_shows_what_is_blank_or_invisible(char: str) -> None:
     """A character that shows nothing, printable or not, is spelled out; letters and pictures stay."""
     assert visible(f"rm{char}x") == "rm" + char.encode("unicode_escape").decode() + "x"

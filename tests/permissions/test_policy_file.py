@@ -314,7 +314,9 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     """The mark that some editors put in front changes nothing."""
     path = tmp_path / "policy.json"
     path.write_bytes(b'\xef\xbb\xbf{"blacklist": {"tools": ["noop"]}}')
-    assert Gate(Policy.load(path), workspace=tmp_path).explain(call(NOOP, tmp_path), NOOP).method == "blacklist"
+    assert (
+        Gate(Policy.load(path), workspace=tmp_path).explain(call(NOOP, tmp_path), NOOP).method == "blacklist"
+    )
 
 
 @C4

@@ -124,7 +124,9 @@ def test_a_refusal_of_this_session_is_not_got_around_either(workspace: Path) -> 
     assert gate.explain(call(RUN, workspace, command="echo rm x | sh"), RUN).effect == "ask"
 
 
-@pytest.mark.parametrize("command", ["ls | xargs cat", "cat a.txt | python src/b.py", "git pull", "find . | sed -n 3p"])
+@pytest.mark.parametrize(
+    "command", ["ls | xargs cat", "cat a.txt | python src/b.py", "git pull", "find . | sed -n 3p"]
+)
 def test_a_blacklist_lets_the_ordinary_pass(workspace: Path, command: str) -> None:
     """A pipe into a program that only gets data is no way around a blacklist."""
     assert explain(command, workspace, **FORBIDDING).effect == "allow"
