@@ -24,7 +24,8 @@ from jaato.cli.screen import Screen
 from jaato.cli.signals import restore_terminal
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, TurnCompleted
-from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.assemble import assemble
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
 from jaato.settings import environment, user_dir
 

@@ -19,7 +19,8 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Screen
 from jaato.cli.table import print_json, print_line
 from jaato.errors import JaatoError
-from jaato.runtime.assemble import POLICY_FILE, Blueprint, make_registry, open_store, settings_for
+from jaato.runtime.assemble import POLICY_FILE, make_registry, open_store, settings_for
+from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings, environment
 
 Grade = Literal["ok", "warn", "fail"]

@@ -11,7 +11,7 @@ from typing import Any
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.assemble import Blueprint
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
 
 MAX_SCHEMA_BYTES = 1_000_000

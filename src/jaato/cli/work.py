@@ -9,18 +9,17 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import blueprint_of, workspace_of
+from jaato.cli.report import document_of, failure_of, print_json
 from jaato.cli.run import ending_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
 from jaato.errors import CancelledException, JaatoError, MalformedReply
-from jaato.protocol.events import Event, ToolCallEnd, TurnCompleted
-from jaato.protocol.messages import Media, Usage
+from jaato.protocol.events import Event, TurnCompleted
+from jaato.protocol.messages import Media
 from jaato.runtime.assemble import assemble
 from jaato.runtime.choose import Choice
 from jaato.tools.schema import Validator
@@ -209,7 +208,7 @@ class Work:
             code = INTERRUPTED
         try:
             if self.args.output == "json":
-                self._print_json(session, data, code, problem)
+                print_json(document_of(session, self.turns, self.narrator.denied, data, code, problem))
             elif self.schema is not None and self.args.output == "text" and turn.reason == "stop":
                 self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
             self.screen.end_text()
@@ -230,66 +229,10 @@ class Work:
         self.screen.note(closing_line(self.turns, session.state.session_id), "dim")
         return code
 
-    def _print_json(self, session: Session, data: Any, code: int, problem: JaatoError | None) -> None:
-        from jaato.runtime.agent import last_text
-
-        usage, cost = Usage(), 0.0
-        for turn in self.turns:
-            usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
-        priced = all(turn.cost_usd is not None for turn in self.turns)
-        spoke = self.turns[-1].model_calls > 0
-        document = {
-            "text": last_text(session) if spoke else "",
-            "data": data,
-            "session_id": session.state.session_id,
-            "provider": session.state.provider,
-            "model": session.state.model,
-            "reason": self.turns[-1].reason,
-            "exit_code": code,
-            "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
-            "cost_usd": cost if priced else None,
-            "duration_s": round(sum(turn.duration_s for turn in self.turns), 3),
-            "model_calls": sum(turn.model_calls for turn in self.turns),
-            "tool_calls": sum(turn.tool_calls for turn in self.turns),
-            "denied": [denial(session, event) for event in self.narrator.denied],
-            "error": {"code": problem.code, "message": str(problem)} if problem else None,
-        }
-        print_json(document)
-
     def print_failure(self, error: JaatoError) -> None:
         """The JSON object of a run that could not begin, or whose answer could not be used."""
-        if isinstance(error, CancelledException):
-            return
-        session_id = self.session.state.session_id if self.session else None
-        document = {
-            "text": "",
-            "data": None,
-            "session_id": session_id,
-            "reason": "error",
-            "exit_code": error.exit_code,
-            "error": {"code": error.code, "message": str(error)},
-        }
-        print_json(document)
-
-
-def denial(session: Session, event: ToolCallEnd) -> dict[str, Any]:
-    """A denied call as data."""
-    permission = event.permission
-    asked = next(
-        (
-            call.arguments
-            for message in reversed(session.state.messages)
-            for call in message.function_calls
-            if call.call_id == event.call_id
-        ),
-        {},
-    )
-    return {
-        "tool": event.tool,
-        "arguments": asked,
-        "reason": permission.reason if permission else "",
-        "method": permission.method if permission else "",
-    }
+        if not isinstance(error, CancelledException):
+            print_json(failure_of(self.session, error))
 
 
 def rename(session: Session, name: str) -> None:
@@ -297,9 +240,3 @@ def rename(session: Session, name: str) -> None:
     from jaato.protocol.events import SessionUpdated
 
     session.journal.record(SessionUpdated(**session.journal.head(), name=name))
-
-
-def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-    sys.stdout.flush()

@@ -29,7 +29,8 @@ from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media, Usage
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
-from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.assemble import assemble
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.portal import PORTAL
 from jaato.tools.schema import foreign_value, schema_of
 from jaato.tools.tool import Tool

@@ -3,71 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
-from jaato.agent.retry import RetryPolicy
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.adapt import Toolset
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.settings import Settings, environment, load, user_dir
-from jaato.tools.ledger import TokenLedger
 from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
 
-if TYPE_CHECKING:
-    from jaato.runtime.choose import Choice
-
 POLICY_FILE = Path(".jaato") / "permissions.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """What a session should be; what is None comes from the settings."""
-
-    model: str | None = None
-    provider: str | Provider | None = None
-    tools: tuple[Callable[..., Any] | Tool, ...] = ()
-    workspace: Path | None = None
-    session: str | None = None
-    name: str | None = None
-    prompt: str | None = None
-    plugins: tuple[str, ...] | None = None
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    yes: bool = False
-    read_only: bool = False
-    settings: ModelSettings = ModelSettings()
-    limits: Limits | None = None
-    retry: RetryPolicy = RetryPolicy()
-    base_url: str | None = None
-    api_key: str | None = None
-    state_dir: Path | None = None
-    environ: dict[str, str] | None = None
-    resume: bool = False
-    """Go on with the newest session of the workspace."""
-    progress: Callable[[str, int, int | None], None] | None = None
-    chosen: Callable[[Choice, str], None] | None = None
-    """Told which provider and model answer, and why."""
-    confirm: Callable[[str], Awaitable[bool]] | None = None
-    """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
-    registry: PluginRegistry | None = None
-    """Plugins that are somebody else's to shut down; None: made for this session."""
-    policy: Policy | None = None
-    asker: Asker | None = None
-    ledger: TokenLedger | None = None
 
 
 async def assemble(
@@ -120,6 +78,8 @@ async def assemble(
             if owned:
                 await provider.aclose()
         finally:
+            if wire:
+                registry.forget_session(session)
             runtime.close()
 
     return session, close
