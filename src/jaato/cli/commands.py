@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import JaatoError
-from jaato.runtime.commands import run_command
+from jaato.protocol.commands import CommandExecute
 
 if TYPE_CHECKING:
     from jaato.cli.chat import Chat
@@ -195,10 +195,10 @@ async def exit_command(chat: Chat, _rest: str) -> None:
 
 async def plugin_command(chat: Chat, name: str, rest: str) -> bool:
     """A command a plugin brings; False when none does. Its output joins the conversation when the plugin says so."""
-    text = await run_command(chat.session, chat.session.services["registry"], name, rest)
-    if text is None:
+    known = chat.session.services["registry"].get_exposed_user_commands()
+    if name not in [command.name for command in known]:
         return False
-    chat.screen.note(text)
+    chat.screen.note(await chat.session.dispatch(CommandExecute(name=name, arguments=rest)))
     return True
 
 

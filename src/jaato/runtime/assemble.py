@@ -182,10 +182,26 @@ async def pick_provider(
 
         confirm = None if blueprint.yes else blueprint.confirm
         await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
-    made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
+    if choice.name == "scripted" and model is not None:
+        made: Provider = recorded(model, settings, blueprint.state_dir)
+    else:
+        made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
     if blueprint.chosen is not None:
         blueprint.chosen(choice, model)
     return made, model
+
+
+def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
+    """The scripted model that plays this file or stored session. Raises `ConfigError`."""
+    from jaato.runtime.replay import scripted
+
+    if not ((state_dir or settings.state_dir) / "jaato.db").exists():
+        return scripted(name, None)
+    store = open_store(settings, state_dir)
+    try:
+        return scripted(name, store)
+    finally:
+        store.close()
 
 
 def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
