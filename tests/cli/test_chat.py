@@ -262,7 +262,7 @@ def test_commands(desk: Desk) -> None:
             ("/permissions", "No lasting answers"),
             (f"/model scripted {other}", "answers from now on"),
             ("again", "dos"),
-            ("/model scripted nowhere.json", "cannot be read"),
+            ("/model scripted nowhere.json", "neither a file"),
             ("/new", r"session s\w+ in "),
             ("first words", "uno"),
             ("/resume first", "2 turns so far"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 
 import jaato
 from jaato.cli.examples import (
@@ -22,16 +22,32 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Callable
+    from typing import NoReturn
 
-    Commands = _SubParsersAction[ArgumentParser]
+    Commands = _SubParsersAction[Parser]
 
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
+MAX_COMPLAINT_CHARS = 500
+MAX_DIGITS = 9
+
+
+class Parser(ArgumentParser):
+    """A parser whose complaints are short and harm no terminal, whatever it was given."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, with the usage, and end with 2."""
+        from jaato.cli.screen import visible
+
+        if len(message) > MAX_COMPLAINT_CHARS:
+            message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
+        super().error(visible(message))
+
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
         epilog=TOP,
@@ -39,7 +55,7 @@ def make_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"jaato {jaato.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_run(commands)
     add_chat(commands)
     add_listings(commands)
@@ -49,7 +65,7 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> ArgumentParser:
+def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> Parser:
     """A command, and the module whose `main(args)` carries it out."""
     made = commands.add_parser(
         name,
@@ -61,6 +77,18 @@ def command(commands: Commands, name: str, module: str, text: str, epilog: str =
     )
     made.set_defaults(module=f"jaato.cli.{module}", command=name)
     return made
+
+
+def action(kinds: Commands, name: str, text: str, example: str) -> Parser:
+    """One of the things a command does."""
+    return kinds.add_parser(
+        name,
+        help=text,
+        description=text[:1].upper() + text[1:] + ".",
+        epilog=f"examples:\n  jaato {example}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def add_run(commands: Commands) -> None:
@@ -91,7 +119,7 @@ def session_arguments(parser: ArgumentParser) -> None:
     """What a session may be told on the command line."""
     add = parser.add_argument_group("model").add_argument
     provider_arguments(add)
-    add("--temperature", type=float, metavar="T", help="sampling temperature")
+    add("--temperature", type=temperature, metavar="T", help="sampling temperature")
     add("--effort", choices=("minimal", "low", "medium", "high"), help="how hard the model thinks")
     add("--system-prompt", metavar="TEXT", help="replaces the system prompt of a new session")
     add("--max-turns", type=positive, metavar="N", help="model calls one prompt may take (default 200)")
@@ -130,9 +158,19 @@ def provider_arguments(add: Callable[..., object]) -> None:
 
 def positive(text: str) -> int:
     """A whole number above zero."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
+    if not text.isdecimal() or len(text) > MAX_DIGITS or not int(text):
+        raise ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def temperature(text: str) -> float:
+    """A finite number from zero up."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is no number from zero up")
     return number
 
 
@@ -140,13 +178,15 @@ def add_listings(commands: Commands) -> None:
     """`jaato tools` and `jaato models`."""
     tools = command(commands, "tools", "tools", "list, search and show the tools the agent has", TOOLS)
     kinds = tools.add_subparsers(dest="action", metavar="list|search|schema|tokens", required=True)
-    listing = kinds.add_parser("list", help="all tools, or those of one category")
+    listing = action(kinds, "list", "all tools, or those of one category", "tools list filesystem")
     listing.add_argument("category", nargs="?", metavar="CATEGORY")
-    search = kinds.add_parser("search", help="the best tools for what you want to do")
+    search = action(
+        kinds, "search", "the best tools for what you want to do", 'tools search "replace text in many files"'
+    )
     search.add_argument("query", nargs="+", metavar="QUERY")
-    schema = kinds.add_parser("schema", help="everything about one tool, as JSON")
+    schema = action(kinds, "schema", "everything about one tool, as JSON", "tools schema updateFile")
     schema.add_argument("name", metavar="NAME")
-    tokens = kinds.add_parser("tokens", help="what the tools cost in the first request")
+    tokens = action(kinds, "tokens", "what the tools cost in the first request", "tools tokens --json")
     for one in (listing, search, schema, tokens):
         one.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
         one.add_argument("--json", action="store_true", help="as JSON")
@@ -163,17 +203,19 @@ def add_sessions(commands: Commands) -> None:
         commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS
     )
     kinds = sessions.add_subparsers(dest="action", metavar="list|show|rename|export|delete", required=True)
-    listing = kinds.add_parser("list", help="the sessions, newest first")
+    listing = action(kinds, "list", "the sessions, newest first", "sessions list --all")
     listing.add_argument("--all", action="store_true", help="of every workspace, not only of this one")
     listing.add_argument(
         "--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)"
     )
-    show = kinds.add_parser("show", help="the conversation, to be read")
+    show = action(kinds, "show", "the conversation, to be read", "sessions show s01k --full")
     show.add_argument("--full", action="store_true", help="with whole tool results and thinking")
-    rename = kinds.add_parser("rename", help="give a session a name")
-    export = kinds.add_parser("export", help="every event of it, as JSON lines")
+    rename = action(kinds, "rename", "give a session a name", 'sessions rename s01k "the slow test"')
+    export = action(
+        kinds, "export", "every event of it, as JSON lines", "sessions export s01k --to session.jsonl"
+    )
     export.add_argument("--to", metavar="FILE", help="into a file instead of stdout")
-    delete = kinds.add_parser("delete", help="remove sessions for good")
+    delete = action(kinds, "delete", "remove sessions for good", "sessions delete s01k")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     for one in (show, rename, export):
         one.add_argument("session", metavar="ID", help="its id, the beginning of it, or its name")
@@ -193,11 +235,16 @@ def add_permissions(commands: Commands) -> None:
         action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False
     )
     kinds = permissions.add_subparsers(dest="action", metavar="list|revoke|explain|trust")
-    listing = kinds.add_parser("list", help="the rules and the lasting answers in force here")
-    revoke = kinds.add_parser("revoke", help="take lasting answers back")
+    listing = action(
+        kinds, "list", "the rules and the lasting answers in force here", "permissions list --json"
+    )
+    revoke = action(kinds, "revoke", "take lasting answers back", "permissions revoke 3f9c2a61b07d")
     revoke.add_argument("grants", nargs="+", metavar="ID", help="the grant's id, as list shows it")
-    explain = kinds.add_parser(
-        "explain", help="what would happen to a command, or to a call of a tool, and why"
+    explain = action(
+        kinds,
+        "explain",
+        "what would happen to a command or a tool's call, and why",
+        "permissions explain 'git log | head'",
     )
     explain.add_argument(
         "subject", metavar="COMMAND|TOOL", help="a shell command, or a tool's name followed by JSON"
@@ -208,8 +255,11 @@ def add_permissions(commands: Commands) -> None:
     add("--allow", action="append", default=[], metavar="PATTERN", help="as with jaato run --allow")
     add("--deny", action="append", default=[], metavar="PATTERN", help="as with jaato run --deny")
     add("--read-only", action="store_true", help="as with jaato run --read-only")
-    trust = kinds.add_parser(
-        "trust", help="let the permission file of this workspace allow things, as it is now"
+    trust = action(
+        kinds,
+        "trust",
+        "let the permission file of this workspace allow things, as it is now",
+        "permissions trust",
     )
     for one in (listing, revoke, explain, trust):
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")

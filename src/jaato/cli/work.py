@@ -12,8 +12,8 @@ from typing import Any
 from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
 from jaato.cli.narrate import Narrator, closing_line
-from jaato.cli.options import blueprint_of, workspace_of
-from jaato.cli.report import document_of, failure_of, print_json
+from jaato.cli.options import blueprint_of, clean_text, workspace_of
+from jaato.cli.report import document_of, print_json
 from jaato.cli.run import ending_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
@@ -57,8 +57,7 @@ class Work:
             try:
                 return await self._run(interrupts)
             except asyncio.CancelledError:
-                say("Interrupted.")
-                return INTERRUPTED
+                raise CancelledException("Interrupted.") from None
 
     async def _run(self, interrupts: Interrupts) -> int:
         blueprint = blueprint_of(
@@ -75,8 +74,9 @@ class Work:
             leave = self._attend(session)
             session.journal.bus.listen(self._listen)
             self._opening(session)
-            if self.args.name and self.args.name != session.state.name:
-                rename(session, self.args.name)
+            name = clean_text(self.args.name)
+            if name and name != session.state.name:
+                rename(session, name)
             try:
                 data = await self._converse(session)
             finally:
@@ -228,11 +228,6 @@ class Work:
             )
         self.screen.note(closing_line(self.turns, session.state.session_id), "dim")
         return code
-
-    def print_failure(self, error: JaatoError) -> None:
-        """The JSON object of a run that could not begin, or whose answer could not be used."""
-        if not isinstance(error, CancelledException):
-            print_json(failure_of(self.session, error))
 
 
 def rename(session: Session, name: str) -> None:
