@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    Commands = _SubParsersAction[Parser]
-
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
@@ -43,6 +41,10 @@ class Parser(ArgumentParser):
         if len(message) > MAX_COMPLAINT_CHARS:
             message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
         super().error(visible(message))
+
+
+if TYPE_CHECKING:
+    Commands = _SubParsersAction[Parser]
 
 
 def make_parser() -> ArgumentParser:

@@ -23,7 +23,7 @@ def document_of(
     problem: JaatoError | None,
 ) -> dict[str, Any]:
     """A run that has ended: its last text, what it took in all its turns, what was denied, and what went wrong."""
-    from jaato.runtime.agent import last_text
+    from jaato.runtime.result import last_text
 
     usage, cost = Usage(), 0.0
     for turn in turns:

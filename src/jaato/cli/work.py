@@ -155,7 +155,7 @@ class Work:
 
     async def _converse(self, session: Session) -> Any:
         """The turn, and with a schema more of them until the answer fits. Gives the value the answer is."""
-        from jaato.runtime.agent import attach
+        from jaato.runtime.message import attach
 
         media: list[Media] = [attach(session, Path(image)) for image in self.args.image]
         text = self.prompt
@@ -174,7 +174,7 @@ class Work:
         raise MalformedReply(f"After {SCHEMA_TRIES} tries the answer does not fit the schema: {problem}")
 
     def _parsed(self, session: Session) -> tuple[Any, str | None]:
-        from jaato.runtime.agent import last_text, parse
+        from jaato.runtime.result import last_text, parse
 
         assert self.validator is not None
         try:

@@ -13,7 +13,7 @@ from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.errors import ConfigError, PluginError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
@@ -229,6 +229,8 @@ def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
     """A tool the embedding program hands over: declared from the start, and run without asking."""
     import msgspec
 
+    if not isinstance(entry, Tool) and not callable(entry):
+        raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
     made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
     options = None if isinstance(entry, Tool) else options_of(entry)
     category = made.spec.category if options is not None and options.category else "program"

@@ -36,9 +36,9 @@ class SyncAsker:
 class JaatoClient:
     """The documented facade over runtime and main session: connect, configure tools, send messages."""
 
-    def __init__(self, provider_name: str | None = None, *, state_dir: Path | None = None) -> None:
+    def __init__(self, provider_name: str | None = None, *, state_dir: str | Path | None = None) -> None:
         self._provider: str | Provider | None = provider_name
-        self._state_dir = state_dir
+        self._state_dir = Path(state_dir) if state_dir is not None else None
         self._blueprint: Blueprint | None = None
         self._runtime: JaatoRuntime | None = None
         self._session: JaatoSession | None = None

@@ -10,6 +10,7 @@ from jaato.errors import from_code
 from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.hooks import completion, context_usage, feed
+from jaato.runtime.message import text_of
 from jaato.runtime.portal import PORTAL
 
 OutputCallback = Callable[[str, str, str], None]
@@ -46,7 +47,7 @@ class JaatoSession:
         Raises what ended the turn: a `ProviderError`, `LimitReached`. A stopped turn gives the text so far and
         `[Generation cancelled]`.
         """
-        return PORTAL.call(self._send(text, on_output))
+        return PORTAL.call(self._send(text_of(text), on_output))
 
     async def _send(self, text: str, on_output: OutputCallback | None) -> str:
         session = self._session
