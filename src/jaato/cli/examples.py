@@ -69,5 +69,6 @@ it at its next pause. /help lists the commands.
 
 examples:
   jaato chat
-  jaato chat --continue
+  jaato chat -c
+  jaato chat "what changed since yesterday?"
   jaato chat --provider ollama --model qwen3"""

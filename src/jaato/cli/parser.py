@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 import jaato
+from jaato.cli.arguments import Parser, positive, temperature
 from jaato.cli.examples import (
     CHAT,
     CONFIG,
@@ -22,29 +23,11 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Callable
-    from typing import NoReturn
+
+    Commands = _SubParsersAction[Parser]
 
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
-
-MAX_COMPLAINT_CHARS = 500
-MAX_DIGITS = 9
-
-
-class Parser(ArgumentParser):
-    """A parser whose complaints are short and harm no terminal, whatever it was given."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong, with the usage, and end with 2."""
-        from jaato.cli.screen import visible
-
-        if len(message) > MAX_COMPLAINT_CHARS:
-            message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
-        super().error(visible(message))
-
-
-if TYPE_CHECKING:
-    Commands = _SubParsersAction[Parser]
 
 
 def make_parser() -> ArgumentParser:
@@ -96,7 +79,9 @@ def action(kinds: Commands, name: str, text: str, example: str) -> Parser:
 def add_run(commands: Commands) -> None:
     """`jaato run`."""
     run = command(commands, "run", "run", "give the agent one task and wait for its answer", RUN)
-    run.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended")
+    run.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended; - is that text alone"
+    )
     session_arguments(run)
     run.add_argument(
         "--image", action="append", default=[], metavar="FILE", help="show the model an image, again for more"
@@ -114,7 +99,9 @@ def add_run(commands: Commands) -> None:
 
 def add_chat(commands: Commands) -> None:
     """`jaato chat`."""
-    session_arguments(command(commands, "chat", "chat", "talk with the agent", CHAT))
+    chat = command(commands, "chat", "chat", "talk with the agent", CHAT)
+    chat.add_argument("prompt", nargs="*", metavar="PROMPT", help="the first message; then yours to go on")
+    session_arguments(chat)
 
 
 def session_arguments(parser: ArgumentParser) -> None:
@@ -127,8 +114,11 @@ def session_arguments(parser: ArgumentParser) -> None:
     add("--max-turns", type=positive, metavar="N", help="model calls one prompt may take (default 200)")
     add = parser.add_argument_group("session").add_argument
     add("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
-    add("--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name")
     add(
+        "-s", "--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name"
+    )
+    add(
+        "-c",
         "--continue",
         dest="resume",
         action="store_true",
@@ -154,26 +144,8 @@ def session_arguments(parser: ArgumentParser) -> None:
 def provider_arguments(add: Callable[..., object]) -> None:
     """Which provider and model."""
     add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
-    add("--model", metavar="NAME", help="which model (jaato models lists them)")
+    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
     add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")
-
-
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    if not text.isdecimal() or len(text) > MAX_DIGITS or not int(text):
-        raise ArgumentTypeError(f"{text!r} is no whole number above zero")
-    return int(text)
-
-
-def temperature(text: str) -> float:
-    """A finite number from zero up."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number from zero up")
-    return number
 
 
 def add_listings(commands: Commands) -> None:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from errno import EIO
 from typing import Literal, TextIO
 
 CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -77,17 +78,23 @@ class Screen:
         if not text:
             return
         self._clear_bar()
-        shown = printable(text) if self.out_is_terminal else text
-        self._out.write(shown)
-        self._out.flush()
+        self._put(printable(text) if self.out_is_terminal else text)
         self._open_line = not text.endswith("\n")
 
     def end_text(self) -> None:
         """The answer, or a part of it, is complete: it ends with a newline."""
         if self._open_line:
-            self._out.write("\n")
-            self._out.flush()
             self._open_line = False
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError as error:
+            if error.errno != EIO:
+                raise
+            raise BrokenPipeError from None  # the terminal has closed
 
     def note(self, text: str, look: Look = "") -> None:
         """A line beside the answer."""

@@ -118,9 +118,7 @@ class Work:
         if self.args.workspace and session.workspace != workspace_of(self.args):
             self.screen.note(f"this session works in {session.workspace}", "yellow")
         for damaged in session.journal.damaged:
-            self.screen.note(
-                f"event {damaged.seq} of this session cannot be read: {damaged.reason}", "yellow"
-            )
+            self.screen.note(f"event {damaged.seq} of this session is damaged: {damaged.reason}", "yellow")
 
     # --- during ---
 
