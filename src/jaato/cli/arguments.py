@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 MAX_COMPLAINT_CHARS = 500
 MAX_DIGITS = 9
@@ -14,6 +14,17 @@ MAX_DIGITS = 9
 
 class Parser(ArgumentParser):
     """A parser whose complaints are short and harm no terminal, whatever it was given."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments; a key among them that has no place there is not repeated."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest and getattr(found, "command", None) == "login":
+            self.error(
+                "a key is not given as an argument, where others can see it: type it, or use --key-stdin"
+            )
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, with the usage, and end with 2."""
