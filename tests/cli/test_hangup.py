@@ -6,10 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
+from tests.cli.test_chat import talking
 
 NAP = "61.7"
 
@@ -64,6 +66,22 @@ def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: Desk) -> None:
     assert child.exitstatus == 130
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
     assert kinds[-2:] == ["tool.call_end", "turn.completed"]
+
+
+@pytest.mark.parametrize("toolkit", [True, False])
+def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
+    """While the chat waits for a line, with either editor, SIGHUP ends it at once."""
+    with talking(desk, *desk.script(say("Good day.")), term="xterm", toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.send("hi\r")
+        child.expect("Good day.")
+        child.expect("tokens in")
+        child.expect(">")
+        time.sleep(0.3)
+        child.kill(signal.SIGHUP)
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
 
 
 def test_an_interrupted_run_is_still_json(desk: Desk) -> None:
