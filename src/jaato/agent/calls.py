@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.agent.background import Background
+from jaato.agent.heed import heeding
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
 from jaato.agent.workers import Workers
@@ -116,6 +117,8 @@ class SessionSteps:
 
     async def run_tool(self, call: Call, tool: Tool) -> Any:
         """The value of a tool, within its time; raises what it raised."""
+        if tool.timeout_s is None:
+            return await self._run_plain(call, tool)
         with anyio.move_on_after(tool.timeout_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
@@ -128,9 +131,9 @@ class SessionSteps:
         before = CURRENT.set(call)
         try:
             if tool.is_async:
-                return await tool.run(call.arguments, call)
+                return await heeding(tool.run(call.arguments, call), tool.name)
             value = await self.workers.run(lambda: contained(tool, call))
-            return await value if inspect.isawaitable(value) else value
+            return await heeding(value, tool.name) if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
             if (
                 runner is not None and not runner.cancelling()

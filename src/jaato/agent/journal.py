@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
 from jaato.agent.state import State
+from jaato.errors import JaatoError
 from jaato.protocol.events import Event
 
 
@@ -24,6 +27,9 @@ class Journal:
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
         self._next = state.seq + 1
+        self._held: list[Event] = []
+        self._seen: Callable[[], None] | None = None
+        self._fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
 
@@ -45,14 +51,41 @@ class Journal:
             self.state.apply(event)
         self._next = self.state.seq + 1
 
+    def hold(self, event: Event, seen: Callable[[], None]) -> None:
+        """Commit an event together with the next one, at the latest when the loop gets its turn.
+
+        For an event that must be durable before the next effect and not before: what follows at once shares its
+        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record`.
+        """
+        self._held.append(event)
+        self._seen = seen
+        asyncio.get_running_loop().call_soon(self._let_go)
+
+    def flush(self) -> None:
+        """Commit what is held now. Raises as `record` does."""
+        if self._held or self._fault is not None:
+            self.record()
+
+    def _let_go(self) -> None:
+        try:
+            self.flush()
+        except JaatoError as error:
+            self._fault = error
+
     def record(self, *events: Event) -> None:
         """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
+        if self._held:
+            events, self._held = (*self._held, *events), []
+        fault, self._fault = self._fault, None
         try:
+            if fault is not None:
+                raise fault
             self.store.append(events)
             for event in events:
                 self.state.apply(event)
         finally:
             self._next = self.state.seq + 1
+        seen, self._seen = self._seen, None
         self._unseen.extend(events)
         if self._telling:
             return  # a listener records: what it says is seen after what it heard, by everyone
@@ -62,6 +95,8 @@ class Journal:
                 self.bus.publish(self._unseen.popleft())
         finally:
             self._telling = False
+        if seen is not None:
+            seen()
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import anyio
 from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
+from jaato.agent.declared import Declared
 from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
@@ -34,13 +36,12 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import (
     MidTurnQueued,
-    ToolActivated,
     ToolsStatus,
     TurnCompleted,
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
-from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
+from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
 from jaato.tools.call import CURRENT, clean
 from jaato.tools.catalog import Catalog
@@ -97,9 +98,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self.reply = ReplyStream(self.journal, self.retry)
-        self._declared: list[ToolSpec] = []
+        self._declared = Declared(self.journal, self.catalog, deferred=self.deferred, core=self.core)
         self._info: ModelInfo | None = None
-        self._active: set[str] = set()
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
         self._busy = self._closed = False
@@ -116,7 +116,7 @@ class Session:
         """The fold of the log."""
         return self.journal.state
 
-    @property
+    @functools.cached_property
     def workspace(self) -> Path:
         """The directory the tools work in."""
         return Path(self.state.workspace)
@@ -133,8 +133,7 @@ class Session:
 
     async def __aenter__(self) -> Session:
         self.steps = SessionSteps(self, self.parallel)
-        self._declare(self._first_tools())
-        self._declare(self._specs(self.state.activated))
+        self._declared.restore()
         recover(self)
         return self
 
@@ -235,33 +234,11 @@ class Session:
 
     def is_active(self, tool: Tool) -> bool:
         """Whether the model may call it."""
-        return tool.name in self._active
+        return tool.name in self._declared
 
     def activate(self, names: Sequence[str]) -> list[str]:
         """Declare discoverable tools to the model from now on; gives those that were not active."""
-        new = [name for name in dict.fromkeys(names) if name not in self._active]
-        specs = self._specs(new)
-        if specs:
-            self.journal.record(ToolActivated(**self.journal.head(), tools=[spec.name for spec in specs]))
-            self._declare(specs)
-        return [spec.name for spec in specs]
-
-    def _first_tools(self) -> list[ToolSpec]:
-        if not self.deferred:
-            return [tool.spec for tool in self.catalog]
-        if self.core is not None:
-            return self._specs(self.core)
-        known = self._specs(self.state.core_tools)
-        return known or [tool.spec for tool in self.catalog.core]
-
-    def _specs(self, names: Sequence[str]) -> list[ToolSpec]:
-        found = [self.catalog.find(name) for name in names]
-        return [entry.tool.spec for entry in found if entry is not None]
-
-    def _declare(self, specs: Sequence[ToolSpec]) -> None:
-        new = [spec for spec in specs if spec.name not in self._active]
-        self._declared = [*self._declared, *new]
-        self._active.update(spec.name for spec in new)
+        return self._declared.activate(names)
 
     def disable(self, names: Sequence[str], disabled: bool = True) -> None:
         """Switch tools off, or on again."""
@@ -282,7 +259,7 @@ class Session:
             model=state.model,
             messages=state.messages,
             system=state.system_prompt,
-            tools=self._declared,
+            tools=self._declared.specs,
             settings=self.settings,
             conversation_id=state.session_id,
             read_blob=self._read_blob,

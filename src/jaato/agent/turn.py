@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -97,6 +98,7 @@ def finish(
 ) -> TurnCompleted:
     """Record how the turn ended, in one commit with the last reply, every call answered and a partial reply kept."""
     journal = session.journal
+    journal.flush()
     partial = session.reply.partial
     session.reply.clear()
     if partial:
@@ -154,10 +156,11 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
         calls = reply.message.function_calls
         if not calls and not session.inbox:
             return spoken
-        session.journal.record(MessageModel(**session.journal.head(), **spoken))
-        show_progress(session, turn)
+        turn.tool_calls += len(calls)
+        session.journal.hold(
+            MessageModel(**session.journal.head(), **spoken), functools.partial(show_progress, session, turn)
+        )
         if calls:
-            turn.tool_calls += len(calls)
             await session.steps.run_all(calls, turn.id)
 
 

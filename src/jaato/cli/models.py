@@ -27,7 +27,7 @@ def main(args: Namespace) -> int:
         raise ConfigError(f"There is no provider {wanted!r}; choose one of {', '.join(NAMES)}.")
     if wanted == "scripted":
         raise ConfigError(
-            "The provider scripted plays a recording and lists no models: name it with --model."
+            "The provider scripted plays a recording and lists no models: name it with --model PATH."
         )
     names = [wanted] if wanted is not None else anyio.run(usable, settings)
     if not names:
@@ -56,7 +56,10 @@ async def listed(
     errors: list[tuple[str, JaatoError]] = []
     for name in names:
         try:
-            provider, _ = make_provider(name, settings, model=settings["model"] or "?")
+            unnamed = (
+                None if name in ("local", "scripted") else "?"
+            )  # a list needs no model, these look for its file
+            provider, _ = make_provider(name, settings, model=settings["model"] or unnamed)
             try:
                 with anyio.fail_after(PATIENCE_S):
                     found += await provider.models()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from typing import Literal
 
@@ -17,8 +17,19 @@ Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b"]
 
 def new_id(kind: Kind) -> str:
     """A new identifier; ids of one kind sort by the millisecond they were made in."""
-    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return kind + "".join([PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+    global MOMENT
+    milliseconds = time.time_ns() // 1_000_000
+    known, text = MOMENT
+    if milliseconds != known:
+        text = "".join([PAIRS[(milliseconds >> shift) & 1023] for shift in (40, 30, 20, 10, 0)])
+        MOMENT = (milliseconds, text)
+    chance = int.from_bytes(os.urandom(10), "big")
+    return (
+        kind + text + "".join([PAIRS[(chance >> shift) & 1023] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
+    )
+
+
+MOMENT = (-1, "")
 
 
 def is_id(text: str, kind: Kind | None = None) -> bool:

@@ -41,6 +41,7 @@ class Blueprint:
     limits: Limits | None = None
     retry: RetryPolicy = RetryPolicy()
     base_url: str | None = None
+    interface: str | None = None
     api_key: str | None = None
     state_dir: Path | None = None
     environ: dict[str, str] | None = None

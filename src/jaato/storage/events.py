@@ -23,6 +23,14 @@ CHUNK_BYTES = 1 << 20
 INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
 """An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
 
+AT_ONCE = 8
+"""Events that go in with one statement, which is a commit of its own."""
+INSERTS = [
+    f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
+    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
+    for places in (", ".join(["(?, ?, ?)"] * count) for count in range(1, AT_ONCE + 1))
+]
+
 SEQ_LIMIT = 1 << SEQ_BITS
 READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
 UPDATE = (
@@ -80,9 +88,26 @@ def position(log: Log, row: Row) -> tuple[int, str, bytes]:
     return (log.number << SEQ_BITS) + row[0], row[1], row[2]
 
 
-def changes_row(event: Event, log: Log) -> bool:
-    """Whether an event is seen in the list of sessions, so that its session's row has to be written too."""
-    return isinstance(event, SessionUpdated | AgentCreated) or tenth(event.timestamp) > tenth(log.touched_at)
+def size_of(rows: list[Row]) -> int:
+    """The bytes of the events themselves."""
+    return sum([len(row[2]) for row in rows])
+
+
+def changes_row(events: Sequence[Event], log: Log) -> bool:
+    """Whether events are seen in the list of sessions, so that their session's row has to be written too."""
+    touched = tenth(log.touched_at)
+    return any(
+        isinstance(event, SessionUpdated | AgentCreated) or tenth(event.timestamp) > touched
+        for event in events
+    )
+
+
+def insert_events(connection: sqlite3.Connection, log: Log, rows: list[Row]) -> bool:
+    """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap."""
+    values: list[int | str | bytes] = []
+    for row in rows:
+        values += position(log, row)
+    return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 
 
 def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:

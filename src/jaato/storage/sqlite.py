@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,18 +12,24 @@ from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.storage.blobs import Blobs, chunks_of
-from jaato.storage.database import Durability, connect, open_database
-from jaato.storage.events import INSERT, Log, Row, changes_row, encoded, position, read_events, write_events
+from jaato.storage.checkpoint import Checkpoint, quietly
+from jaato.storage.database import Durability, open_database
+from jaato.storage.events import (
+    AT_ONCE,
+    Log,
+    changes_row,
+    encoded,
+    insert_events,
+    position,
+    read_events,
+    size_of,
+    write_events,
+)
 from jaato.storage.guard import Guard
 from jaato.storage.holds import Holds
 from jaato.storage.listing import LAST, find_session, list_sessions
 from jaato.storage.schema import SEQ_BITS
 
-CHECKPOINT_BYTES = 4 << 20
-"""How much is written before the log is folded into the database, off the thread that writes."""
-OVERGROWN_BYTES = 32 << 20
-COMMIT_BYTES = 4096
-FOLD = "PRAGMA wal_checkpoint(PASSIVE)"
 ABANDONED_S = 86_400.0
 
 CREATE = (
@@ -58,8 +63,7 @@ class SqliteStore:
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._holds = Holds(self.path.parent / "locks")
         self._logs: dict[str, Log] = {}
-        self._unfolded_bytes = 0
-        self._checkpoint: threading.Thread | None = None
+        self._checkpoint = Checkpoint(self.path)
 
     def create(self, first: Sequence[Event]) -> None:
         """Begin a session with its first events, numbered from 1; the very first is `session.created`.
@@ -85,7 +89,7 @@ class SqliteStore:
             write_events(connection, log, rows[1:], first)
             connection.execute("COMMIT")
             self._logs[created.session_id] = log
-            self._fold(connection, rows)
+            self._checkpoint.written(connection, size_of(rows))
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
@@ -100,10 +104,9 @@ class SqliteStore:
         session_id = events[0].session_id
         with self._guard as connection:
             log = self._logs.pop(session_id, None) or Log(self._number(connection, session_id), "")
-            alone = len(rows) == 1 and not changes_row(events[0], log)
             try:
-                if alone:
-                    done = connection.execute(INSERT, position(log, rows[0])).rowcount == 1
+                if len(rows) <= AT_ONCE and not changes_row(events, log):
+                    done = insert_events(connection, log, rows)
                 else:
                     connection.execute("BEGIN IMMEDIATE")
                     done = write_events(connection, log, rows, events)
@@ -119,7 +122,7 @@ class SqliteStore:
                     f"Session {session_id} ends with event {last}, so event {rows[0][0]} cannot be the next."
                 )
             self._logs[session_id] = log
-            self._fold(connection, rows)
+            self._checkpoint.written(connection, size_of(rows))
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
         """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
@@ -208,8 +211,7 @@ class SqliteStore:
     def close(self) -> None:
         """Finish what is being written and let go of the file; a second time does nothing."""
         self._holds.release_all()
-        if self._checkpoint is not None:
-            self._checkpoint.join()
+        self._checkpoint.finish()
         with self._guard as connection:
             connection.close()
 
@@ -255,49 +257,3 @@ class SqliteStore:
         connection.execute("COMMIT")
         for path in self._blobs.abandoned(time.time() - ABANDONED_S):
             path.unlink(missing_ok=True)
-
-    def _fold(self, connection: sqlite3.Connection, rows: list[Row]) -> None:
-        """Have the write-ahead log folded into the database once it is long, on a thread of its own.
-
-        That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
-        """
-        self._unfolded_bytes += sum([len(row[2]) for row in rows]) + COMMIT_BYTES
-        if self._unfolded_bytes < CHECKPOINT_BYTES or (self._checkpoint and self._checkpoint.is_alive()):
-            return
-        self._unfolded_bytes = 0
-        if log_bytes(self.path) > OVERGROWN_BYTES:
-            quietly(connection, FOLD)
-            return
-        thread = threading.Thread(target=fold, args=(self.path,), name="jaato-checkpoint")
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads
-            quietly(connection, FOLD)
-        else:
-            self._checkpoint = thread
-
-
-def fold(path: Path) -> None:
-    """Copy the write-ahead log into the database on a connection of its own, hindering nobody."""
-    try:
-        connection = connect(path, "mode=rw")
-    except sqlite3.Error:
-        return
-    quietly(connection, FOLD)
-    connection.close()
-
-
-def quietly(connection: sqlite3.Connection, checkpoint: str) -> None:
-    """Fold the log; what cannot be done now is done the next time, and nothing is lost meanwhile."""
-    try:
-        connection.execute(checkpoint).fetchall()
-    except sqlite3.Error:
-        pass
-
-
-def log_bytes(path: Path) -> int:
-    """The size of the write-ahead log."""
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size
-    except OSError:
-        return 0

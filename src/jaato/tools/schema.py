@@ -13,6 +13,7 @@ import msgspec
 from jaato.errors import InvalidArguments, PluginError
 from jaato.protocol.codec import escape, json_problems
 from jaato.tools.call import Call
+from jaato.tools.schema_cost import SchemaCost
 
 MAX_ISSUE_CHARS = 300
 
@@ -132,7 +133,7 @@ def refuse_reference(uri: str) -> Any:
 class Validator:
     """Arguments against one JSON Schema, in Rust; linear-time patterns, no reference leaves the schema."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_compiled", "_cost")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         import jsonschema_rs
@@ -147,12 +148,15 @@ class Validator:
             raise PluginError(
                 f"The parameters are not a JSON Schema: {str(error)[:MAX_ISSUE_CHARS]}"
             ) from None
+        self._cost = SchemaCost(schema)
 
     def issues(self, arguments: Any) -> list[tuple[str, str]]:
         """Every problem as (JSON Pointer, message); empty when the arguments are valid."""
         found = json_problems(arguments)
         if found:
             return found
+        if self._cost.exceeds(arguments):
+            return [("", "fit too many alternatives of the schema to be checked; make them flatter or fewer")]
         if self._compiled.is_valid(arguments):
             return []
         return [

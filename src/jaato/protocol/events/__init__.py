@@ -1,0 +1,125 @@
+"""What happens in a session, as one closed union: the log, the wire and every view are made of these.
+
+Durable events have a `seq` of their own, dense per session, and are committed before anyone sees them. Ephemeral
+ones are never stored and carry the last durable `seq`.
+"""
+
+from __future__ import annotations
+
+from jaato.protocol.events.base import Ephemeral, EventBase, now
+from jaato.protocol.events.questions import (
+    ClarificationQuestion,
+    ClarificationResolved,
+    Permission,
+    PermissionGranted,
+    PermissionRequested,
+    PermissionResolved,
+    PermissionRevoked,
+)
+from jaato.protocol.events.session import (
+    AgentCompleted,
+    AgentCreated,
+    AgentOutput,
+    AgentStatusChanged,
+    ErrorRaised,
+    InitProgress,
+    PlanCleared,
+    PlanUpdated,
+    Retry,
+    SessionCreated,
+    SessionInfo,
+    SessionUpdated,
+    SystemMessage,
+)
+from jaato.protocol.events.tools import (
+    BackgroundUpdated,
+    ToolActivated,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolOutput,
+    ToolsStatus,
+)
+from jaato.protocol.events.turn import (
+    ContextUpdated,
+    MessageModel,
+    MessageUser,
+    MidTurnInjected,
+    MidTurnQueued,
+    TurnCompleted,
+    TurnProgress,
+)
+
+Event = (
+    SessionCreated
+    | SessionUpdated
+    | SessionInfo
+    | AgentCreated
+    | AgentOutput
+    | AgentStatusChanged
+    | AgentCompleted
+    | MessageUser
+    | MessageModel
+    | MidTurnQueued
+    | MidTurnInjected
+    | TurnProgress
+    | TurnCompleted
+    | ContextUpdated
+    | ToolCallStart
+    | ToolOutput
+    | ToolCallEnd
+    | ToolActivated
+    | ToolsStatus
+    | BackgroundUpdated
+    | PermissionRequested
+    | PermissionResolved
+    | PermissionGranted
+    | PermissionRevoked
+    | ClarificationQuestion
+    | ClarificationResolved
+    | PlanUpdated
+    | PlanCleared
+    | ErrorRaised
+    | Retry
+    | InitProgress
+    | SystemMessage
+)
+
+__all__ = [
+    "AgentCompleted",
+    "AgentCreated",
+    "AgentOutput",
+    "AgentStatusChanged",
+    "BackgroundUpdated",
+    "ClarificationQuestion",
+    "ClarificationResolved",
+    "ContextUpdated",
+    "Ephemeral",
+    "ErrorRaised",
+    "Event",
+    "EventBase",
+    "InitProgress",
+    "MessageModel",
+    "MessageUser",
+    "MidTurnInjected",
+    "MidTurnQueued",
+    "Permission",
+    "PermissionGranted",
+    "PermissionRequested",
+    "PermissionResolved",
+    "PermissionRevoked",
+    "PlanCleared",
+    "PlanUpdated",
+    "Retry",
+    "SessionCreated",
+    "SessionInfo",
+    "SessionUpdated",
+    "SystemMessage",
+    "ToolActivated",
+    "ToolCallEnd",
+    "ToolCallStart",
+    "ToolOutput",
+    "ToolsStatus",
+    "TurnCompleted",
+    "TurnProgress",
+    "now",
+]

@@ -1,0 +1,85 @@
+"""Questions to people, their answers and what lasts of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from jaato.protocol.events.base import EventBase
+from jaato.protocol.specs import Grant
+
+
+class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a call came to be allowed or denied."""
+
+    decision: Literal["allowed", "denied"]
+    reason: str
+    method: str
+
+
+class PermissionRequested(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.requested"
+):
+    """May this call run? An answer is bound to the digest of tool, arguments and directory."""
+
+    question_id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    digest: str
+    reason: str
+    options: list[str]
+    shape: str | None = None
+    deadline: str | None = None
+
+
+class PermissionResolved(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.resolved"
+):
+    """The question is settled: by whom, and how."""
+
+    question_id: str
+    call_id: str
+    answer: str
+    permission: Permission
+    by: str = ""
+
+
+class PermissionGranted(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.granted"
+):
+    """A decision now holds for more than one question."""
+
+    grant: Grant
+
+
+class PermissionRevoked(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.revoked"
+):
+    """A grant no longer holds."""
+
+    grant_id: str
+    reason: str = ""
+
+
+class ClarificationQuestion(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
+):
+    """The model asks the user."""
+
+    question_id: str
+    call_id: str
+    context: str
+    questions: list[dict[str, Any]]
+    deadline: str | None = None
+
+
+class ClarificationResolved(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.resolved"
+):
+    """The user has answered, each question with its answer (None: left open)."""
+
+    question_id: str
+    qa_pairs: list[tuple[str, str | None]]
+    by: str = ""

@@ -1,0 +1,124 @@
+"""Sessions, their agents and plans, and what is told to whoever watches."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.messages import Problem
+from jaato.protocol.specs import Plan
+
+
+class SessionCreated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.created"
+):
+    """The first event of every log."""
+
+    workspace: str
+    name: str | None = None
+    jaato_version: str = ""
+
+
+class SessionUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.updated"
+):
+    """A name, description or model was changed; what is None stays."""
+
+    name: str | None = None
+    description: str | None = None
+    provider: str | None = None
+    model: str | None = None
+
+
+class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):
+    """What a client needs to draw the session from nothing."""
+
+    session_name: str | None
+    workspace: str
+    model_provider: str
+    model_name: str
+    tools: list[dict[str, Any]]
+    models: list[str]
+    sessions: list[dict[str, Any]]
+
+
+class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.created"):
+    """An agent begins; its system prompt and core tools are fixed here, so that resume sends the same bytes."""
+
+    name: str
+    provider: str
+    model: str
+    system_prompt: str
+    core_tools: list[str]
+    profile: str | None = None
+    parent_agent_id: str | None = None
+
+
+class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.output"):
+    """Text as it arrives; `offset` counts the characters of this message and source before it."""
+
+    source: Literal["model", "thinking", "refusal"]
+    text: str
+    mode: Literal["write", "append"]
+    offset: int = 0
+
+
+class AgentStatusChanged(
+    Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.status_changed"
+):
+    """An agent starts or stops working; `reason` says on what it waits."""
+
+    status: Literal["active", "idle", "blocked", "done", "error"]
+    reason: str | None = None
+
+
+class AgentCompleted(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.completed"
+):
+    """An agent has finished its task."""
+
+    success: bool
+    summary: str | None = None
+
+
+class PlanUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.updated"):
+    """A plan as it is now."""
+
+    plan: Plan
+
+
+class PlanCleared(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.cleared"):
+    """A plan is gone."""
+
+    plan_id: str
+
+
+class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):
+    """Something failed that is nobody's call."""
+
+    error: Problem
+
+
+class Retry(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="retry"):
+    """A model call will be tried again; what it has streamed so far is void."""
+
+    attempt: int
+    max_attempts: int
+    wait_s: float
+    error: Problem
+
+
+class InitProgress(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="init.progress"):
+    """Something slow is being made ready; counts in `unit`, `total` None while unknown."""
+
+    step: str
+    done: int
+    total: int | None = None
+    unit: str = ""
+
+
+class SystemMessage(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="system.message"):
+    """A notice from the runtime to the people watching."""
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"

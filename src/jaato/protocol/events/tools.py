@@ -1,0 +1,68 @@
+"""Calls, what they print and how they end; which tools there are."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.events.questions import Permission
+from jaato.protocol.messages import ToolResult
+
+
+class ToolCallStart(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_start"
+):
+    """A permitted call is about to run; durable before the tool does anything."""
+
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    turn_id: str | None = None
+    permission: Permission | None = None
+    digest: str | None = None
+
+
+class ToolOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.output"):
+    """Output of a running call; `offset` counts the characters before it."""
+
+    call_id: str
+    text: str
+    offset: int = 0
+
+
+class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_end"):
+    """A call has its result; durable before the model sees it."""
+
+    call_id: str
+    tool: str
+    result: ToolResult
+    duration_s: float
+    permission: Permission | None = None
+    continuation_id: str | None = None
+    show_output: bool = True
+    show_popup: bool = True
+
+
+class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):
+    """Discoverable tools are declared to the model from now on, in this order, after those before them."""
+
+    tools: list[str]
+
+
+class ToolsStatus(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tools.status"):
+    """The tools that are switched off now; declared ones stay declared and answer `tool_disabled`."""
+
+    disabled: list[str]
+
+
+class BackgroundUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="background.updated"
+):
+    """A background task began, ended or was stopped."""
+
+    task_id: str
+    tool: str
+    plugin: str
+    status: Literal["running", "completed", "failed", "cancelled", "interrupted"]
+    call_id: str | None = None
+    result: ToolResult | None = None

@@ -1,0 +1,73 @@
+"""Messages and turns."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.messages import FinishReason, Message, Problem, Usage
+
+
+class MessageUser(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.user"):
+    """Someone speaks to the agent; outside a turn it opens one."""
+
+    message: Message
+    turn_id: str
+
+
+class MessageModel(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.model"):
+    """The model has spoken: one whole reply and what it cost."""
+
+    message: Message
+    turn_id: str
+    finish_reason: FinishReason
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+
+class MidTurnQueued(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="mid_turn.queued"
+):
+    """A message came while the model worked; it waits for the next pause."""
+
+    message: Message
+
+
+class MidTurnInjected(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="mid_turn.injected"
+):
+    """A waiting message has joined the conversation (its `message.user` stands beside this event)."""
+
+    message_id: str
+
+
+class TurnProgress(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="turn.progress"):
+    """What the turn has used so far."""
+
+    turn_id: str
+    model_calls: int
+    tool_calls: int
+    usage: Usage
+
+
+class TurnCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="turn.completed"):
+    """A turn has ended; `reason` says how."""
+
+    turn_id: str
+    reason: Literal["stop", "cancelled", "limit", "length", "refusal", "error", "interrupted"]
+    usage: Usage
+    model_calls: int
+    tool_calls: int
+    duration_s: float
+    cost_usd: float | None = None
+    error: Problem | None = None
+
+
+class ContextUpdated(
+    Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="context.updated"
+):
+    """How full the model's context is; token counts are the provider's where it said, estimates elsewhere."""
+
+    total_tokens: int
+    context_limit: int | None
+    percent_used: float | None

@@ -1,0 +1,75 @@
+"""Folding the write-ahead log back into the database once it is long, off the thread that writes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+from jaato.storage.database import connect
+
+CHECKPOINT_BYTES = 4 << 20
+"""How much is written before the log is folded."""
+OVERGROWN_BYTES = 32 << 20
+COMMIT_BYTES = 4096
+FOLD = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+class Checkpoint:
+    """Counts what is written to one database and folds its log in time; call it under the connection's guard."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unfolded_bytes = 0
+        self._thread: threading.Thread | None = None
+
+    def written(self, connection: sqlite3.Connection, size_bytes: int) -> None:
+        """Take note of a commit; a long log is folded on a thread of its own.
+
+        That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
+        """
+        self._unfolded_bytes += size_bytes + COMMIT_BYTES
+        if self._unfolded_bytes < CHECKPOINT_BYTES or (self._thread and self._thread.is_alive()):
+            return
+        self._unfolded_bytes = 0
+        if log_bytes(self._path) > OVERGROWN_BYTES:
+            quietly(connection, FOLD)
+            return
+        thread = threading.Thread(target=fold, args=(self._path,), name="jaato-checkpoint")
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            quietly(connection, FOLD)
+        else:
+            self._thread = thread
+
+    def finish(self) -> None:
+        """Wait for a folding that is under way."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+def fold(path: Path) -> None:
+    """Copy the write-ahead log into the database on a connection of its own, hindering nobody."""
+    try:
+        connection = connect(path, "mode=rw")
+    except sqlite3.Error:
+        return
+    quietly(connection, FOLD)
+    connection.close()
+
+
+def quietly(connection: sqlite3.Connection, checkpoint: str) -> None:
+    """Fold the log; what cannot be done now is done the next time, and nothing is lost meanwhile."""
+    try:
+        connection.execute(checkpoint).fetchall()
+    except sqlite3.Error:
+        pass
+
+
+def log_bytes(path: Path) -> int:
+    """The size of the write-ahead log."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
