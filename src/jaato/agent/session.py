@@ -28,6 +28,7 @@ from jaato.log import logger
 from jaato.protocol.commands import (
     ClarificationResponse,
     Command,
+    CommandExecute,
     MessageSend,
     PermissionResponse,
     SessionStop,
@@ -86,6 +87,8 @@ class Session:
     core: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
     enrich: Callable[[str], str] | None = None
+    execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
+    """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
     reply: ReplyStream = field(init=False)
     steps: SessionSteps = field(init=False)
@@ -220,6 +223,11 @@ class Session:
                 return self.stop()
             case ToolsDisable():
                 return self.disable(command.tools, command.disabled)
+            case CommandExecute():
+                said = await self.execute(self, command.name, command.arguments) if self.execute else None
+                if said is None:
+                    raise ConfigError(f"There is no command /{command.name}.")
+                return said
         raise ConfigError(f"This session has no command {type(command).__name__}.")
 
     # --- tools -------------------------------------------------------------------------------------------------
