@@ -30,6 +30,14 @@ class Roots:
     def __init__(self, workspace: Path, granted: Iterable[Path] = ()) -> None:
         self._roots = tuple(Root.at(path) for path in (workspace, *granted))
 
+    def move(self, workspace: Path) -> bool:
+        """Have another workspace from now on, beside the same granted directories; whether it is another."""
+        root = Root.at(workspace)
+        moved = root.path != self.workspace
+        if moved:
+            self._roots = (root, *self._roots[1:])
+        return moved
+
     @property
     def workspace(self) -> Path:
         """The real path of the workspace."""

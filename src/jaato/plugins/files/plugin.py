@@ -72,6 +72,13 @@ class FilesPlugin(Patching, Plugin):
         self.changes = Changes(self.roots, self.backups)
         recover(self.changes)
 
+    def set_workspace_path(self, path: str) -> None:
+        """Work beneath this directory from now on; backups are kept there too."""
+        self.roots.move(Path(path))
+        if self.backups.workspace != self.roots.workspace:
+            self.backups = Backups(self.roots.workspace, **bounds_of(self.host.config.get("backups", {})))
+            self.changes = Changes(self.roots, self.backups)
+
     @tool(category=FILES, access="read", core=True)
     def readFile(
         self,

@@ -40,6 +40,11 @@ class SearchPlugin(Plugin):
         self.engine: Engine | None = None
         """What searches content; None until the first search finds out."""
 
+    def set_workspace_path(self, path: str) -> None:
+        """Search beneath this directory from now on."""
+        if self.roots.move(Path(path)):
+            self.engine = None  # which program may be trusted depends on what is in reach
+
     def engine_here(self) -> Engine:
         """The engine for content; a program that lies in reach of the session is never one."""
         if self.engine is None:
