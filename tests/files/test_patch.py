@@ -321,7 +321,15 @@ def test_a_long_patch_ends_soon(desk: Desk) -> None:
 LINES = st.sampled_from(
     [
         *("--- a/f", "+++ b/f", "@@ -1 +1 @@", "@@", "-a", "+b", " c", "\\ No newline at end of file", ""),
-        *("diff --git a/f b/f", "rename from f", "rename to g", "new file mode 100644", "--- /dev/null", "-- ", "```"),
+        *(
+            "diff --git a/f b/f",
+            "rename from f",
+            "rename to g",
+            "new file mode 100644",
+            "--- /dev/null",
+            "-- ",
+            "```",
+        ),
         *("*** Begin Patch", "*** Update File: f", "*** Add File: g", "*** End of File", "*** Move to: h"),
     ]
 )

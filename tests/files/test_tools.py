@@ -26,6 +26,7 @@ def desk(tmp_path: Path) -> Desk:
 def test_the_names_modes_and_aliases_are_the_documented_ones(desk: Desk) -> None:
     """Canonical names in order, one core tool, the documented aliases, reading apart from writing."""
     names = [
+        "apply_patch",
         "readFile",
         "writeNewFile",
         "updateFile",

@@ -84,7 +84,7 @@ class ArchivesPlugin(Plugin):
     @tool(category=FILES, access="write")
     def archive_create(
         self,
-        path: Annotated[str, "the new archive; its name says the format: .zip, .tar, .tar.gz, .tar.xz, …"],
+        path: Annotated[str, "the archive; its name says the format: .zip, .tar, .tar.gz, .tar.xz, …"],
         paths: Annotated[
             list[str], Meta(min_length=1, max_length=1_000, description="files and directories to pack")
         ],
@@ -94,8 +94,8 @@ class ArchivesPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Pack files and directories into a new archive (zip, tar, tar.gz, …). Links are packed as links. Returns how
-        many files and bytes it has."""
+        """Pack or compress files and directories into an archive (zip, tarball, tar.gz, …). Links are packed as links. Returns
+        how much it holds."""
         from jaato.plugins.archives.fresh import fresh
         from jaato.plugins.archives.pack import format_for
 

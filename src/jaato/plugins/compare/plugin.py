@@ -103,7 +103,7 @@ class ComparePlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Compute checksums (SHA-256, SHA-512, SHA-1, MD5, BLAKE2b) of files of any size, to verify a download or see
+        """Compute the checksum or hash (SHA256, SHA512, SHA1, MD5, BLAKE2b) of files of any size, to verify a download or see
         which are identical. Returns digest and size of each."""
         if expected is not None and len(paths) != 1:
             raise InvalidArguments("expected goes with one path.")

@@ -57,8 +57,8 @@ class DataPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Query a SQLite database with SQL, read-only. Use sqlite_schema first to see its tables. Returns columns and
-        rows, and more=true when there are further ones."""
+        """Query a SQLite database with SQL, read-only: SELECT, count rows, join, aggregate. Use sqlite_schema first to see
+        its tables. Returns columns and rows, and more=true when there are further ones."""
         order = {"sql": sql, "params": bound(params), "max_rows": max_rows}
         return self._sqlite("query", path, order, call)
 
@@ -75,8 +75,8 @@ class DataPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Change a SQLite database: INSERT, UPDATE, DELETE, CREATE, ALTER, DROP. All statements run in one transaction,
-        all or none. Returns how many rows have changed."""
+        """Change a SQLite database: INSERT, UPDATE, DELETE, CREATE, ALTER, DROP; add or edit records. All statements
+        run in one transaction, all or none. Returns the number of changes."""
         order = {"sql": sql, "params": bound(params), "max_rows": max_rows, "create": create}
         return self._sqlite("execute", path, order, call, write=True, create=create)
 
