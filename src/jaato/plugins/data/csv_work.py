@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaato.errors import ToolError
@@ -122,8 +122,7 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
         raw.seek(0)
         table.encoding = encoding_of(sample, table.path)
         table.delimiter = request["delimiter"] or delimiter_of(sample.decode(table.encoding, "replace"))
-        errors = "strict" if table.encoding != "utf-8" else "surrogateescape"
-        text = io.TextIOWrapper(raw, encoding=table.encoding, errors=errors, newline="")
+        text = io.TextIOWrapper(raw, encoding=table.encoding, errors="replace", newline="")
         csv.field_size_limit(MAX_FIELD_CHARS)
         reader = csv.reader(text, delimiter=table.delimiter)
         try:
@@ -234,24 +233,19 @@ def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]
     width = len(table.columns)
     marks = ", ".join("?" * width)
 
-    def rows() -> Iterator[list[str | None]]:
+    def rows() -> Iterator[Sequence[str | None]]:
         for line in lines:
-            if not line:
+            if len(line) == width:
+                yield line
+            elif line:
+                table.ragged += 1
+                yield [*line[:width], *[None] * (width - len(line))]
+            else:
                 continue
             table.rows += 1
-            row: list[str | None] = [*line]
-            if len(row) != width:
-                table.ragged += 1
-                row = row[:width] + [None] * (width - len(row))
-            yield row
 
-    def escaped() -> Iterator[list[str | None]]:
-        for row in rows():
-            yield [cell if cell is None else plain(cell) for cell in row]
-
-    source = rows() if table.encoding == "cp1252" else escaped()
     connection.execute("BEGIN")
-    connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", source)  # noqa: S608
+    connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", rows())  # noqa: S608
     connection.execute("COMMIT")
 
 

@@ -19,7 +19,7 @@ from jaato.tools.tool import tool
 
 DATA = "data"
 WORK = "jaato.plugins.data"
-SQLITE_S, CSV_S, JSON_S = 20.0, 60.0, 30.0
+SQLITE_S, CSV_S, JSON_S = 20.0, 120.0, 60.0
 GRACE_S = 5.0
 """More than the query's own time, so that it ends in order before the process is ended."""
 GB = 1 << 30
