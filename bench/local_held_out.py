@@ -5,7 +5,11 @@ from __future__ import annotations
 from bench.local_cases import HERE, TEXT, Task, case, spec
 
 WEATHER = spec("weather_forecast", "Get the weather forecast of a town.", {"town": TEXT})
-WEATHER_FOUND = '{"results":[{"query":"weather","tools":[{"name":"weather_forecast","description":"Get the weather forecast of a town."},{"name":"weather_history","description":"Get the weather of a day in the past."}]}]}'
+WEATHER_FOUND = (
+    '{"results":[{"query":"weather","tools":['
+    '{"name":"weather_forecast","description":"Get the weather forecast of a town."},'
+    '{"name":"weather_history","description":"Get the weather of a day in the past."}]}]}'
+)
 SLICE = {"limit": ".*", "offset": ".*"}
 
 HELD_OUT_CASES = (

@@ -213,12 +213,12 @@ def test_messages_that_are_not_the_users_say_so() -> None:
 
 
 def test_examples_use_what_is_declared() -> None:
-    """Each of them alternates and ends with an answer, and one is shown only when its tools are
-    declared."""
-    assert len(EXAMPLES) <= 14
+    """Each of them alternates and ends with a turn of the model, the last one with an answer, and one is shown only
+    when its tools are declared."""
+    assert len(EXAMPLES) <= 20
+    assert "answer" in json.loads(EXAMPLES[-1].turns[-1])
     for example in EXAMPLES:
         assert len(example.turns) % 2 == 0
-        assert "answer" in json.loads(example.turns[-1])
         assert example.uses <= set(CORE)
         for turn in example.turns[1::2]:
             json.loads(turn)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.examples import EXAMPLES, Example
+from jaato.providers.local.examples import EXAMPLES, Example, answer, call
 from jaato.providers.local.views import found_tools, seen
 
 CORE = (
@@ -103,7 +103,7 @@ def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
         parts.append(f"You can also use:\n{lines}")
     if not parts:
         return []
-    reply = json.dumps({"answer": "Ready."})
+    reply = answer("Ready.")
     return [{"role": "user", "content": "\n\n".join(parts)}, {"role": "assistant", "content": reply}]
 
 
@@ -164,10 +164,10 @@ def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[
     """One message as (role, text) pairs; what a text model cannot see is named instead, and results end with
     `below`."""
     if message.role == "assistant":
-        calls = [as_call(part) for part in message.parts if isinstance(part, ToolCall)]
+        calls = [call(part.name, **part.arguments) for part in message.parts if isinstance(part, ToolCall)]
         refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
         text = message.text or "\n".join(refusals)
-        lines = calls or ([json.dumps({"answer": text}, ensure_ascii=False)] if text else [])
+        lines = calls or ([answer(text)] if text else [])
         return [("assistant", "\n".join(lines))] if lines else []
     pieces: list[str] = []
     for part in message.parts:
@@ -183,11 +183,6 @@ def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[
     if message.role == "tool" and pieces:
         pieces[-1] += below
     return [("user", "\n\n".join(pieces))] if pieces else []
-
-
-def as_call(call: ToolCall) -> str:
-    """A call in the form the model writes it."""
-    return json.dumps({"tool": call.name, "args": call.arguments}, ensure_ascii=False)
 
 
 def as_result(result: ToolResult, shown: dict[str, str]) -> str:

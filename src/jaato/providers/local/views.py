@@ -34,7 +34,7 @@ VIEWS: Mapping[str, View] = {
     "writeNewFile": view("Create a new file with this content.", "path content"),
     "updateFile": view("Change an existing file: the text `old` becomes `new`.", "path old new"),
     "removeFile": view("Delete a file.", "path"),
-    "moveFile": view("Rename or move a file; it does not copy.", "source_path destination_path"),
+    "moveFile": view("Rename or move a file.", "source_path destination_path"),
     "copyFile": view("Copy a file.", "source_path destination_path"),
     "grep_content": view("Find in which files a text occurs.", "pattern", "path"),
     "glob_files": view("Find files by their name, such as **/*.py.", "pattern", "root"),
