@@ -94,8 +94,8 @@ EXAMPLES = (
     ),
     example(
         "writeNewFile",
-        "Make prices.json with an empty list.",
-        call("write [] into prices.json", "writeNewFile", path="prices.json", content="[]"),
+        "Make limits.json, a JSON object with max 5.",
+        call("create limits.json", "writeNewFile", path="limits.json", content='{"max": 5}'),
     ),
     example("", "What does HTTP stand for?", answer("HTTP stands for Hypertext Transfer Protocol.")),
     example("readFile", "Explain server.ini.", call("read server.ini", "readFile", path="server.ini")),
