@@ -16,7 +16,7 @@ SOURCES = sorted(
     path for place in PLACES for path in ROOT.glob(f"{place}/**/*.py") if not path.is_relative_to(PRINTED)
 )
 MOST_LINES, MOST_FUNCTION_LINES, MOST_METHODS = 300, 60, 16
-LONGER = {"bench/local_cases.py": 308, "tests/local/test_fetch.py": 320, "tests/local/test_turns.py": 307}
+LONGER = {"bench/local_cases.py": 308, "tests/local/test_fetch.py": 320}
 """Files that are still longer, with the most they may have; a row goes when its file fits, and none is added."""
 
 
@@ -45,10 +45,10 @@ def test_a_file_and_what_is_in_it_stay_small(path: Path) -> None:
 
 
 def test_the_list_of_longer_files_only_shrinks() -> None:
-    """Each file on the list is still too long, and there are never more of them than three."""
+    """Each file on the list is still too long, and there are never more of them than two."""
     for name in LONGER:
         assert (ROOT / name).read_text().count("\n") > MOST_LINES, f"{name} fits: strike it from the list"
-    assert len(LONGER) <= 3
+    assert len(LONGER) <= 2
 
 
 def test_nothing_is_unfinished_and_nothing_names_a_machine() -> None:
