@@ -1,4 +1,4 @@
-"""The turn loop: calls, order, cancellation, retries, limits, the inbox."""
+"""The turn loop: calls, their order, what is durable when, limits, the inbox, watchers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.agent.echo import echo
 from tests.kit import call, calls, provider_of, results, say, session
 
 from jaato.agent.turn import Limits
 from jaato.protocol.events import (
-    AgentOutput,
     Event,
     MidTurnInjected,
     MidTurnQueued,
-    Retry,
     ToolCallEnd,
     ToolCallStart,
     ToolOutput,
@@ -25,19 +24,6 @@ from jaato.protocol.events import (
 )
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
-
-
-@tool(core=True, access="read")
-async def echo(text: str) -> str:
-    """Say it again."""
-    return text
-
-
-@tool(core=True, access="read")
-def slow(seconds: float, label: str) -> str:
-    """Wait, then say the label."""
-    time.sleep(seconds)
-    return label
 
 
 @pytest.mark.spec("S3", "Message Flow Sequence")
@@ -140,155 +126,6 @@ def test_each_parallel_call_has_an_id_of_its_own(tmp_path: Path) -> None:
         started = [event.call_id for event in events if isinstance(event, ToolCallStart)]
         assert len(set(started)) == 2
         assert {event.call_id for event in events if isinstance(event, ToolCallEnd)} == set(started)
-
-    anyio.run(main)
-
-
-@pytest.mark.spec("S3", "Cancellation Points")
-def test_stop_during_streaming_keeps_the_partial_text(tmp_path: Path) -> None:
-    """A stopped stream ends the turn as cancelled and what was said stays in the history."""
-
-    async def main() -> None:
-        async with session(tmp_path, [say("one two three four", chunks=4)], []) as live:
-
-            def stop(event: Event) -> None:
-                if isinstance(event, AgentOutput) and event.offset > 0:
-                    live.stop()
-
-            live.journal.bus.listen(stop)
-            original = provider_of(live).stream
-
-            async def paced(request: Any) -> Any:
-                async for chunk in original(request):
-                    yield chunk
-                    await anyio.sleep(0)
-
-            live.provider.stream = paced  # type: ignore[method-assign]  # the same provider, with pauses
-            turn = await live.post("go")
-            assert turn is not None
-            assert turn.reason == "cancelled"
-            last = live.state.messages[-1]
-            assert last.role == "assistant"
-            assert last.text.startswith("one two")
-            assert "four" not in last.text
-
-    anyio.run(main)
-
-
-@pytest.mark.spec("S3", "Cancellation Points")
-def test_stop_during_calls_skips_the_remaining_and_keeps_what_is_done(tmp_path: Path) -> None:
-    """Finished results stay, running calls are cancelled, those not begun are marked as not run."""
-
-    async def main() -> None:
-        @tool(core=True, access="read")
-        async def forever() -> str:
-            """Never end."""
-            await anyio.sleep_forever()
-            return "never"
-
-        script = [calls(("echo", {"text": "a"}), ("forever", {}), ("echo", {"text": "b"})), say("never")]
-        async with session(tmp_path, script, [echo, forever], parallel=2) as live:
-
-            def stop(event: Event) -> None:
-                if isinstance(event, ToolCallStart) and event.tool == "forever":
-                    anyio.lowlevel.current_token()
-                    live.stop()
-
-            live.journal.bus.listen(stop)
-            turn = await live.post("go")
-            assert turn is not None
-            assert turn.reason == "cancelled"
-            found = results(live)
-            assert len(found) == 3
-            assert {result.error.code for result in found if result.error} == {"cancelled"}
-            assert not live.state.open_calls
-
-    anyio.run(main)
-
-
-@pytest.mark.spec("S3", "Cancellation Points")
-def test_a_stop_before_the_message_is_sent_returns_at_once(tmp_path: Path) -> None:
-    """With a stop pending before the model is asked, it is not asked."""
-
-    async def main() -> None:
-        async with session(tmp_path, [say("never")], []) as live:
-
-            def stop(event: Event) -> None:
-                if type(event).__name__ == "MessageUser":
-                    live.stop()
-
-            live.journal.bus.listen(stop)
-            turn = await live.post("go")
-            assert turn is not None
-            assert (turn.reason, turn.model_calls) == ("cancelled", 0)
-            assert provider_of(live).requests == []
-
-    anyio.run(main)
-
-
-@pytest.mark.spec("S3", "Cancellation Points")
-def test_a_stop_wakes_the_wait_between_tries(tmp_path: Path) -> None:
-    """A retry's wait ends at once when the turn is stopped."""
-    from jaato.agent.retry import RetryPolicy
-
-    async def main() -> None:
-        script = [say("", error="rate_limited"), say("never")]
-        async with session(tmp_path, script, [], retry=RetryPolicy(first_s=3600, longest_s=3600)) as live:
-            live.journal.bus.listen(lambda event: live.stop() if isinstance(event, Retry) else None)
-            with anyio.fail_after(5):
-                turn = await live.post("go")
-            assert turn is not None
-            assert turn.reason == "cancelled"
-
-    anyio.run(main)
-
-
-def test_a_failed_try_is_repeated_and_nothing_is_counted_twice(tmp_path: Path) -> None:
-    """A cut stream is retried: its partial text is void, the reply appears once, usage counts once."""
-
-    async def main() -> None:
-        retries: list[Retry] = []
-        script = [say("half", error="provider_unreachable"), call("echo", text="x"), say("whole")]
-        async with session(tmp_path, script, [echo]) as live:
-            live.journal.bus.listen(lambda event: retries.append(event) if isinstance(event, Retry) else None)
-            turn = await live.post("go")
-            assert turn is not None
-            assert turn.reason == "stop"
-            assert len(retries) == 1
-            assert retries[0].error.code == "provider_unreachable"
-            assert [m.text for m in live.state.messages if m.role == "assistant"] == ["", "whole"]
-            assert turn.usage.output_tokens == 20
-            assert live.ledger.totals()["model_calls"] == 2
-
-    anyio.run(main)
-
-
-def test_an_error_that_no_retry_helps_ends_the_turn_with_its_code(tmp_path: Path) -> None:
-    """A typed provider error ends the turn with reason error; the session goes on with the next message."""
-
-    async def main() -> None:
-        script = [say("", error="provider_authentication"), say("better")]
-        async with session(tmp_path, script, []) as live:
-            turn = await live.post("go")
-            assert turn is not None
-            assert turn.error is not None
-            assert (turn.reason, turn.error.code) == ("error", "provider_authentication")
-            again = await live.post("again")
-            assert again is not None
-            assert again.reason == "stop"
-
-    anyio.run(main)
-
-
-def test_a_retry_after_longer_than_we_wait_is_an_error_at_once(tmp_path: Path) -> None:
-    """Nobody is left waiting for an hour without being told."""
-
-    async def main() -> None:
-        async with session(tmp_path, [say("", error="rate_limited", retry_after_s=3600.0)], []) as live:
-            turn = await live.post("go")
-            assert turn is not None
-            assert turn.error is not None
-            assert turn.error.code == "rate_limited"
 
     anyio.run(main)
 

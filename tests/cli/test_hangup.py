@@ -11,7 +11,7 @@ import time
 import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
-from tests.cli.test_chat import talking
+from tests.cli.terminal import talking
 
 NAP = "61.7"
 

@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 from tests.cli.desk import Desk, say
-from tests.cli.test_chat import leave, talking
+from tests.cli.terminal import leave, talking
 
 PLUGIN = """
 from jaato import UserCommand

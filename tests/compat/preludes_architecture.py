@@ -1,20 +1,19 @@
-"""What comes before the blocks of architecture and design-philosophy, and what must hold after them."""
+"""What comes before the blocks of architecture and design-philosophy about clients, sessions and providers."""
 
 from __future__ import annotations
 
 import enum
-import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any  # the documented spelling
 
 import pytest
+from tests.compat.preludes_plugins import stand_in
 from tests.compat.stage import Names, Stage, called, endless, said, vertex_server
 from tests.providers.server import answer
 
-from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.runtime.embed import JaatoClient, OutputCallback
 from jaato.runtime.executor import ToolExecutor
 from jaato.runtime.provider_plugin import ModelProviderPlugin
@@ -154,118 +153,6 @@ def vertex(stage: Stage) -> Iterator[Names]:
         names["provider"].shutdown()
 
 
-class Simple:
-    """A documented plugin with a tool, and a mark it leaves on prompts."""
-
-    def __init__(self, name: str, tool: str | None = None, priority: int = 50) -> None:
-        self.name = name
-        self.tool = tool
-        self.priority = priority
-
-    def get_tool_schemas(self) -> list[ToolSchema]:
-        return [ToolSchema(self.tool, "Do it.")] if self.tool else []
-
-    def get_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
-        return {self.tool: lambda args: args} if self.tool else {}
-
-    def initialize(self, config: dict[str, Any] | None = None) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-    def get_system_instructions(self) -> str | None:
-        return None
-
-    def get_auto_approved_tools(self) -> list[str]:
-        return []
-
-    def get_user_commands(self) -> list[UserCommand]:
-        return []
-
-    def subscribes_to_prompt_enrichment(self) -> bool:
-        return True
-
-    def get_enrichment_priority(self) -> int:
-        return self.priority
-
-    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
-        return PromptEnrichmentResult(f"{prompt} +{self.name}", {"by": self.name})
-
-
-def enrichment(stage: Stage) -> Iterator[Names]:
-    """The printed class is asked between a plugin of priority 20 and one of 60, and gives what it made."""
-    names: Names = {"PromptEnrichmentResult": PromptEnrichmentResult, "enriched": "annotated"}
-    yield names
-    printed = names["TemplatePlugin"]
-    template = type("Template", (printed, Simple), {})("template")
-    registry = PluginRegistry(workspace=stage.path)
-    registry.register_plugin(late := Simple("multimodal", priority=60), enrichment_only=True)
-    registry.register_plugin(template, enrichment_only=True)
-    registry.register_plugin(early := Simple("references", priority=20), enrichment_only=True)
-    assert registry.get_prompt_enrichment_subscribers() == [early, template, late]
-    assert template.enrich_prompt("x").prompt == "annotated"
-
-
-def handmade_plugins(stage: Stage) -> Iterator[Names]:
-    """Both take part in enrichment; only the first one's tool is exposed."""
-    registry = PluginRegistry(workspace=stage.path)
-    mine, session = Simple("mine", "do_it"), Simple("session", "session_describe", priority=90)
-    yield {"registry": registry, "my_plugin": mine, "session_plugin": session}
-    assert [schema.name for schema in registry.get_exposed_tool_schemas()] == ["do_it"]
-    assert list(registry.get_exposed_executors()) == ["do_it"]
-    assert registry.get_prompt_enrichment_subscribers() == [mine, session]
-    assert registry.enrich_prompt("go").prompt == "go +mine +session"
-    registry.shutdown()
-
-
-def typing_list(stage: Stage) -> Iterator[Names]:
-    """The printed class as a plugin is skipped for an older model and exposed for a newer one."""
-    names: Names = {"List": list}
-    yield names
-    printed = names["MultimodalPlugin"]
-    for model, exposed in [("gemini-2.5-flash", []), ("gemini-3-pro-preview", ["multimodal"])]:
-        registry = PluginRegistry(model, workspace=stage.path)
-        registry.register_plugin(type("Multimodal", (printed, Simple), {})("multimodal"), expose=True)
-        assert registry.list_exposed() == exposed
-
-
-STAND_IN = """
-    from tests.compat.preludes_architecture import Simple
-
-    PLUGIN_KIND = "tool"
-
-
-    class Plugin(Simple):
-        def get_model_requirements(self):
-            return {requirements}
-
-
-    def create_plugin():
-        return Plugin({name!r}, "{name}_tool")
-"""
-
-
-def stand_in(stage: Stage, name: str, requirements: list[str]) -> None:
-    """Install a package whose entry point is a plugin of this name."""
-    place = stage.path.parent / "site"
-    information = place / f"standin_{name}-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: standin-{name}\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(f"[jaato.plugins]\n{name} = standin_{name}\n")
-    code = textwrap.dedent(STAND_IN).format(name=name, requirements=requirements)
-    (place / f"standin_{name}.py").write_text(code)
-    stage.monkeypatch.syspath_prepend(str(place))
-
-
-def multimodal_stand_in(stage: Stage) -> Iterator[Names]:
-    """The plugin is skipped, and the warning says so in the printed words."""
-    stand_in(stage, "multimodal", ["gemini-3-pro*", "gemini-3.5-*"])
-    names: Names = {"PluginRegistry": PluginRegistry}
-    yield names
-    registry = names["registry"]
-    assert registry.list_skipped_plugins() == ["multimodal"]
-    assert registry.get_exposed_tool_schemas() == []
-
-
 def typical_client(stage: Stage) -> Iterator[Names]:
     """The first message makes the model look at the directory; the client runs it and gives back the words."""
     stand_in(stage, "mcp", [])
@@ -331,8 +218,8 @@ def after_kinds(names: Names) -> None:
 PRELUDES = {
     prelude.__name__: prelude
     for prelude in (
-        work, connected_provider, slow_model, retried_provider, parent_and_child, registry_name, vertex, enrichment,
-        handmade_plugins, typing_list, multimodal_stand_in, typical_client, session_inside, enum_name,
+        work, connected_provider, slow_model, retried_provider, parent_and_child, registry_name, vertex,
+        typical_client, session_inside, enum_name,
     )
 }  # fmt: skip
 AFTER = {"architecture_19": after_kinds}

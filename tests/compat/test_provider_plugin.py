@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anyio
@@ -17,8 +16,8 @@ from jaato.errors import ConfigError, PluginError
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import Answer, ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.provider_plugin import ModelProviderPlugin, ProviderPlugin
-from jaato.runtime.providers import discover_providers, installed, load_provider
+from jaato.runtime.provider_plugin import ProviderPlugin
+from jaato.runtime.providers import load_provider
 from jaato.runtime.retry import with_retry
 from jaato.runtime.types import FinishReason, ProviderConfig, Role, ToolResult
 from jaato.tools.cancel import CancelToken
@@ -249,51 +248,6 @@ def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
     provider.shutdown()
     with pytest.raises(ConfigError, match="not connected"):
         provider.send_message("Hello!")
-
-
-@pytest.mark.spec("S3", "Available Providers")
-def test_the_documented_providers_are_found() -> None:
-    """They are discovered under their names, and loaded as `ModelProviderPlugin`s; an unknown name lists them."""
-    found = discover_providers()
-    assert {"google_genai", "github_models", "anthropic"} <= found.keys()
-    for name in found:
-        provider = load_provider(name)
-        assert isinstance(provider, ModelProviderPlugin)
-        assert provider.name == name
-    with pytest.raises(PluginError, match=r"no model provider 'gpt'; found are .*anthropic"):
-        load_provider("gpt")
-
-
-@pytest.mark.spec("S3", "Plugin Kind Identification")
-def test_an_installed_provider_is_discovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry point of `jaato.model_providers` is loaded by its name; it cannot replace a known provider."""
-    information = tmp_path / "mine-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    entries = "mine = mine_provider:Mine\nanthropic = mine_provider:Mine\nbroken = mine_provider:nothing\n"
-    (information / "entry_points.txt").write_text(f"[jaato.model_providers]\n{entries}")
-    source = "from jaato.runtime.provider_plugin import ProviderPlugin\n\n\nclass Mine(ProviderPlugin):\n    name = 'mine'\n"
-    (tmp_path / "mine_provider.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert load_provider("mine").name == "mine"
-    assert load_provider("anthropic").name == "anthropic"
-    with pytest.raises(PluginError, match="'broken' cannot be loaded: AttributeError"):
-        load_provider("broken")
-
-
-def test_a_provider_without_the_documented_methods_is_refused() -> None:
-    """What is missing is named; a module with `create_provider` is taken."""
-
-    class Half:
-        name = "half"
-
-        def initialize(self, config: Any = None) -> None: ...
-
-    with pytest.raises(PluginError, match="'half' has no connect, count_tokens, create_session"):
-        installed("half", lambda: Half)
-    module = ModuleType("made")
-    module.create_provider = lambda: ProviderPlugin("made")  # type: ignore[attr-defined]  # as a module would
-    assert installed("made", lambda: module).name == "made"
 
 
 def test_two_conversations_at_once_do_not_mix() -> None:

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from tests.compat import preludes_architecture as architecture
 from tests.compat import preludes_executor as executor
+from tests.compat import preludes_plugins as plugins
 from tests.compat.extract import SNIPPETS, Block, manifest
 from tests.compat.stage import Names, Stage, run
 
 ENTRIES = manifest()
-PRELUDES: dict[str, Callable[[Stage], Iterator[Names]]] = {**executor.PRELUDES, **architecture.PRELUDES}
+PRELUDES: dict[str, Callable[[Stage], Iterator[Names]]] = {
+    **executor.PRELUDES,
+    **architecture.PRELUDES,
+    **plugins.PRELUDES,
+}
 AFTER = {**executor.AFTER, **architecture.AFTER}
 HEADINGS = {
     "Auto-background result": "Auto-Background",
@@ -108,7 +113,7 @@ def test_the_skipped_plugin_is_warned_of_in_the_printed_words(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning of a skipped plugin reads as the block's comment shows it."""
-    with caplog.at_level(logging.WARNING), contextmanager(architecture.multimodal_stand_in)(stage) as names:
+    with caplog.at_level(logging.WARNING), contextmanager(plugins.multimodal_stand_in)(stage) as names:
         run("architecture_31", names)
     printed = "Plugin 'multimodal' skipped: model 'gemini-2.5-flash' not in ['gemini-3-pro*', "
     assert [record.getMessage().startswith(printed) for record in caplog.records] == [True]

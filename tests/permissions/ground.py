@@ -8,11 +8,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.permissions import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
+
+C4 = pytest.mark.spec("C4", "Permissions")
+S4 = pytest.mark.spec("S4", "9. Permission Responses Are Granular")
+S1 = pytest.mark.spec("S1", "Permission Integration")
 
 
 def nothing(_arguments: dict[str, Any], _call: Call) -> None:
@@ -97,3 +103,13 @@ def make_workspace(root: Path) -> Path:
     (work / "linked").mkdir()
     (work / "linked" / ".git").write_text("gitdir: ../evil\n")
     return work
+
+
+def gate_of(tmp_path: Path, *answers: Any, **document: Any) -> tuple[Gate, Script]:
+    """A gate with a policy file of its own in a workspace, and a scripted asker."""
+    script = Script(*answers)
+    state = tmp_path / "state"
+    policy = Policy.load(tmp_path / ".jaato" / "permissions.json", workspace=tmp_path, state_dir=state)
+    if document:
+        policy = Policy.of(document)
+    return Gate(policy, asker=script, workspace=tmp_path), script

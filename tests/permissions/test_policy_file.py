@@ -1,5 +1,4 @@
-"""Permission files: what they may say, whom they bind, how answers are kept, and what a workspace cannot
-do by them."""
+"""Permission files: what they may say, whom they bind, what a workspace cannot do by them, and damaged ones."""
 
 # ruff: noqa: E501
 
@@ -8,49 +7,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.permissions.ground import NOOP, READ, RUN, Script, call, step
+from tests.permissions.ground import C4, NOOP, READ, RUN, Script, call, step
+from tests.permissions.policies import LOOSE, allowed, file_of, load
 
 from jaato.errors import ConfigError
-from jaato.protocol.specs import Grant
 from jaato.tools.permissions import Gate, Policy
 from jaato.tools.trust import Trust
-
-C4 = pytest.mark.spec("C4", "Permissions")
-LOOSE = {
-    "version": 1,
-    "defaultPolicy": "allow",
-    "whitelist": {"tools": ["noop", "run"], "patterns": ["*"], "arguments": {"run": {"command": ["*"]}}},
-    "channel": {"type": "queue", "timeout": 0.001},
-}
-
-
-def file_of(workspace: Path, document: Any) -> Path:
-    """The workspace's permission file, holding this."""
-    path = workspace / ".jaato" / "permissions.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
-    return path
-
-
-def load(tmp_path: Path) -> Policy:
-    """The policy of the workspace, as every door loads it."""
-    path = tmp_path / ".jaato" / "permissions.json"
-    return Policy.load(path, workspace=tmp_path, state_dir=tmp_path / "state")
-
-
-def allowed(policy: Policy, tmp_path: Path, command: str | None = None) -> bool:
-    """Whether a call is allowed with nobody to ask."""
-    gate = Gate(policy, workspace=tmp_path)
-    if command is not None:
-        return step(gate, call(RUN, tmp_path, command=command), RUN).allowed
-    return step(gate, call(NOOP, tmp_path), NOOP).allowed
 
 
 @C4
@@ -97,117 +65,6 @@ def test_flags_allow_and_deny(tmp_path: Path) -> None:
     policy = load(tmp_path).with_flags(allow=["run(make *)"], deny=["run(make clean)"])
     assert allowed(policy, tmp_path, "make x")
     assert not allowed(policy, tmp_path, "make clean")
-
-
-@C4
-def test_always_and_never_survive_a_restart(tmp_path: Path) -> None:
-    """Both are written to the file, private and whole, and hold in the next process."""
-    script = Script("a", "never")
-    gate = Gate(load(tmp_path), asker=script, workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command="git commit -m x"), RUN).allowed
-    assert not step(gate, call(NOOP, tmp_path), NOOP).allowed
-    path = tmp_path / ".jaato" / "permissions.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    document = json.loads(path.read_bytes())
-    assert document["whitelist"]["patterns"] == ["run(git commit *)"]
-    assert document["blacklist"]["tools"] == ["noop"]
-    again = load(tmp_path)
-    assert allowed(again, tmp_path, "git commit -m y")
-    assert not allowed(again, tmp_path, "git push")
-    assert Gate(again, workspace=tmp_path).explain(call(NOOP, tmp_path), NOOP).method == "blacklist"
-    assert [(one.tool, one.effect) for one in again.grants()] == [("run", "allow"), ("noop", "deny")]
-
-
-@C4
-def test_always_trusts_exactly_its_own_write(tmp_path: Path) -> None:
-    """Answering `always` in a workspace with a loose file believes the new line, never the lines that came
-    with it."""
-    file_of(tmp_path, {**LOOSE, "whitelist": {"patterns": ["run(rm *)"]}, "comment": "kept"})
-    gate = Gate(load(tmp_path), asker=Script("a"), workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command="make x"), RUN).allowed
-    again = load(tmp_path)
-    assert allowed(again, tmp_path, "make x")
-    assert not allowed(again, tmp_path, "rm x")
-    assert not allowed(again, tmp_path)
-    document = json.loads((tmp_path / ".jaato" / "permissions.json").read_bytes())
-    assert document["comment"] == "kept"
-    assert document["whitelist"]["patterns"] == ["run(rm *)", "run(make x)"]
-
-
-@C4
-def test_a_file_swapped_after_always_is_not_trusted(tmp_path: Path) -> None:
-    """A later change of the file ends the trust, but not the answer that is kept beside it."""
-    gate = Gate(load(tmp_path), asker=Script("a"), workspace=tmp_path)
-    step(gate, call(RUN, tmp_path, command="make x"), RUN)
-    path = tmp_path / ".jaato" / "permissions.json"
-    document = json.loads(path.read_bytes())
-    document["whitelist"]["tools"] = ["run"]
-    path.write_text(json.dumps(document))
-    assert allowed(load(tmp_path), tmp_path, "make x")
-    assert not allowed(load(tmp_path), tmp_path, "make y")
-
-
-@C4
-def test_never_for_a_command_that_has_no_shape(tmp_path: Path) -> None:
-    """A refused command is refused by its exact text when nothing more general can be said of it."""
-    command = "for f in *; do rm [$f]; done"
-    gate = Gate(load(tmp_path), asker=Script("never"), workspace=tmp_path)
-    assert not step(gate, call(RUN, tmp_path, command=command), RUN).allowed
-    again = Gate(load(tmp_path), workspace=tmp_path)
-    assert again.explain(call(RUN, tmp_path, command=command), RUN).method == "blacklist"
-    assert again.explain(call(RUN, tmp_path, command="for f in a; do rm $f; done"), RUN).method == "default"
-
-
-@C4
-def test_a_running_session_hears_of_another_process(tmp_path: Path) -> None:
-    """`never` given elsewhere holds here from the next turn on."""
-    here = Gate(load(tmp_path), asker=Script("t"), workspace=tmp_path)
-    there = Gate(load(tmp_path), asker=Script("never"), workspace=tmp_path)
-    assert step(here, call(NOOP, tmp_path), NOOP).allowed
-    step(there, call(NOOP, tmp_path), NOOP)
-    here.end_turn()
-    assert step(here, call(NOOP, tmp_path), NOOP).permission.method == "blacklist"
-
-
-@C4
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Four processes keep ten answers each: all forty are in the file, in the book and in force."""
-    code = """
-import sys
-from pathlib import Path
-from tests.permissions.ground import RUN, Script, call, step
-from tests.permissions.test_policy_file import load
-from jaato.tools.permissions import Gate
-root, name = Path(sys.argv[1]), sys.argv[2]
-gate = Gate(load(root), asker=Script(*["a"] * 10), workspace=root)
-for n in range(10):
-    assert step(gate, call(RUN, root, command=f"make {name}{n}"), RUN).allowed
-"""
-    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": "/usr/bin:/bin"}
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name], env=environ) for name in "abcd"
-    ]
-    assert [one.wait() for one in running] == [0] * 4
-    policy = load(tmp_path)
-    assert len(policy.grants()) == 40
-    assert all(allowed(policy, tmp_path, f"make {name}{n}") for name in "abcd" for n in range(10))
-
-
-@C4
-def test_an_answer_that_cannot_be_kept_counts_once(tmp_path: Path) -> None:
-    """On a directory that cannot be written `always` allows this call, says so, and grants nothing."""
-    (tmp_path / ".jaato").write_text("in the way")
-    gate = Gate(
-        Policy.load(tmp_path / "nowhere" / "p.json", workspace=tmp_path, state_dir=tmp_path / "s"),
-        asker=Script("a", "never"),
-        workspace=tmp_path,
-    )
-    (tmp_path / "nowhere").write_text("in the way")
-    decision = step(gate, call(NOOP, tmp_path), NOOP)
-    assert (decision.allowed, decision.permission.method) == (True, "user_approved")
-    assert "could not be kept" in decision.permission.reason
-    assert not step(gate, call(NOOP, tmp_path), NOOP).allowed
-    assert gate.explain(call(NOOP, tmp_path), NOOP).effect == "deny"
 
 
 @C4
@@ -302,13 +159,6 @@ def test_a_file_given_by_its_owner_is_believed(tmp_path: Path) -> None:
     )
 
 
-def test_grants_of_another_workspace_do_not_hold(tmp_path: Path) -> None:
-    """A session's grant is for its workspace."""
-    grant = Grant(id="g", effect="allow", tool="noop", scope="session", workspace="/elsewhere")
-    gate = Gate(Policy(), workspace=tmp_path, grants=[grant])
-    assert not step(gate, call(NOOP, tmp_path), NOOP).allowed
-
-
 @C4
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     """The mark that some editors put in front changes nothing."""
@@ -335,18 +185,6 @@ def test_numbers_without_end_and_misspelt_fields_are_named(tmp_path: Path, conte
     with pytest.raises(ConfigError, match=re.escape(str(path))) as caught:
         Policy.load(path)
     assert says in str(caught.value)
-
-
-@C4
-def test_a_lasting_answer_keeps_a_file_with_lone_surrogates(tmp_path: Path) -> None:
-    """What JSON can say and UTF-8 cannot is written back as it was said."""
-    path = tmp_path / "policy.json"
-    path.write_text('{"note": "\\ud800", "version": 1}')
-    policy = Policy.load(path, workspace=tmp_path, state_dir=tmp_path / "state", trusted=True)
-    gate = Gate(policy, asker=Script("a"), workspace=tmp_path)
-    assert step(gate, call(NOOP, tmp_path), NOOP).allowed
-    assert json.loads(path.read_bytes())["note"] == "\ud800"
-    assert json.loads(path.read_bytes())["whitelist"]["tools"] == ["noop"]
 
 
 @C4

@@ -7,18 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from tests.providers.histories import TOOLS, check_anthropic, read_blob
+from tests.providers.anthropic_requests import said, sent, user
+from tests.providers.histories import TOOLS, check_anthropic
 
 from jaato.abc.provider import ModelRequest
-from jaato.errors import (
-    AuthenticationError,
-    ContextOverflow,
-    InvalidRequest,
-    ModelNotFound,
-    ProviderError,
-    RateLimited,
-    ServerFault,
-)
 from jaato.protocol.messages import (
     Media,
     Message,
@@ -30,28 +22,11 @@ from jaato.protocol.messages import (
     ToolCall,
     ToolResult,
 )
-from jaato.protocol.specs import ModelSettings, ToolSpec
+from jaato.protocol.specs import ModelSettings
 from jaato.providers.anthropic import AnthropicDialect, strict_schema
-from jaato.providers.anthropic_models import describe, generation, read_models
 
 THOUGHT = b'{"type":"thinking","thinking":"Two files.","signature":"EqQB"}'
 REDACTED = b'{ "data": "EmwK", "type": "redacted_thinking" }'
-
-
-def user(text: str) -> Message:
-    return Message("user", [Text(text)])
-
-
-def said(*messages: Message, model: str = "claude-opus-5-5", dialect: AnthropicDialect | None = None) -> Any:
-    """The messages as the wire has them, checked."""
-    request = ModelRequest(model, messages, "Be brief.", TOOLS, read_blob=read_blob)
-    return check_anthropic((dialect or AnthropicDialect(cache=False)).encode(request))["messages"]
-
-
-def sent(model: str, **settings: Any) -> Any:
-    """The whole request for some settings, checked."""
-    request = ModelRequest(model, [user("hi")], settings=ModelSettings(**settings))
-    return check_anthropic(AnthropicDialect().encode(request))
 
 
 def test_thoughts_go_back_as_they_came() -> None:
@@ -205,165 +180,3 @@ def test_a_schema_constrains_the_output() -> None:
     assert strict["properties"]["n"] == {"type": "integer", "description": '{"minimum":1}'}
     assert strict["properties"]["x"] == {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]}
     assert strict["$defs"]["a"]["description"] == '{"minItems":3}'
-
-
-def tool(number: int, core: bool = False) -> ToolSpec:
-    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-    return ToolSpec(
-        f"tool_{number}", f"Does {number}.", schema, discoverability="core" if core else "discoverable"
-    )
-
-
-def activation(number: int) -> list[Message]:
-    """The messages by which one more tool becomes active."""
-    call = ToolCall(
-        f"c{number}", "get_tool_schemas", {"names": [f"tool_{number}"]}, provider_id=f"toolu_{number}"
-    )
-    structured = {"schemas": [{}], "activated": [f"tool_{number}"], "not_found": [], "suggestions": {}}
-    result = ToolResult(call.call_id, call.name, ok=True, content=[Text("{…}")], structured=structured)
-    return [Message("assistant", [call]), Message("tool", [result])]
-
-
-class Shape(msgspec.Struct):
-    """The pieces of a request the prompt cache is built over."""
-
-    tools: list[Raw]
-    system: Raw
-    messages: list[Raw]
-
-
-@pytest.mark.parametrize("deferred", [False, True])
-@pytest.mark.spec("C6", "Providers and types (S3)")
-def test_fifty_activations_leave_what_was_sent_as_it_was(deferred: bool) -> None:
-    """Tools are appended in activation order; the bytes of everything sent before stay."""
-    dialect = AnthropicDialect(deferred=deferred)
-    tools = [tool(-2, core=True), tool(-1, core=True)]
-    messages = [user("go")]
-    encoded: dict[Any, Any] = {}
-    before: Shape | None = None
-    for number in range(50):
-        body = dialect.encode(ModelRequest("claude-opus-5-5", messages, "sys", list(tools), encoded=encoded))
-        check_anthropic(body)
-        shape = msgspec.json.decode(body, type=Shape)
-        mark = b',"cache_control":{"type":"ephemeral"}'
-        assert [mark in bytes(raw) for raw in shape.tools[:2]] == [False, True]
-        assert not any(mark in bytes(raw) for raw in shape.tools[2:])
-        assert all((b'"defer_loading":true' in bytes(raw)) is deferred for raw in shape.tools[2:])
-        if before is not None:
-            assert shape.tools[: len(before.tools)] == before.tools
-            assert shape.system == before.system
-            past = [bytes(raw).replace(mark, b"") for raw in before.messages]
-            assert [bytes(raw).replace(mark, b"") for raw in shape.messages[: len(past)]] == past
-            assert mark in bytes(shape.messages[len(past) - 1])  # where the last request's prefix was cached
-        before = shape
-        tools.append(tool(number))
-        messages += activation(number)
-
-
-def test_an_activation_refers_to_its_tools() -> None:
-    """With deferral the result of an activation is a reference, and what was not found follows as text."""
-    found = {"activated": ["readFile"], "not_found": ["nope"], "suggestions": {}}
-    messages = (
-        user("go"),
-        Message("assistant", [ToolCall("c1", "get_tool_schemas", {})]),
-        Message(
-            "tool", [ToolResult("c1", "get_tool_schemas", ok=True, content=[Text("long")], structured=found)]
-        ),
-    )
-    result, text = said(*messages, dialect=AnthropicDialect(deferred=True, cache=False))[2]["content"]
-    assert result["content"] == [{"type": "tool_reference", "tool_name": "readFile"}]
-    assert "nope" in text["text"]
-
-
-def fault(status: int, kind: str = "", message: str = "m", **headers: str) -> ProviderError:
-    body = msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
-    return AnthropicDialect().error(status, {k.replace("_", "-"): v for k, v in headers.items()}, body)
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "message", "expected"),
-    [
-        (401, "authentication_error", "invalid x-api-key", AuthenticationError),
-        (403, "permission_error", "no", AuthenticationError),
-        (400, "invalid_request_error", "Your credit balance is too low", ProviderError),
-        (404, "not_found_error", "model: claude-9", ModelNotFound),
-        (413, "request_too_large", "Request exceeds the maximum size", ContextOverflow),
-        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow),
-        (
-            400,
-            "invalid_request_error",
-            "input length and `max_tokens` exceed context limit: 1 + 2",
-            ContextOverflow,
-        ),
-        (400, "invalid_request_error", "messages: bad", InvalidRequest),
-        (429, "rate_limit_error", "slow", RateLimited),
-        (500, "api_error", "oops", ServerFault),
-        (504, "timeout_error", "late", ServerFault),
-        (529, "overloaded_error", "Overloaded", ServerFault),
-        (529, "", "", ServerFault),
-    ],
-)
-def test_errors_are_typed(status: int, kind: str, message: str, expected: type[ProviderError]) -> None:
-    """Each error of the API becomes the error a caller can act on, with the server's words."""
-    error = fault(status, kind, message)
-    assert type(error) is expected
-    assert error.status == status
-    assert message in str(error)
-
-
-def test_an_error_page_is_no_surprise() -> None:
-    """A body that is not the API's JSON still gives the error of its status and the wait of its headers."""
-    error = AnthropicDialect().error(429, {"retry-after": "7"}, b"<html>too many</html>")
-    assert isinstance(error, RateLimited)
-    assert error.retry_after_s == 7
-    assert "too many" in str(error)
-
-
-def test_models_are_known_by_name() -> None:
-    """Dated, regional and spelt-out names of a model are that model; unknown ones have no prices."""
-    assert generation("claude-opus-4-20250514") == (4, 0)
-    assert generation("us.anthropic.claude-sonnet-4-5-20250929-v1:0") == (4, 5)
-    assert generation("claude-3-7-sonnet-latest") == (3, 7)
-    assert generation("gpt-5") is None
-    assert describe("claude-haiku-4-5-20251001").price_output == 5.0
-    assert describe("claude-opus-5-5").price_input == 4.0
-    assert describe("claude-opus-5@20260724").price_input == 5.0
-    assert describe("claude-opus-4-9").price_input is None
-    assert describe("claude-opus-5-6").price_input is None
-
-
-def test_the_list_of_models_is_read() -> None:
-    """Limits and abilities come from the API where it says them, and pages follow each other."""
-    listed = {
-        "data": [
-            {
-                "id": "claude-new",
-                "max_input_tokens": 10,
-                "max_tokens": 5,
-                "capabilities": {
-                    "image_input": {"supported": True},
-                    "thinking": {"supported": True, "types": {}},
-                },
-            },
-            {"id": "claude-haiku-4-5"},
-        ],
-        "has_more": True,
-        "last_id": "claude-haiku-4-5",
-    }
-    (new, old), path = read_models(msgspec.json.encode(listed))
-    assert (new.context_limit, new.output_limit, new.vision, new.thinking) == (10, 5, True, True)
-    assert old.context_limit == 200_000
-    assert path == "/v1/models?limit=1000&after_id=claude-haiku-4-5"
-
-
-def test_what_was_declared_plainly_stays_so() -> None:
-    """A tool that was declared whole is never turned into a deferred one by a later activation."""
-    dialect = AnthropicDialect(deferred=True)
-    encoded: dict[Any, Any] = {}
-    go = user("go")
-    tools = [tool(-1, core=True), tool(7)]
-    first = dialect.encode(ModelRequest("claude-opus-5-5", [go], tools=tools, encoded=encoded))
-    messages = [go, *activation(7)]
-    later = dialect.encode(ModelRequest("claude-opus-5-5", messages, tools=tools, encoded=encoded))
-    assert check_anthropic(later)["tools"] == check_anthropic(first)["tools"]
-    assert b"tool_reference" not in later

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import weakref
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from msgspec import Raw
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import TypeAdapter
+from tests.providers.bodies import DIALECTS, FULL, Dialect, body
 from tests.providers.conversations import (
     BLOBS,
     CONVERSATIONS,
@@ -21,48 +16,15 @@ from tests.providers.conversations import (
     SURROGATE,
     TOOL,
     everything,
-    read_blob,
-    walked,
 )
 
-from jaato.abc.provider import ModelRequest, Reply
+from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest
-from jaato.protocol.messages import Message, Opaque, Refusal, Text, Thinking, ToolCall, ToolResult
-from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+from jaato.protocol.messages import Message, Refusal, Text, ToolCall
+from jaato.protocol.specs import ModelSettings
+from jaato.providers.openai_chat import OpenAIChat
 from jaato.providers.openai_responses import OpenAIResponses
-from jaato.providers.profiles import make
-from jaato.providers.transcript import Transcript
 from jaato.providers.turns import CONTINUE
-
-Dialect = OpenAIChat | OpenAIResponses
-REASONED = Opaque("openai_chat", Raw(b'"reasoning"'))
-FULL = ModelSettings(
-    temperature=0.5,
-    max_output_tokens=100,
-    effort="low",
-    response_schema={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
-)
-
-
-@cache
-def adapter(dialect: str) -> TypeAdapter[Any]:
-    """The published type of a dialect's streaming request."""
-    if dialect == "openai_chat":
-        return TypeAdapter(CompletionCreateParamsStreaming)
-    return TypeAdapter(ResponseCreateParamsStreaming)
-
-
-def body(dialect: Dialect, messages: list[Message], **options: Any) -> dict[str, Any]:
-    """The request body for a conversation, after the published type has taken it and dropped nothing."""
-    request = ModelRequest("gpt-5.4", messages, read_blob=read_blob, **options)
-    sent = json.loads(dialect.encode(request))
-    validated = walked(adapter(dialect.name).validate_python(sent))
-    assert validated == sent
-    return dict(sent)
-
-
-DIALECTS = pytest.mark.parametrize("dialect", [OpenAIChat(), OpenAIResponses()], ids=["chat", "responses"])
 
 
 @DIALECTS
@@ -123,67 +85,6 @@ def test_chat_messages() -> None:
     assert foreign["tool_calls"][0]["id"].startswith("c0")
     assert json.loads(foreign["tool_calls"][0]["function"]["arguments"]) == {"path": "é\ufffd"}
     assert result["content"] == "(no output)"
-
-
-def test_thoughts_go_back_in_the_field_they_came_in() -> None:
-    """Chat: a model's own thoughts go back under the name they came by, as many servers demand in a tool loop."""
-
-    def thoughts(style: ChatStyle, model: str = "m") -> list[Any]:
-        history = [
-            Message("assistant", [Thinking("hm", REASONED), Text("42")], provider="openai", model="m"),
-            Message("user", [Text("and?")]),
-            Message("assistant", [Thinking("no", REASONED), Text("1")], provider="other", model="m"),
-        ]
-        sent = json.loads(OpenAIChat(style=style).encode(ModelRequest(model, history)))["messages"]
-        return [said.get("reasoning") for said in sent if said["role"] == "assistant"]
-
-    assert thoughts(ChatStyle()) == ["hm", None]
-    assert thoughts(ChatStyle(), "another") == [None, None]
-    assert thoughts(ChatStyle(thinking="never")) == [None, None]
-    assert thoughts(ChatStyle(thinking="reasoning")) == ["hm", ""]
-
-
-@pytest.mark.parametrize(
-    ("url", "field"),
-    [
-        ("https://api.deepseek.com", "reasoning_content"),
-        ("https://api.openai.com/v1", "never"),
-        ("http://127.0.0.1:8000/v1", "same"),
-    ],
-)
-def test_how_thoughts_go_back_depends_on_the_host(url: str, field: str) -> None:
-    """Chat: OpenAI itself takes no thoughts, DeepSeek refuses a message without the field, others get what they gave."""
-    dialect = make("openai", environ={}, base_url=url, api_key="k", interface="chat").dialect
-    assert isinstance(dialect, OpenAIChat)
-    assert dialect.style.thinking == field
-
-
-def test_what_a_gateway_gave_beside_thought_and_call_goes_back() -> None:
-    """Chat: details of reasoning, joined as they streamed, and what came beside a call are sent back as they were."""
-    signature = {"google": {"thought_signature": "c2ln"}}
-    opened = {"type": "reasoning.text", "index": 0, "text": "I ", "signature": None}
-    closed = {"type": "reasoning.text", "index": 0, "text": "see.", "signature": "c2ln"}
-    hidden = {"type": "reasoning.encrypted", "index": 0, "data": "eA=="}
-    function = {"name": "run", "arguments": "{}"}
-    deltas: list[dict[str, Any]] = [
-        {"reasoning": "I ", "reasoning_details": [opened]},
-        {"reasoning": "see.", "reasoning_details": [closed, "?"]},
-        {"reasoning_details": [hidden]},
-        {"tool_calls": [{"index": 0, "id": "t1", "function": function, "extra_content": signature}]},
-    ]
-    decoder = OpenAIChat().decoder(ModelRequest("m", []))
-    for delta in deltas:
-        decoder.feed("", json.dumps({"choices": [{"delta": delta}]}).encode())
-    decoder.feed("", b'{"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}')
-    (reply,) = decoder.end()
-    assert isinstance(reply, Reply)
-    result = ToolResult(reply.message.function_calls[0].call_id, "run", True, [Text("done")])
-    sent = json.loads(OpenAIChat().encode(ModelRequest("m", [reply.message, Message("tool", [result])])))
-    said = sent["messages"][1]
-    assert said["reasoning_details"] == [opened | closed | {"text": "I see."}, hidden]
-    assert said["tool_calls"] == [
-        {"id": "t1", "type": "function", "function": function, "extra_content": signature}
-    ]
 
 
 def test_responses_items() -> None:
@@ -280,60 +181,6 @@ def test_values_no_json_can_carry(dialect: Dialect) -> None:
     assert "…" in dialect.encode(ModelRequest("m", [call])).decode()
     while deep:  # taken apart by hand: its own destructor would be as deep
         deep = deep.pop("a")
-
-
-def inner(sent: bytes, field: bytes) -> bytes:
-    """The inside of an array of the body, up to the next field or the end."""
-    text = sent.partition(b'"' + field + b'":[')[2]
-    return text[: json_end(text)]
-
-
-def json_end(text: bytes) -> int:
-    """Where the array whose inside begins here ends."""
-    decoder = json.JSONDecoder()
-    return len(text.decode()[: decoder.raw_decode("[" + text.decode())[1] - 2].encode())
-
-
-@DIALECTS
-@pytest.mark.spec("S0", "Deferred Tool Loading")
-def test_fifty_activations_change_nothing_sent_before(dialect: Dialect) -> None:
-    """Over fifty activations in a growing conversation, the bytes of tools and messages sent before stay."""
-    messages: list[Message] = []
-    tools: list[ToolSpec] = []
-    encoded: dict[Any, Any] = {}
-    field = b"messages" if isinstance(dialect, OpenAIChat) else b"input"
-    before = (b"", b"")
-    for number in range(50):
-        tools.append(ToolSpec(f"tool_{number}", "Does it.", TOOL.parameters))
-        call = ToolCall(f"c{number}", f"tool_{number}", {"n": number}, provider_id=f"call_{number}")
-        messages += [
-            Message("user", [Text(f"do {number}")]),
-            Message("assistant", [call], provider="openai"),
-            Message("tool", [ToolResult(call.call_id, call.name, True, [Text("done")])]),
-        ]
-        sent = dialect.encode(ModelRequest("m", list(messages), "Be brief.", list(tools), encoded=encoded))
-        now = (inner(sent, b"tools"), inner(sent, field))
-        assert all(new.startswith(old) for new, old in zip(now, before, strict=True))
-        assert sent == dialect.encode(ModelRequest("m", list(messages), "Be brief.", list(tools)))
-        before = now
-
-
-@DIALECTS
-def test_what_was_encoded_is_not_encoded_again(dialect: Dialect) -> None:
-    """A turn is encoded once, whatever becomes of its blob, and forgotten with the conversation."""
-    blobs = dict(BLOBS)
-    messages = everything("openai")
-    encoded: dict[Any, Any] = {}
-    request = ModelRequest("m", messages, read_blob=blobs.__getitem__, encoded=encoded)
-    first = dialect.encode(request)
-    blobs.clear()
-    assert dialect.encode(request) == first
-    assert b"iVBORw0KGgpw" in first
-    kept = weakref.ref(next(kept for kept in encoded.values() if isinstance(kept, Transcript)))
-    for number in range(3):
-        dialect.encode(ModelRequest("m", [Message("user", [Text(f"alone {number}")])], encoded=encoded))
-    assert len(encoded) == 2
-    assert kept() is None
 
 
 @DIALECTS

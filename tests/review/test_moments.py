@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.kit import call, calls, provider_of, recorded, reopened, say, session
-from tests.review.test_faults import assert_paired
+from tests.review.pairs import assert_paired
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import SessionBusy

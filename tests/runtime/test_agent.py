@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
-from tests.kit import FAST, call, calls, results, say
+from tests.kit import call, calls, results, say
+from tests.runtime.agents import agent
 
-from jaato.errors import AuthenticationError, CancelledException, ConfigError, LimitReached, MalformedReply
+from jaato.errors import AuthenticationError, CancelledException, ConfigError, LimitReached
 from jaato.protocol.events import AgentOutput, Event, ToolCallEnd, TurnCompleted
-from jaato.protocol.messages import Media
-from jaato.providers.scripted import Answer, ScriptedProvider
+from jaato.providers.scripted import Answer
 from jaato.runtime.agent import Agent
-
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-
-
-def agent(path: Path, script: list[Answer], **more: Any) -> Agent:
-    """An agent in a workspace below `path` with a scripted model."""
-    workspace = path / "work"
-    workspace.mkdir(exist_ok=True)
-    settings: dict[str, Any] = {
-        "provider": ScriptedProvider(script, keep_requests=True),
-        "workspace": workspace,
-        "state_dir": path / "state",
-        "environ": {"HOME": str(path), "PATH": "/usr/bin:/bin"},
-        "retry": FAST,
-    }
-    return Agent(**(settings | more))
 
 
 @pytest.mark.spec("C5", "Client, runtime, session")
@@ -69,65 +48,6 @@ def test_ten_lines_do_real_work(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def test_what_only_reads_runs_and_the_rest_is_denied_without_anyone_to_ask(tmp_path: Path) -> None:
-    """Nothing is written, and the model is told why."""
-
-    async def main() -> None:
-        script: list[Answer] = [
-            call("run", command="touch made"),
-            call("run", command="ls | head -3"),
-            call("get_tool_schemas", names=["writeNewFile"]),
-            call("writeNewFile", path="x", content="y"),
-            say("ok"),
-        ]
-        async with agent(tmp_path, script) as live:
-            await live.run("go")
-            touched, listed, _, written = results(live.live)
-            assert touched.error is not None
-            assert touched.error.code == "permission_denied"
-            assert "--allow" in touched.error.message
-            assert listed.ok
-            assert not written.ok
-        assert [path.name for path in (tmp_path / "work").iterdir()] == []
-
-    anyio.run(main)
-
-
-def test_on_permission_answers(tmp_path: Path) -> None:
-    """The program's function is asked, with the call's arguments, and its answer counts."""
-    asked: list[Any] = []
-
-    async def main() -> None:
-        async def allow_touch(question: Any) -> str:
-            asked.append(question.arguments["command"])
-            return "y" if "touch" in question.arguments["command"] else "n"
-
-        script: list[Answer] = [
-            calls(("run", {"command": "touch made"}), ("run", {"command": "rm -rf ."})),
-            say("ok"),
-        ]
-        async with agent(tmp_path, script, on_permission=allow_touch) as live:
-            await live.run("go")
-            assert [r.ok for r in results(live.live)] == [True, False]
-
-    anyio.run(main)
-    assert asked == ["touch made", "rm -rf ."]
-    assert (tmp_path / "work" / "made").exists()
-
-
-def test_read_only_denies_everything_else_whatever_is_allowed(tmp_path: Path) -> None:
-    """`read_only` is stronger than `yes` and `allow`."""
-
-    async def main() -> None:
-        script: list[Answer] = [call("run", command="touch made"), say("ok")]
-        async with agent(tmp_path, script, yes=True, allow=["run"], read_only=True) as live:
-            await live.run("go")
-            assert not results(live.live)[0].ok
-
-    anyio.run(main)
-    assert not (tmp_path / "work" / "made").exists()
-
-
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_function_becomes_a_tool(tmp_path: Path, asynchronous: bool) -> None:
     """A plain function given to the agent is declared from its signature and docstring, and runs without asking."""
@@ -151,52 +71,6 @@ def test_a_function_becomes_a_tool(tmp_path: Path, asynchronous: bool) -> None:
             assert any(
                 spec.name == "price" and spec.description == "The price of an item." for spec in declared
             )
-
-    anyio.run(main)
-
-
-@dataclasses.dataclass
-class City:
-    """A structured answer."""
-
-    name: str
-    people: int
-
-
-class Town(msgspec.Struct):
-    """Another kind of structured answer."""
-
-    name: str
-    people: int
-
-
-@pytest.mark.parametrize("kind", [City, Town])
-def test_structured_output_by_type(tmp_path: Path, kind: type) -> None:
-    """The answer comes in the type asked for; one that does not fit is asked for again."""
-
-    async def main() -> None:
-        script: list[Answer] = [
-            say('{"name": "Bern"}'),
-            say('```json\n{"name": "Bern", "people": 140000}\n```'),
-        ]
-        async with agent(tmp_path, script) as live:
-            result: Any = await live.run("A city, please.", output_type=kind)
-            assert result.data == kind(name="Bern", people=140000)
-            provider = live.provider
-            assert isinstance(provider, ScriptedProvider)
-            assert provider.requests[0].settings.response_schema is not None
-            assert live.live.settings.response_schema is None
-
-    anyio.run(main)
-
-
-def test_structured_output_that_never_fits_is_a_typed_error(tmp_path: Path) -> None:
-    """After three tries the caller gets MalformedReply."""
-
-    async def main() -> None:
-        async with agent(tmp_path, [say("no"), say("no"), say("no"), say("no")]) as live:
-            with pytest.raises(MalformedReply, match="does not fit"):
-                await live.run("A city, please.", output_type=City)
 
     anyio.run(main)
 
@@ -281,53 +155,6 @@ def test_an_empty_prompt_is_refused(tmp_path: Path, prompt: Any) -> None:
         async with agent(tmp_path, [say("x")]) as live:
             with pytest.raises(ConfigError, match="empty"):
                 await live.run(prompt)
-
-    anyio.run(main)
-
-
-def test_an_image_travels_as_a_blob(tmp_path: Path) -> None:
-    """An attached image is a media part whose bytes are stored once, by hash."""
-    picture = tmp_path / "pixel.png"
-    picture.write_bytes(PIXEL)
-
-    async def main() -> None:
-        async with agent(tmp_path, [say("a pixel")]) as live:
-            await live.run("What is this?", images=[picture])
-            part = live.live.state.messages[0].parts[1]
-            assert isinstance(part, Media)
-            assert part.mime_type == "image/png"
-            assert live.live.request().read_blob(part.blob) == PIXEL
-            with pytest.raises(ConfigError, match="no image"):
-                await live.run("And this?", images=[tmp_path / "x.exe"])
-
-    anyio.run(main)
-
-
-def test_a_large_result_is_cut_and_read_on_by_its_handle(tmp_path: Path) -> None:
-    """The model gets head and tail and a handle that readFile reads; another session cannot."""
-
-    async def main() -> None:
-        def big() -> str:
-            """A lot of text."""
-            return "".join(f"line {n}\n" for n in range(20_000))
-
-        handle = ""
-
-        def read_on(request: Any) -> Any:
-            nonlocal handle
-            handle = request.messages[-1].parts[0].handle
-            return call("readFile", path=handle, offset=150_000, limit=50)
-
-        async with agent(tmp_path, [call("big"), read_on, say("ok")], tools=[big]) as live:
-            await live.run("go")
-            cut, more = results(live.live)
-            assert sum(len(part.text or "") for part in cut.content) < 31_000
-            assert "line 19999" in (cut.content[0].text or "")
-            assert more.ok, more
-            assert "line 14" in (more.content[0].text or "")
-        async with agent(tmp_path, [lambda _r: call("readFile", path=handle), say("ok")]) as live:
-            await live.run("go")
-            assert not results(live.live)[0].ok
 
     anyio.run(main)
 

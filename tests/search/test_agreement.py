@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.search.desk import ENGINES, call_tool
 from tests.search.test_pattern import ANCHORED
-from tests.search.test_plugin import ENGINES, call_tool
 
 from jaato.plugins.search import walk
 

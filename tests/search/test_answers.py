@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.search.test_plugin import ENGINES, RIPGREP, call_tool, plant
+from tests.search.desk import ENGINES, RIPGREP, call_tool, plant
 
 from jaato.plugins.search import batch
 from jaato.plugins.search.engines import Engine

@@ -5,78 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.search.desk import ENGINES, Desk, call_tool, plant
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.plugins.search.engines import Engine, Python, ripgrep
+from jaato.plugins.search.engines import Engine, Python
 from jaato.plugins.search.plugin import SearchPlugin
-from jaato.tools.call import Call, Output
+from jaato.tools.call import Call
 from jaato.tools.tool import tools_of
-
-RIPGREP = ripgrep([], [])
-assert RIPGREP is not None
-ENGINES: list[Engine] = [RIPGREP, Python()]
-
-
-class Desk:
-    """A workspace as a plugin's host."""
-
-    def __init__(self, workspace: Path, granted: list[Path] | None = None) -> None:
-        self.workspace = workspace
-        self.config: Mapping[str, Any] = {"granted": granted or []}
-
-    def service(self, name: str) -> Any:
-        raise KeyError(name)
-
-
-def call_tool(
-    workspace: Path, name: str, engine: Engine | None = None, call: Call | None = None, **arguments: Any
-) -> Output:
-    """Call one tool of the plugin as the pipeline does."""
-    plugin = SearchPlugin(Desk(workspace))
-    plugin.engine = engine
-    [found] = [tool for tool in tools_of(plugin, "search") if tool.name == name]
-    assert found.issues(arguments) == []
-    output = found.run(arguments, call or Call("c1", name, arguments, workspace=workspace))
-    assert isinstance(output, Output)
-    return output
-
-
-def plant(home: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the files."""
-    for name, content in files.items():
-        path = home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A workspace with text, binary, hidden and ignored files, and links that lead out."""
-    home = tmp_path / "work"
-    plant(
-        home,
-        {
-            "src/one.py": "import os\n\ndef needle():\n    return 1\n",
-            "src/two.py": "x = 'Needle'\n",
-            "src/deep/three.txt": "a needle\nb\nc needle\n",
-            "logo.bin": b"\0\1needle\0",
-            ".secret/env": "needle=1\n",
-            "build/out.txt": "needle\n",
-            ".gitignore": "build/\n",
-            ".git/config": "needle\n",
-            "min.js": "x" * 5000 + "needle" + "y" * 5000 + "\n",
-        },
-    )
-    (tmp_path / "outside.txt").write_text("needle\n")
-    (home / "link.txt").symlink_to(tmp_path / "outside.txt")
-    (home / "linkdir").symlink_to(tmp_path)
-    os.mkfifo(home / "pipe")
-    return home
 
 
 @pytest.mark.spec("S0", "Available Categories")

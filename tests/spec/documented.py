@@ -7,6 +7,18 @@ from typing import Any
 
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
 
+PLAN_TOOLS = [
+    "createPlan",
+    "startPlan",
+    "setStepStatus",
+    "getPlanStatus",
+    "addStep",
+    "completePlan",
+    "listPlans",
+    "clearPlan",
+]
+
+
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 

@@ -1,0 +1,139 @@
+"""Questions at a terminal: permissions with every answer, edited arguments, clarifications."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pexpect
+import pytest
+from tests.cli.desk import Desk, call, say
+from tests.cli.terminal import leave, talking
+
+ANSWERS = [
+    ("y", True, "user_approved"),
+    ("yes", True, "user_approved"),
+    ("n", False, "user_denied"),
+    ("once", True, "user_approved"),
+    ("all", True, "user_approved"),
+    ("t", True, "turn"),
+    ("i", True, "idle"),
+    ("a", True, "user_approved"),
+    ("never", False, "user_denied"),
+    ("c use the other file", False, "user_denied"),
+]
+
+
+@pytest.mark.spec("C4", "Permissions")
+@pytest.mark.parametrize(("answer", "runs", "method"), ANSWERS)
+def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bool, method: str) -> None:
+    """Each answer does what it says, and is recorded with how."""
+    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect("May run run")
+        child.expect("command: touch made")
+        child.expect("'always' would cover: touch")
+        child.expect(r"allow\? ")
+        child.sendline("what?")
+        child.expect("deny, and tell the agent why")
+        child.expect(r"allow\? ")
+        child.sendline(answer)
+        child.expect("Over.")
+        assert leave(child) == 0
+    assert (desk.work / "made").exists() == runs
+    [ended] = [event for event in desk.events(desk.sessions()[0]["id"]) if event["type"] == "tool.call_end"]
+    assert ended["permission"]["decision"] == ("allowed" if runs else "denied")
+    if method in ("turn", "idle"):
+        assert f"for this {method}" in ended["permission"]["reason"]
+    else:
+        assert ended["permission"]["method"] == method
+    if answer.startswith("c "):
+        assert "use the other file" in ended["permission"]["reason"]
+    grants = json.loads(desk.run("permissions", "list", "--json").stdout)["grants"]
+    assert len(grants) == (answer in ("a", "never"))
+    if grants:
+        assert desk.run("permissions", "revoke", grants[0]["id"]).returncode == 0
+        assert json.loads(desk.run("permissions", "list", "--json").stdout)["grants"] == []
+
+
+@pytest.mark.spec("C4", "Permissions")
+def test_editing_the_arguments(desk: Desk) -> None:
+    """`e` lets the user change the arguments as JSON; what is run is what was written."""
+    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect(r"allow\? ")
+        child.sendline("e")
+        child.expect('"command": "touch made"')
+        child.expect("arguments as JSON")
+        child.sendline("{nonsense")
+        child.expect("not JSON")
+        child.sendline('{"command": "touch other"}')
+        child.expect("Over.")
+        assert leave(child) == 0
+    assert [path.name for path in desk.work.iterdir()] == ["other"]
+
+
+def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
+    """`jaato run` puts the same question where somebody can answer."""
+    script = desk.script(call("run", command="touch made"), say("Over."))
+    with talking(desk, *script, "go", command="run") as child:
+        child.expect(r"allow\? ")
+        child.sendline("y")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    assert (desk.work / "made").exists()
+
+
+def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
+    """`jaato run` forgets what was typed before it asked."""
+    script = desk.script(call("readFile", path="slow"), call("run", command="touch made"), say("Over."))
+    subprocess.run(["mkfifo", str(desk.work / "slow")], check=True)
+    with talking(desk, *script, "go", command="run") as child:
+        child.sendline("y")
+        child.sendline("y")
+        child.expect(r"allow\? ")
+        child.sendline("n")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+    assert not (desk.work / "made").exists()
+
+
+def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
+    """Ctrl-C at a question stops the turn; nothing was run."""
+    with talking(desk, *desk.script(call("run", command="touch made")), "go", command="run") as child:
+        child.expect(r"allow\? ")
+        child.sendintr()
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+    assert not (desk.work / "made").exists()
+
+
+def test_the_model_asks_the_user(desk: Desk) -> None:
+    """Clarification questions are answered by text, the number of a choice, or the default."""
+    questions = [
+        {"question": "Which colour?", "choices": ["red", "blue"]},
+        {"question": "How many?", "default": "three"},
+        {"question": "Why?"},
+    ]
+    ask = call("request_clarification", context="Before I begin", questions=questions)
+    script = desk.script(call("get_tool_schemas", names=["request_clarification"]), ask, say("Thanks."))
+    with talking(desk, *script) as child:
+        child.expect("> $")
+        child.sendline("paint")
+        child.expect("Before I begin")
+        child.expect("2. blue")
+        child.expect("answer")
+        child.sendline("2")
+        child.expect("How many")
+        child.sendline("")
+        child.expect("Why")
+        child.sendline("because")
+        child.expect("Thanks.")
+        assert leave(child) == 0
+    [resolved] = [e for e in desk.events(desk.sessions()[0]["id"]) if e["type"] == "clarification.resolved"]
+    assert [answer for _, answer in resolved["qa_pairs"]] == ["blue", "three", "because"]

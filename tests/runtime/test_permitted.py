@@ -1,0 +1,71 @@
+"""`Agent`: what it may do, and who is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+from tests.kit import call, calls, results, say
+from tests.runtime.agents import agent
+
+from jaato.providers.scripted import Answer
+
+
+def test_what_only_reads_runs_and_the_rest_is_denied_without_anyone_to_ask(tmp_path: Path) -> None:
+    """Nothing is written, and the model is told why."""
+
+    async def main() -> None:
+        script: list[Answer] = [
+            call("run", command="touch made"),
+            call("run", command="ls | head -3"),
+            call("get_tool_schemas", names=["writeNewFile"]),
+            call("writeNewFile", path="x", content="y"),
+            say("ok"),
+        ]
+        async with agent(tmp_path, script) as live:
+            await live.run("go")
+            touched, listed, _, written = results(live.live)
+            assert touched.error is not None
+            assert touched.error.code == "permission_denied"
+            assert "--allow" in touched.error.message
+            assert listed.ok
+            assert not written.ok
+        assert [path.name for path in (tmp_path / "work").iterdir()] == []
+
+    anyio.run(main)
+
+
+def test_on_permission_answers(tmp_path: Path) -> None:
+    """The program's function is asked, with the call's arguments, and its answer counts."""
+    asked: list[Any] = []
+
+    async def main() -> None:
+        async def allow_touch(question: Any) -> str:
+            asked.append(question.arguments["command"])
+            return "y" if "touch" in question.arguments["command"] else "n"
+
+        script: list[Answer] = [
+            calls(("run", {"command": "touch made"}), ("run", {"command": "rm -rf ."})),
+            say("ok"),
+        ]
+        async with agent(tmp_path, script, on_permission=allow_touch) as live:
+            await live.run("go")
+            assert [r.ok for r in results(live.live)] == [True, False]
+
+    anyio.run(main)
+    assert asked == ["touch made", "rm -rf ."]
+    assert (tmp_path / "work" / "made").exists()
+
+
+def test_read_only_denies_everything_else_whatever_is_allowed(tmp_path: Path) -> None:
+    """`read_only` is stronger than `yes` and `allow`."""
+
+    async def main() -> None:
+        script: list[Answer] = [call("run", command="touch made"), say("ok")]
+        async with agent(tmp_path, script, yes=True, allow=["run"], read_only=True) as live:
+            await live.run("go")
+            assert not results(live.live)[0].ok
+
+    anyio.run(main)
+    assert not (tmp_path / "work" / "made").exists()
