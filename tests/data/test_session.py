@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import anyio
+from tests.kit import call, calls, results, say, session
 
 from jaato.protocol.messages import Text
 from jaato.tools.permissions import Policy
-from tests.kit import call, calls, results, say, session
 
 
 def test_a_model_finds_and_uses_them(tmp_path: Path) -> None:

@@ -56,3 +56,12 @@ class Desk:
         """What readFile says."""
         said = self.call("readFile", path=path, **more)
         return said.text if isinstance(said, Output) else said
+
+
+def state(desk: Desk) -> dict[str, bytes]:
+    """Every file of the workspace."""
+    return {
+        str(path.relative_to(desk.workspace)): path.read_bytes()
+        for path in desk.workspace.rglob("*")
+        if path.is_file() and ".jaato" not in path.parts
+    }
