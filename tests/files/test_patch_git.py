@@ -9,6 +9,15 @@ from pathlib import Path
 from tests.files.desk import Desk, state
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
+FILES = {
+    "a.txt": TEXT,
+    "gone": "x\ny\n",
+    "move me": TEXT * 2,
+    "crlf": "a\r\nb\r\nc\r\n",
+    "open": "a\nb",
+    "run": "#!\n",
+    "zero": "",
+}
 
 
 def test_git_diffs_are_applied_as_git_does(tmp_path: Path) -> None:
@@ -30,15 +39,7 @@ def test_git_diffs_are_applied_as_git_does(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=source, capture_output=True, check=True).stdout
 
     git("init", "-q")
-    for name, text in {
-        "a.txt": TEXT,
-        "gone": "x\ny\n",
-        "move me": TEXT * 2,
-        "crlf": "a\r\nb\r\nc\r\n",
-        "open": "a\nb",
-        "run": "#!\n",
-        "zero": "",
-    }.items():
+    for name, text in FILES.items():
         for top in (source, desk.workspace):
             (top / name).write_bytes(text.encode())
     git("add", "."), git("commit", "-qm", "1")
