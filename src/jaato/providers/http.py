@@ -16,8 +16,8 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
 from jaato.providers.body import begin_body, close, drain, read_body
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.route import open_transport, proxy_for, shown, split_url
 from jaato.providers.sse import MAX_EVENT_BYTES, EventParser
+from jaato.tools.route import open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
     import httpx2
