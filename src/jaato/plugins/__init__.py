@@ -10,5 +10,6 @@ BUILTIN = {
     "clarification": "jaato.plugins.clarification.plugin:ClarificationPlugin",
     "background": "jaato.plugins.background.plugin:BackgroundPlugin",
     "git": "jaato.plugins.git.plugin:GitPlugin",
+    "machine": "jaato.plugins.machine.plugin:MachinePlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""
