@@ -30,6 +30,12 @@ FIELDS: dict[str, Field] = {
     "provider": Field("text", None, "which provider answers; without it the first that can be used"),
     "model": Field("text", None, "which model; without it the provider's default"),
     "base_url": Field("text", None, "where the provider is, when not at its usual place"),
+    "interface": Field(
+        "text",
+        "auto",
+        "how openai and ollama are spoken to; auto: responses at OpenAI's own host, chat at any other",
+        ("auto", "chat", "responses"),
+    ),
     "temperature": Field("number", None, "sampling temperature"),
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),

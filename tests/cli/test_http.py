@@ -82,3 +82,52 @@ def test_a_wrong_key_is_exit_3(desk: Desk) -> None:
             assert "sk-wrong-key" not in made.stderr
 
     anyio.run(main)
+
+
+def response(*items: dict[str, Any]) -> list[bytes]:
+    """A response of the responses interface, whole in its last event."""
+    usage = {"input_tokens": 11, "output_tokens": 7}
+    whole = {"id": "resp_1", "status": "completed", "output": list(items), "usage": usage}
+    return events({"type": "response.completed", "response": whole})
+
+
+def test_the_interface_of_a_compatible_server_can_be_chosen(desk: Desk) -> None:
+    """`--interface` and `JAATO_INTERFACE` choose how a compatible server is spoken to: a call, its result, an answer."""
+    (desk.work / "a.txt").write_text("alpha\n")
+    call = {"type": "function_call", "call_id": "call_1", "name": "readFile", "arguments": '{"path":"a.txt"}'}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "alpha"}]}
+    chatted = stream(*events(chunk({"content": "by chat"}, "stop"), "[DONE]"))
+    answers = [stream(*response(call)), stream(*response(said)), stream(*response(said)), chatted]
+
+    async def main() -> None:
+        async with serve(*answers) as server:
+            place = {"OPENAI_BASE_URL": f"{server.url}/v1", "JAATO_MODEL": "m"}
+            asked = [
+                (place, ("--interface", "responses"), "alpha\n"),
+                (place | {"JAATO_INTERFACE": "responses"}, (), "alpha\n"),
+                (place | {"JAATO_INTERFACE": "responses"}, ("--interface", "chat"), "by chat\n"),
+            ]
+            for environ, flags, text in asked:
+                line = ("run", *flags, "read it")
+                made = await anyio.to_thread.run_sync(lambda a=line, e=environ: desk.run(*a, environ=e))  # type: ignore[misc]
+                assert (made.returncode, made.stdout) == (0, text), made.stderr
+            assert [request.path for request in server.requests] == [
+                "/v1/responses",
+                "/v1/responses",
+                "/v1/responses",
+                "/v1/chat/completions",
+            ]
+            results = [item for item in server.requests[1].json()["input"] if "output" in item]
+            assert [(item["call_id"], "alpha" in item["output"]) for item in results] == [("call_1", True)]
+
+    anyio.run(main)
+
+
+def test_an_interface_that_a_provider_does_not_have(desk: Desk) -> None:
+    """`--interface` beside a provider that has only one ends with exit code 2 and says whom it is for."""
+    made = desk.run("run", "--provider", "anthropic", "--interface", "chat", "hi")
+    assert made.returncode == 2
+    assert "--interface is for openai and ollama" in made.stderr
+    wrong = desk.run("run", "hi", environ={"JAATO_INTERFACE": "completions"})
+    assert wrong.returncode == 2
+    assert "auto, chat, responses" in wrong.stderr

@@ -82,6 +82,15 @@ def test_tools(desk: Desk) -> None:
     assert "filesystem" in made.stderr
 
 
+def test_models_of_those_that_need_a_file(desk: Desk) -> None:
+    """`jaato models` of the embedded or the scripted model says what is missing, not that a model called `?` is."""
+    for name, words in (("local", "is not on this machine"), ("scripted", "--model PATH")):
+        made = desk.run("models", "--provider", name)
+        assert made.returncode == 2
+        assert words in made.stderr
+        assert "?" not in made.stderr
+
+
 def test_models_of_a_server(desk: Desk) -> None:
     """`jaato models` lists what a server offers; one that refuses is exit 3 with its words."""
 

@@ -56,12 +56,14 @@ opaques = st.sampled_from(
         None,
         Opaque("anthropic", Raw(msgspec.json.encode(THOUGHT))),
         Opaque("anthropic", Raw(b'{"data":"ZW5j","type":"redacted_thinking"}')),
-        Opaque("openai", Raw(b'{"id":"rs_1","encrypted_content":"x"}')),
+        Opaque(
+            "openai_responses", Raw(b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}')
+        ),
         Opaque("gemini", Raw(b'"c2lnbmF0dXJl"')),
     ]
 )
 signatures = st.sampled_from(
-    [None, Opaque("gemini", Raw(b'"c2ln"')), Opaque("openai", Raw(b'{"id":"msg_1"}'))]
+    [None, Opaque("gemini", Raw(b'"c2ln"')), Opaque("openai_responses", Raw(b'{"phase":"commentary"}'))]
 )
 medias = st.sampled_from(sorted(TYPES)).map(lambda key: Media(TYPES[key], key, 3, f"file.{key}"))
 call_ids = st.sampled_from(["c1", "c2", "c3", "c with space", "c01H" + "X" * 80])
@@ -97,6 +99,7 @@ messages = st.builds(
     role=st.sampled_from(["user", "assistant", "tool"]),
     parts=st.lists(parts, max_size=4),
     source=st.sampled_from(["user", "parent", "system", "child"]),
+    provider=st.sampled_from([None, "openai", "anthropic"]),
 )
 histories = st.lists(messages, max_size=7)
 
@@ -222,3 +225,47 @@ def exhaust(value: Any) -> None:
     elif not isinstance(value, str | bytes | int | float | None):
         for item in value:
             exhaust(item)
+
+
+@functools.cache
+def openai_adapter(name: str) -> Any:
+    """The vendor's type of a streaming request of one of its interfaces, as a validator."""
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+    from pydantic import TypeAdapter
+
+    if name == "openai_chat":
+        return TypeAdapter(CompletionCreateParamsStreaming)
+    return TypeAdapter(ResponseCreateParamsStreaming)
+
+
+def check_openai(name: str, body: bytes) -> Any:
+    """The request body as JSON, when the vendor's types take it and its rules about calls and results hold."""
+    request = msgspec.json.decode(body)
+    exhaust(openai_adapter(name).validate_python(request, extra="forbid"))
+    items = request["messages"] if name == "openai_chat" else request["input"]
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for item in items:
+        answered = item.get("tool_call_id") if name == "openai_chat" else item.get("call_id")
+        if item.get("role") == "tool" or item.get("type") == "function_call_output":
+            assert answered == waiting.pop(0)
+            continue
+        asked = [call["id"] for call in item.get("tool_calls", ())]
+        if item.get("type") == "function_call":
+            asked = [item["call_id"]]
+            assert isinstance(msgspec.json.decode(item["arguments"]), dict)
+        elif item.get("role") == "user":
+            assert not waiting
+        assert item.get("role") != "assistant" or name != "openai_chat" or not waiting
+        for call in item.get("tool_calls", ()):
+            assert isinstance(msgspec.json.decode(call["function"]["arguments"]), dict)
+        assert not seen & set(asked)
+        assert len(set(asked)) == len(asked)
+        seen |= set(asked)
+        waiting += asked
+        assert item.get("content") != ""
+    assert not waiting
+    last = items[-1]
+    assert last.get("role") in ("user", "tool") or last["type"] == "function_call_output"
+    return request

@@ -285,7 +285,7 @@ def fault(status: int, kind: str = "", message: str = "m", **headers: str) -> Pr
     [
         (401, "authentication_error", "invalid x-api-key", AuthenticationError),
         (403, "permission_error", "no", AuthenticationError),
-        (400, "invalid_request_error", "Your credit balance is too low", AuthenticationError),
+        (400, "invalid_request_error", "Your credit balance is too low", ProviderError),
         (404, "not_found_error", "model: claude-9", ModelNotFound),
         (413, "request_too_large", "Request exceeds the maximum size", ContextOverflow),
         (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow),

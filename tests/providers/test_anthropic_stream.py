@@ -20,7 +20,7 @@ from jaato.errors import (
 )
 from jaato.protocol.ids import is_id
 from jaato.protocol.messages import Refusal, Text, Thinking, ToolCall, Usage
-from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.anthropic_stream import FINISH, MessagesDecoder
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -201,3 +201,49 @@ def test_a_thought_cut_before_its_signature_cannot_go_back() -> None:
     assert isinstance(reply, Reply)
     assert reply.message.parts == [Thinking("hm")]
     assert reply.finish_reason == "length"
+
+
+def test_every_published_reason_is_known() -> None:
+    """Each reason to stop that the vendor's package names has a meaning here, so a new one is noticed."""
+    from typing import get_args
+
+    from anthropic.types import StopReason
+
+    assert set(get_args(StopReason)) == set(FINISH)
+
+
+def test_counts_are_running_totals() -> None:
+    """A gateway that blanks a count at the end does not take back what it counted at the beginning."""
+    start = {
+        "type": "message_start",
+        "message": {"usage": {"input_tokens": 90, "cache_read_input_tokens": 10}},
+    }
+    usage = {"input_tokens": 0, "output_tokens": 7, "cache_read_input_tokens": 0}
+    stop = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    reply = play(decoder(), events(start, TEXT, CLOSE, stop))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(input_tokens=100, output_tokens=7, cached_input_tokens=10)
+
+
+def test_a_whole_message_is_read_as_the_same_answer() -> None:
+    """A gateway that answers with one document instead of a stream is understood: thoughts, text, calls, usage."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "t1", "name": "mangled_1", "input": {"a": 1}}
+    body = {
+        "type": "message",
+        "model": "claude-x",
+        "content": [thought, {"type": "text", "text": "Reading."}, call],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 5, "output_tokens": 7},
+    }
+    *chunks, reply = decoder().feed("", msgspec.json.encode(body))
+    assert chunks == [ThinkingDelta("hm"), TextDelta("Reading."), CallDelta(0, "mcp:do it", "")]
+    assert isinstance(reply, Reply)
+    kept, said, asked = reply.message.parts
+    assert isinstance(kept, Thinking)
+    assert kept.opaque is not None
+    assert msgspec.json.decode(kept.opaque.data) == thought
+    assert said == Text("Reading.")
+    assert isinstance(asked, ToolCall)
+    assert (asked.name, asked.arguments, asked.provider_id) == ("mcp:do it", {"a": 1}, "t1")
+    assert (reply.finish_reason, reply.usage) == ("tool_calls", Usage(5, 7))

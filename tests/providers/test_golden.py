@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 READ_A: tuple[str, dict[str, Any], str | None] = ("readFile", {"path": "a.py"}, None)
 RUN_LS: tuple[str, dict[str, Any], str | None] = ("run", {"command": "ls"}, None)
 CUT: tuple[str, dict[str, Any], str | None] = ("writeNewFile", {}, '{"path":"a","content":"lorem')
+CONTENT = Opaque("openai_chat", Raw(b'"reasoning"'))
 PHASE = Opaque("openai_responses", Raw(b'{"phase":"final_answer"}'))
 THOUGHT = b'{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAAAAB"}'
 SUMMED = (
@@ -37,7 +38,7 @@ EXPECTED: dict[str, tuple[str, list[Any], Usage | None]] = {
     "chat_calls_without_index": ("tool_calls", [("t1", *READ_A), ("t2", *RUN_LS)], None),
     "chat_calls_same_index": ("tool_calls", [("x1", *READ_A), ("x2", *RUN_LS)], None),
     "chat_call_pieces_repeat": ("tool_calls", [("r1", *READ_A), ("r2", *RUN_LS)], None),
-    "chat_reasoning": ("stop", [Thinking("Let me think."), Text("42")], Usage(7, 3, 5)),
+    "chat_reasoning": ("stop", [Thinking("Let me think.", CONTENT), Text("42")], Usage(7, 3, 5)),
     "chat_typed_content": ("stop", [Thinking("Hm."), Text("42")], None),
     "chat_refusal": ("refusal", [Refusal("I cannot do that.")], None),
     "chat_cut_by_length": ("length", [("call_a", *CUT)], None),

@@ -20,7 +20,7 @@ from jaato.errors import (
     ServerFault,
 )
 from jaato.protocol.messages import Refusal, Text, Thinking, ToolCall, Usage
-from jaato.providers.google_stream import ContentDecoder
+from jaato.providers.google_stream import FINISH, MALFORMED, REFUSED, ContentDecoder
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -122,6 +122,8 @@ def test_a_wire_name_is_ours_again() -> None:
         ("STOP", "stop"),
         ("MAX_TOKENS", "length"),
         ("RECITATION", "refusal"),
+        ("ESCALATION", "refusal"),
+        ("CONTINUATION", "length"),
         ("OTHER", "unknown"),
         ("NEW", "unknown"),
     ],
@@ -151,6 +153,7 @@ KEY = {"error": {"code": 400, "message": "API key expired", "status": "INVALID_A
             ),
             ServerFault,
         ),
+        (answers(candidate(reason="PUP_LIMITED_DISABLED")), ProviderError),
         (answers(KEY), AuthenticationError),
         (answers(candidate({"text": "a"})), ConnectionFault),
         (b"", ConnectionFault),
@@ -173,3 +176,12 @@ def test_arguments_that_are_no_object_are_malformed() -> None:
     one, two = reply.message.function_calls
     assert (one.arguments, one.malformed) == ({}, "[1]")
     assert (two.arguments, two.malformed) == ({}, None)
+
+
+def test_every_published_reason_is_known() -> None:
+    """Each reason to finish that the vendor's package names has a meaning here, so a new one is noticed."""
+    from google.genai.types import FinishReason
+
+    vague = {"FINISH_REASON_UNSPECIFIED", "OTHER", "IMAGE_OTHER", "NO_IMAGE"}
+    known = {*FINISH, *REFUSED, *MALFORMED, "MISSING_THOUGHT_SIGNATURE", "PUP_LIMITED_DISABLED"}
+    assert {reason.value for reason in FinishReason} - known == vague

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from tests.providers.asking import (
     HELLO,
     KEY,
@@ -22,10 +23,11 @@ from tests.providers.asking import (
 )
 from tests.providers.server import Answer, answer, events, serve, stream
 
-from jaato.abc.provider import Reply, TextDelta
+from jaato.abc.provider import ModelRequest, Reply, TextDelta
 from jaato.errors import (
     AuthenticationError,
     ConfigError,
+    ModelNotFound,
 )
 from jaato.providers.http import HttpProvider
 from jaato.providers.openai_chat import OpenAIChat
@@ -92,6 +94,33 @@ def test_cancelling_closes_the_connection() -> None:
                     group.cancel_scope.cancel()
                 with anyio.fail_after(5):
                     await server.gone.wait()
+            await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_cancelling_at_any_step_leaves_a_provider_that_works() -> None:
+    """Wherever the loop stands when the task is cancelled, nothing is raised or left open, and the next answer is whole."""
+
+    async def main() -> None:
+        async with serve(*[stream(*HELLO)] * 200) as server:
+            provider = provider_at(server)
+            ended: list[int] = []
+            steps = 0
+
+            async def listen() -> None:
+                await ask(provider)
+                ended.append(steps)
+
+            while len(ended) < 3:
+                steps += 1
+                async with anyio.create_task_group() as group:
+                    group.start_soon(listen)
+                    for _ in range(steps):
+                        await checkpoint()
+                    group.cancel_scope.cancel()
+            assert steps > 3
+            assert (await ask(provider))[-1].message.text == "Hello"  # type: ignore[union-attr]
             await provider.aclose()
 
     anyio.run(main)
@@ -174,24 +203,40 @@ def test_the_key_is_nowhere_to_be_seen(caplog: pytest.LogCaptureFixture) -> None
     assert "httpcore2" in caplog.text
 
 
+@pytest.mark.parametrize("key", ["o", "ollama", "", " "])
+def test_a_key_that_is_no_secret_mangles_nothing(key: str) -> None:
+    """A key too short to be one, as servers that want any take it, is left in messages: they are full of its letters."""
+
+    async def main() -> str:
+        async with serve(answer({"error": "no such model: ollama/o"}, 404)) as server:
+            provider = make("openai", environ={}, base_url=f"{server.url}/v1", api_key=key)
+            with pytest.raises(ModelNotFound) as caught:
+                await ask(provider)
+            await provider.aclose()
+        return str(caught.value)
+
+    assert anyio.run(main).endswith("(404): no such model: ollama/o.")
+
+
 @pytest.mark.parametrize("key", ["sk-1\nX-Evil: 1", "“sk-1”", "sk\x00"])
 def test_a_key_that_no_header_can_carry(key: str) -> None:
     """A key with line breaks or strange characters is refused before anything is sent, and not shown."""
     with pytest.raises(ConfigError, match="set it anew") as caught:
         make("openai", environ={"OPENAI_API_KEY": key})
     assert "sk" not in str(caught.value)
+    assert "“" not in str(caught.value)
     assert make("openai", environ={"OPENAI_API_KEY": " sk-1\n"})._key == "sk-1"
 
 
 def test_a_key_that_is_made_fresh() -> None:
     """A key may be a function that is asked before every request; its values are scrubbed as well."""
-    keys = iter(["token-1", "token-2"])
+    keys = iter(["token-01", "token-02"])
 
     async def fresh() -> str:
         return next(keys)
 
     async def main(key: Callable[[], Awaitable[str]]) -> None:
-        async with serve(stream(*HELLO), answer("no token-2", 401)) as server:
+        async with serve(stream(*HELLO), answer("no token-02", 401)) as server:
             about = provider_at(server).model_info
             provider = HttpProvider(
                 "other", OpenAIChat("other"), base_url=server.url + "/?v=1", describe=about, key=key
@@ -201,12 +246,31 @@ def test_a_key_that_is_made_fresh() -> None:
                 await ask(provider)
             await provider.aclose()
             assert [one.headers["authorization"] for one in server.requests] == [
-                "Bearer token-1",
-                "Bearer token-2",
+                "Bearer token-01",
+                "Bearer token-02",
             ]
             assert server.requests[0].path == "/chat/completions?v=1"
 
     anyio.run(main, fresh)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_unknown_model_names_those_like_it(listed: bool) -> None:
+    """The error for a model nobody knows suggests up to three that are offered; without a list it stands alone."""
+    rows = {"data": [{"id": "qwen3:8b"}, {"id": "qwen3:14b"}, {"id": "llama3.3"}]}
+    offered = answer(rows) if listed else answer("no list", 404)
+
+    async def main() -> str:
+        async with serve(answer(said(None, "model 'qwen3:8' not found"), 404), offered) as server:
+            provider = provider_at(server)
+            with pytest.raises(ModelNotFound) as caught:
+                async for _ in provider.stream(ModelRequest("qwen3:8", REQUEST.messages)):
+                    pass
+            await provider.aclose()
+            return str(caught.value)
+
+    text = anyio.run(main)
+    assert text.endswith("Did you mean qwen3:8b or qwen3:14b?" if listed else "model 'qwen3:8' not found.")
 
 
 def test_the_request_body_is_what_the_dialect_encoded() -> None:

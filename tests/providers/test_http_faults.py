@@ -101,6 +101,9 @@ def test_statuses(status: int, body: Any, kind: type[ProviderError], words: str)
         ({"retry_after": formatdate(0, usegmt=True)}, 0.0),
         ({"retry_after": "soon"}, None),
         ({"retry_after": "-3"}, None),
+        ({"retry_after": "nan", "retry_after_ms": "inf"}, None),
+        ({"retry_after": "1e3"}, None),
+        ({"retry_after": "Thu, 01 Jan 0001 00:00:00 -0000"}, 0.0),
         ({"retry_after": "9" * 400}, None),
         ({}, None),
     ],
@@ -115,6 +118,17 @@ def test_retry_after_a_date() -> None:
     wait_s = failure(answer("", 503, retry_after=formatdate(time.time() + 100, usegmt=True))).retry_after_s
     assert wait_s is not None
     assert 50 < wait_s <= 100
+
+
+@pytest.mark.parametrize(
+    ("wait", "words"),
+    [("100", "100 seconds"), ("600", "10 minutes"), ("9000", "2 hours"), ("999999", "12 days")],
+)
+def test_a_wait_too_long_to_sit_through_is_named(wait: str, words: str) -> None:
+    """A wait that ends the turn instead of delaying it is in the message, in a unit one would say it in."""
+    assert str(failure(answer(said(None, "slow"), 429, retry_after=wait))).endswith(
+        f"slow. It asks to wait {words}."
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,6 +176,16 @@ def test_retry_after_a_date() -> None:
             MalformedReply,
             "decompressed",
         ),
+        (
+            answer(b"\x0b", content_type="text/event-stream", content_encoding="br"),
+            MalformedReply,
+            "coding 'br'",
+        ),
+        (answer(b"\x0b", content_type="application/json", content_encoding="zstd"), MalformedReply, "'zstd'"),
+        (answer(b"\x0b", 500, content_encoding="gzip, br"), ServerFault, "(500)."),
+        (answer("<p>hello</p>", content_type="text/event-stream"), MalformedReply, "<p>hello</p>"),
+        (answer(": ping\n\n", content_type="text/event-stream"), ConnectionFault, "before the model"),
+        (answer("da", content_type="text/event-stream"), ConnectionFault, "before the model"),
     ],
 )
 def test_faults(script: Answer, kind: type[ProviderError], words: str) -> None:
@@ -187,6 +211,14 @@ def test_an_event_of_hundreds_of_megabytes_is_refused(monkeypatch: pytest.Monkey
     error = failure(stream(b"data: ", *[b"x" * 50_000] * 4, end="hold"))
     assert isinstance(error, MalformedReply)
     assert "larger than 100,000 bytes" in str(error)
+
+
+def test_megabytes_without_an_event_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Garbage of many short lines is refused at the same bound as one long line."""
+    monkeypatch.setattr("jaato.providers.http.MAX_EVENT_BYTES", 100_000)
+    error = failure(stream(*[b"junk\n" * 10_000] * 4, end="hold"))
+    assert isinstance(error, MalformedReply)
+    assert "no stream of events: 'junk junk" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta
+from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault, MalformedReply, ProviderError
-from jaato.protocol.messages import FinishReason, Text, ToolCall, Usage
+from jaato.protocol.messages import FinishReason, Refusal, Text, Thinking, ToolCall, Usage
+from jaato.providers.anthropic import AnthropicDialect
 from jaato.providers.dialect import Decoder
+from jaato.providers.google_genai import GeminiDialect
 from jaato.providers.openai_chat import OpenAIChat
 from jaato.providers.openai_responses import OpenAIResponses
 from jaato.providers.parts import read_arguments
@@ -177,7 +179,6 @@ def test_arguments(text: str, arguments: dict[str, Any], malformed: str | None) 
         b'{"choices": [{"delta": {"content": "caf\xe9"}}]}',
         b'{"type": "response.output_text.delta", "delta": "caf\xe9"}',
         b'{"choices": [{"delta": {"content": 7}}]}',
-        b'{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": 7}}]}}]}',
         b'{"x":' * 100_000,
     ],
 )
@@ -238,6 +239,33 @@ def test_items_only_in_the_completed_response() -> None:
     assert (call.provider_id, call.arguments, reply.finish_reason) == ("x", {"a": 1}, "tool_calls")
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_was_not_streamed_is_shown_at_the_end(streamed: bool) -> None:
+    """Responses: text, refusal and thought that came whole are chunks as well, once; otherwise nobody would see them."""
+    said = {"type": "message", "content": [{"type": "output_text", "text": "42"}]}
+    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    deltas: list[Any] = [
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hm"},
+        {"type": "response.output_text.delta", "output_index": 1, "delta": "42"},
+        {"type": "response.refusal.delta", "output_index": 2, "delta": "No."},
+    ]
+    done: list[Any] = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate((thought, said, refused))
+    ]
+    whole = {"status": "completed", "output": [thought, said, refused]}
+    for events in (done, []):
+        chunks = run(
+            OpenAIResponses().decoder(REQUEST),
+            *(deltas if streamed else []),
+            *events,
+            {"type": "response.completed", "response": whole},
+        )
+        assert chunks[:-1] == [ThinkingDelta("hm"), TextDelta("42"), TextDelta("No.")]
+        assert last(chunks).message.parts == [Thinking("hm"), Text("42"), Refusal("No.")]
+
+
 def test_the_name_of_the_event_stands_in_for_its_type() -> None:
     """Responses: an event whose data lacks its type is known by its name."""
     decoder = OpenAIResponses().decoder(REQUEST)
@@ -265,3 +293,64 @@ def test_tools_of_the_server_are_left_out() -> None:
     event = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
     reply = last(run(OpenAIResponses().decoder(REQUEST), event))
     assert (reply.message.parts, reply.finish_reason) == ([], "stop")
+
+
+def responses(*values: Any) -> Reply:
+    """The reply that events of the responses interface bring."""
+    return last(run(OpenAIResponses().decoder(REQUEST), *values))
+
+
+ANNOUNCED = {
+    "type": "response.output_item.added",
+    "item": {"type": "function_call", "call_id": "x", "name": "run", "arguments": ""},
+}
+
+
+def test_a_call_cut_before_its_arguments_is_no_call_without_any() -> None:
+    """A call that the limit cut before a word of its arguments came is malformed, so that it does not run without them."""
+    incomplete = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    cut = responses(ANNOUNCED, {"type": "response.incomplete", "response": incomplete})
+    for reply in (cut, last(chat(piece(name="run", index=0), delta("length")))):
+        (call,) = reply.message.function_calls
+        assert (call.arguments, call.malformed, reply.finish_reason) == ({}, "", "length")
+    (whole,) = last(chat(piece(name="run", index=0), delta("tool_calls"))).message.function_calls
+    assert (whole.arguments, whole.malformed) == ({}, None)
+
+
+def test_arguments_that_came_only_with_their_own_end() -> None:
+    """Responses: a server that ends arguments without having streamed them, or the item, has said them all the same."""
+    done = {"type": "response.function_call_arguments.done", "arguments": '{"a":1}'}
+    reply = responses(ANNOUNCED, done, {"type": "response.completed", "response": {"status": "completed"}})
+    assert reply.message.function_calls[0].arguments == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "message", "content": "hello"},
+        {"type": "message", "content": [{"type": "text", "text": "hello"}]},
+        {"type": "function_call", "call_id": "x", "name": "run", "arguments": {"a": 1}},
+    ],
+)
+def test_items_as_other_servers_write_them(item: dict[str, Any]) -> None:
+    """Responses: text without its list or under its older name, and arguments as the object they are, are understood."""
+    event = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    message = responses(event).message
+    assert message.text == "hello" or message.function_calls[0].arguments == {"a": 1}
+
+
+@pytest.mark.parametrize("number", [12.0, "12", -1, 10**30, 1e300, True, None, [], {"a": 1}])
+def test_counts_that_are_none_cost_nothing(number: Any) -> None:
+    """A strange count of tokens never costs the answer: what can be no count is 0, and fits where counts are stored."""
+    told = {"prompt_tokens": number, "completion_tokens": 3, "prompt_tokens_details": number}
+    usage = last(chat(delta("stop", content="x"), {"choices": [], "usage": told})).usage
+    assert usage == Usage(12 if number == 12.0 else 0, 3)
+    made = {"input_tokens": number, "output_tokens": 3}
+    event = {"type": "response.completed", "response": {"status": "completed", "output": [], "usage": made}}
+    assert responses(event).usage == usage
+    start = {"type": "message_start", "message": {"usage": made}}
+    stop = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": number}
+    assert last(run(AnthropicDialect().decoder(REQUEST), start, stop)).usage == usage
+    counted = {"promptTokenCount": number, "candidatesTokenCount": 3}
+    answer = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": counted}
+    assert last(run(GeminiDialect().decoder(REQUEST), answer)).usage == usage

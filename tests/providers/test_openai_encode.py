@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import weakref
 from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec import Raw
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
@@ -23,14 +25,18 @@ from tests.providers.conversations import (
     walked,
 )
 
-from jaato.abc.provider import ModelRequest
+from jaato.abc.provider import ModelRequest, Reply
 from jaato.errors import InvalidRequest
-from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
+from jaato.protocol.messages import Message, Opaque, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.profiles import make
+from jaato.providers.transcript import Transcript
+from jaato.providers.turns import CONTINUE
 
 Dialect = OpenAIChat | OpenAIResponses
+REASONED = Opaque("openai_chat", Raw(b'"reasoning"'))
 FULL = ModelSettings(
     temperature=0.5,
     max_output_tokens=100,
@@ -99,15 +105,17 @@ def test_chat_messages() -> None:
     assert [call["id"] for call in assistant["tool_calls"]] == ["call_a", "call_b"]
     assert [call["function"]["arguments"] for call in assistant["tool_calls"]] == [
         '{"path":"a"}',
-        '{"path": ',
+        '{"malformed":"{\\"path\\": "}',
     ]
     assert first == {"role": "tool", "tool_call_id": "call_a", "content": "one"}
     assert second == {"role": "tool", "tool_call_id": "call_b", "content": "error: no JSON"}
     assert attached["role"] == "user"
     assert attached["content"][1]["type"] == "image_url"
-    refusal, user, foreign, result = body(OpenAIChat(), messages[3:])["messages"]
+    omitted, refusal, user, foreign, result, *_ = body(OpenAIChat(), messages[3:])["messages"]
+    assert omitted["role"] == "user"
     assert refusal == {"role": "assistant", "content": "I will not."}
-    assert [part["text"] for part in user["content"][1:]] == [
+    assert user["content"].split("\n\n") == [
+        "And now?",
         f"[{list(BLOBS)[2][:12]}]\nplain words",
         "[000000000000 (image/png): its content is no longer available]",
     ]
@@ -117,32 +125,82 @@ def test_chat_messages() -> None:
     assert result["content"] == "(no output)"
 
 
-def test_thinking_goes_back_only_where_it_is_wanted() -> None:
-    """Chat: thoughts are dropped, unless the style names a field for them and they are the provider's own."""
-    message = Message("assistant", [Thinking("hm"), Text("42")], provider="openai")
-    request = ModelRequest(
-        "m", [message, Message("assistant", [Thinking("no"), Text("1")], provider="other")]
-    )
-    assert b"hm" not in OpenAIChat().encode(request)
-    sent = json.loads(OpenAIChat(style=ChatStyle(thinking="reasoning_content")).encode(request))["messages"]
-    assert sent[0] == {"role": "assistant", "content": "42", "reasoning_content": "hm"}
-    assert sent[1] == {"role": "assistant", "content": "1"}
+def test_thoughts_go_back_in_the_field_they_came_in() -> None:
+    """Chat: a model's own thoughts go back under the name they came by, as many servers demand in a tool loop."""
+
+    def thoughts(style: ChatStyle, model: str = "m") -> list[Any]:
+        history = [
+            Message("assistant", [Thinking("hm", REASONED), Text("42")], provider="openai", model="m"),
+            Message("user", [Text("and?")]),
+            Message("assistant", [Thinking("no", REASONED), Text("1")], provider="other", model="m"),
+        ]
+        sent = json.loads(OpenAIChat(style=style).encode(ModelRequest(model, history)))["messages"]
+        return [said.get("reasoning") for said in sent if said["role"] == "assistant"]
+
+    assert thoughts(ChatStyle()) == ["hm", None]
+    assert thoughts(ChatStyle(), "another") == [None, None]
+    assert thoughts(ChatStyle(thinking="never")) == [None, None]
+    assert thoughts(ChatStyle(thinking="reasoning")) == ["hm", ""]
+
+
+@pytest.mark.parametrize(
+    ("url", "field"),
+    [
+        ("https://api.deepseek.com", "reasoning_content"),
+        ("https://api.openai.com/v1", "never"),
+        ("http://127.0.0.1:8000/v1", "same"),
+    ],
+)
+def test_how_thoughts_go_back_depends_on_the_host(url: str, field: str) -> None:
+    """Chat: OpenAI itself takes no thoughts, DeepSeek refuses a message without the field, others get what they gave."""
+    dialect = make("openai", environ={}, base_url=url, api_key="k", interface="chat").dialect
+    assert isinstance(dialect, OpenAIChat)
+    assert dialect.style.thinking == field
+
+
+def test_what_a_gateway_gave_beside_thought_and_call_goes_back() -> None:
+    """Chat: details of reasoning, joined as they streamed, and what came beside a call are sent back as they were."""
+    signature = {"google": {"thought_signature": "c2ln"}}
+    opened = {"type": "reasoning.text", "index": 0, "text": "I ", "signature": None}
+    closed = {"type": "reasoning.text", "index": 0, "text": "see.", "signature": "c2ln"}
+    hidden = {"type": "reasoning.encrypted", "index": 0, "data": "eA=="}
+    function = {"name": "run", "arguments": "{}"}
+    deltas: list[dict[str, Any]] = [
+        {"reasoning": "I ", "reasoning_details": [opened]},
+        {"reasoning": "see.", "reasoning_details": [closed, "?"]},
+        {"reasoning_details": [hidden]},
+        {"tool_calls": [{"index": 0, "id": "t1", "function": function, "extra_content": signature}]},
+    ]
+    decoder = OpenAIChat().decoder(ModelRequest("m", []))
+    for delta in deltas:
+        decoder.feed("", json.dumps({"choices": [{"delta": delta}]}).encode())
+    decoder.feed("", b'{"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}')
+    (reply,) = decoder.end()
+    assert isinstance(reply, Reply)
+    result = ToolResult(reply.message.function_calls[0].call_id, "run", True, [Text("done")])
+    sent = json.loads(OpenAIChat().encode(ModelRequest("m", [reply.message, Message("tool", [result])])))
+    said = sent["messages"][1]
+    assert said["reasoning_details"] == [opened | closed | {"text": "I see."}, hidden]
+    assert said["tool_calls"] == [
+        {"id": "t1", "type": "function", "function": function, "extra_content": signature}
+    ]
 
 
 def test_responses_items() -> None:
     """Responses: encrypted reasoning goes back unchanged before what it led to; media stay in results."""
     messages = everything("openai")
-    items = body(OpenAIResponses(), messages[1:3])["input"]
+    items = body(OpenAIResponses(), messages[:3])["input"][1:]
     assert items[0] == REASONING
     assert items[1] == {"role": "assistant", "content": "Reading."}
     assert [item["call_id"] for item in items[2:4]] == ["call_a", "call_b"]
-    assert items[3]["arguments"] == '{"path": '
+    assert json.loads(items[3]["arguments"]) == {"malformed": '{"path": '}
     assert [part["type"] for part in items[4]["output"]] == ["input_text", "input_image"]
     assert items[5] == {"type": "function_call_output", "call_id": "call_b", "output": "error: no JSON"}
     assert body(OpenAIResponses(), [Message("user", [Text("hi")]), messages[-1]])["input"] == [
-        {"role": "user", "content": "hi"}
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": CONTINUE},
     ]
-    assert body(OpenAIResponses("elsewhere"), messages[1:2])["input"][0]["role"] == "assistant"
+    assert body(OpenAIResponses("elsewhere"), messages[:2])["input"][1]["role"] == "assistant"
 
 
 def test_responses_keeps_nothing_at_the_server() -> None:
@@ -262,7 +320,7 @@ def test_fifty_activations_change_nothing_sent_before(dialect: Dialect) -> None:
 
 @DIALECTS
 def test_what_was_encoded_is_not_encoded_again(dialect: Dialect) -> None:
-    """A message is encoded once, whatever becomes of its blob, and forgotten with the conversation."""
+    """A turn is encoded once, whatever becomes of its blob, and forgotten with the conversation."""
     blobs = dict(BLOBS)
     messages = everything("openai")
     encoded: dict[Any, Any] = {}
@@ -270,17 +328,21 @@ def test_what_was_encoded_is_not_encoded_again(dialect: Dialect) -> None:
     first = dialect.encode(request)
     blobs.clear()
     assert dialect.encode(request) == first
-    for number in range(2_000):
+    assert b"iVBORw0KGgpw" in first
+    kept = weakref.ref(next(kept for kept in encoded.values() if isinstance(kept, Transcript)))
+    for number in range(3):
         dialect.encode(ModelRequest("m", [Message("user", [Text(f"alone {number}")])], encoded=encoded))
-    assert max(len(kept) for kept in encoded.values()) < 600
+    assert len(encoded) == 2
+    assert kept() is None
 
 
-def test_malformed_arguments_for_servers_that_choke() -> None:
-    """Where a server takes only JSON objects as arguments, malformed ones are wrapped in one."""
+@DIALECTS
+def test_malformed_arguments_are_wrapped(dialect: Dialect) -> None:
+    """Arguments that were no JSON object go back inside one: many servers parse them, and would refuse ever after."""
     call = ToolCall("c1", "x", {}, malformed="{oops")
-    dialect = OpenAIChat(style=ChatStyle(valid_arguments=True))
     sent = json.loads(dialect.encode(ModelRequest("m", [Message("assistant", [call])])))
-    assert json.loads(sent["messages"][0]["tool_calls"][0]["function"]["arguments"]) == {"malformed": "{oops"}
+    said = sent["messages"][1]["tool_calls"][0]["function"] if "messages" in sent else sent["input"][1]
+    assert json.loads(said["arguments"]) == {"malformed": "{oops"}
 
 
 def test_refusals_stay_in_the_conversation() -> None:

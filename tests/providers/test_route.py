@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.providers.server import events, serve, stream, tunnel
 
-from jaato.abc.provider import ModelRequest, Reply
+from jaato.abc.provider import ModelRequest, Reply, ThinkingDelta
 from jaato.errors import ConfigError, ConnectionFault
 from jaato.protocol.messages import Message, Text
 from jaato.providers.profiles import make
@@ -231,3 +231,24 @@ def test_a_base_url_that_is_none(url: str) -> None:
     """A base URL that is no http URL is an error that shows how to write one."""
     with pytest.raises(ConfigError, match="write it like https://host/v1"):
         split_url(url, "OPENAI_BASE_URL")
+
+
+@pytest.mark.parametrize(
+    ("key", "header"), [(None, "Basic bWU6cDpAc3M="), ("sk-1", "Bearer sk-1")], ids=["login", "key"]
+)
+def test_a_login_in_the_base_url(key: str | None, header: str) -> None:
+    """User and password of a base URL, as a server behind a login wants them, are sent where no key takes their place."""
+
+    async def main() -> None:
+        async with serve(HELLO) as server:
+            url = server.url.replace("://", "://me:p%3A%40ss@")
+            provider = make("openai", environ={}, base_url=url, api_key=key)
+            async for chunk in provider.stream(ModelRequest("m", [Message("user", [Text("hi")])])):
+                assert not isinstance(chunk, ThinkingDelta)
+            await provider.aclose()
+            (request,) = server.requests
+            assert request.headers["authorization"] == header
+            assert "@" not in request.headers["host"]
+            assert "ss" not in repr(provider)
+
+    anyio.run(main)

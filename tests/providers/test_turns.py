@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from jaato.protocol.messages import Media, Message, Text, ToolCall, ToolResult
+import msgspec
+from msgspec import Raw
+
+from jaato.protocol.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from jaato.providers.turns import CONTINUE, OMITTED, Answer, Asked, Turn, Turns
 
 
@@ -78,3 +81,33 @@ def test_what_ended_is_told_once_and_another_conversation_is_noticed() -> None:
     assert found.take() == []
     assert not found.follow([second])
     assert not found.follow([Message("user", [Text("a")]), second])
+
+
+def test_what_others_gave_for_themselves_stays_behind() -> None:
+    """With a provider and a model named, foreign ids, opaque bytes and thoughts are dropped; the words stay."""
+    opaque = Opaque("openai_chat", Raw(b"{}"))
+
+    def kept(provider: str, model: str) -> list[object]:
+        found = Turns("mine", "m")
+        parts: list[Part] = [
+            Thinking("hm", opaque),
+            Text("said", opaque),
+            msgspec.structs.replace(call("c1", "x1"), opaque=opaque),
+        ]
+        assert found.follow(
+            [Message("user", [Text("a")]), Message("assistant", parts, provider=provider, model=model)]
+        )
+        *thought, text, asked = found.tail()[0].pieces
+        assert isinstance(text, Text)
+        assert isinstance(asked, Asked)
+        return [
+            len(thought),
+            text.text,
+            text.opaque is not None,
+            asked.wire_id,
+            asked.call.opaque is not None,
+        ]
+
+    assert kept("mine", "m") == [1, "said", True, "x1", True]
+    assert kept("mine", "another") == [0, "said", True, "x1", True]
+    assert kept("theirs", "m") == [0, "said", False, "c1", False]

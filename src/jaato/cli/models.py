@@ -52,7 +52,10 @@ async def listed(
     errors: list[tuple[str, JaatoError]] = []
     for name in names:
         try:
-            provider, _ = make_provider(name, settings, model=settings["model"] or "?")
+            unnamed = (
+                None if name in ("local", "scripted") else "?"
+            )  # a list needs no model, these look for its file
+            provider, _ = make_provider(name, settings, model=settings["model"] or unnamed)
             try:
                 with anyio.fail_after(PATIENCE_S):
                     found += await provider.models()

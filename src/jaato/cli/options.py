@@ -56,6 +56,7 @@ def blueprint_of(
         settings=ModelSettings(temperature=args.temperature, effort=args.effort, response_schema=schema),
         limits=Limits(model_calls=args.max_turns) if args.max_turns else None,
         base_url=args.base_url,
+        interface=args.interface,
         progress=progress,
         chosen=chosen,
         confirm=confirm,

@@ -149,6 +149,11 @@ def session_arguments(parser: ArgumentParser) -> None:
     """What a session may be told on the command line."""
     add = parser.add_argument_group("model").add_argument
     provider_arguments(add)
+    add(
+        "--interface",
+        choices=("chat", "responses"),
+        help="how openai and ollama are spoken to (default: responses at OpenAI's own host, else chat)",
+    )
     add("--temperature", type=float, metavar="T", help="sampling temperature")
     add("--effort", choices=("minimal", "low", "medium", "high"), help="how hard the model thinks")
     add("--system-prompt", metavar="TEXT", help="replaces the system prompt of a new session")

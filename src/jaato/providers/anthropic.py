@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from jaato.abc.provider import ModelRequest
-from jaato.errors import AuthenticationError, ContextOverflow, ProviderError, ServerFault
+from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers import faults
-from jaato.providers.anthropic_events import DIALECT, ERRORS, Fault
+from jaato.providers.anthropic_events import DIALECT
 from jaato.providers.anthropic_history import Transcript, marked
 from jaato.providers.anthropic_models import (
     default_max_tokens,
@@ -22,6 +18,7 @@ from jaato.providers.anthropic_models import (
 )
 from jaato.providers.anthropic_stream import MessagesDecoder
 from jaato.providers.parts import remembered
+from jaato.providers.refusals import status_error
 from jaato.providers.wire import encode_json, names_back, wire_name
 
 VERSION = "2023-06-01"
@@ -89,22 +86,7 @@ class AnthropicDialect:
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
-        try:
-            fault = msgspec.json.decode(body, type=ErrorBody).error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            fault = Fault()
-        message = faults.clip(fault.message) or faults.body_message(body)
-        cls = ERRORS.get(fault.type) or (ServerFault if status == 529 else faults.status_class(status))
-        if status == 400 and (faults.means_overflow(message) or "exceed context limit" in message):
-            cls = ContextOverflow
-        elif status in (400, 402) and "credit balance" in message:
-            cls = AuthenticationError
-        return cls(
-            faults.told(cls, self.provider, message, status),
-            provider=self.provider,
-            status=status,
-            retry_after_s=faults.retry_after_s(headers),
-        )
+        return status_error(self.provider, status, headers, body)
 
     def _transcript(self, request: ModelRequest, deferrable: set[str]) -> Transcript:
         references = self._deferred and knows_references(request.model)
@@ -135,10 +117,6 @@ class AnthropicDialect:
                 transcript.plain.add(wire_name(tool.name))
                 said.append(block)
         return b",".join(said)
-
-
-class ErrorBody(Struct):
-    error: Fault
 
 
 def declaration(tool: ToolSpec) -> bytes:

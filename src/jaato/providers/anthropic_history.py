@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
 from jaato.providers.anthropic_events import DIALECT
-from jaato.providers.parts import media_text, read_media
+from jaato.providers.parts import media_note, media_text, read_media
+from jaato.providers.transcript import ReadBlob
 from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
 from jaato.providers.wire import encode_json, result_content, wire_name
 
@@ -16,8 +17,6 @@ NOTHING_SAID = b'{"type":"text","text":"(no reply)"}'
 NOTHING_SENT = b'{"type":"text","text":"(empty message)"}'
 MARK = b',"cache_control":{"type":"ephemeral"}}'
 ACTIVATOR = "get_tool_schemas"
-
-ReadBlob = Callable[[str], bytes]
 
 
 class Wired:
@@ -143,7 +142,7 @@ def assistant_block(piece: Piece) -> bytes | None:
         case Text(text=text) | Refusal(text=text) if text.strip():
             return text_block(text)
         case Media():
-            return text_block(f"[{piece.name or piece.mime_type} was part of this reply]")
+            return text_block(media_note(piece))
     return None
 
 

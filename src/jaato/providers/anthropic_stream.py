@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
-from jaato.errors import ConnectionFault, MalformedReply
+from jaato.errors import ConnectionFault
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
     FinishReason,
@@ -25,15 +26,14 @@ from jaato.providers.anthropic_events import (
     DIALECT,
     EVENTS,
     OPENED,
-    Counts,
     Delta,
     Event,
-    Fault,
     Opened,
     Started,
-    error_of,
 )
 from jaato.providers.parts import read_arguments
+from jaato.providers.refusals import broken, stream_error
+from jaato.providers.tokens import count
 from jaato.providers.wire import encode_json
 
 FINISH: dict[str, FinishReason] = {
@@ -44,6 +44,15 @@ FINISH: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
+}
+
+
+COUNTS = {
+    "input": ("input_tokens",),
+    "output": ("output_tokens",),
+    "read": ("cache_read_input_tokens",),
+    "write": ("cache_creation_input_tokens",),
+    "thinking": ("output_tokens_details", "thinking_tokens"),
 }
 
 
@@ -83,7 +92,7 @@ class MessagesDecoder:
         try:
             seen = EVENTS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise malformed(f"an event that is not what the API promises ({error})") from None
+            raise broken(f"an event that is not what the API promises ({error})") from None
         match seen.type or event:
             case "content_block_delta":
                 return self._delta(seen)
@@ -98,10 +107,11 @@ class MessagesDecoder:
             case "message_stop":
                 return self.end()
             case "error":
-                fault = seen.error or Fault()
-                raise error_of(fault.type, fault.message, self._provider)
-            case "message" | "completion":
-                raise malformed("a whole message where a stream was asked for")
+                raise stream_error(self._provider, seen.error or msgspec.json.decode(data))
+            case "message":
+                return self._whole(seen)
+            case "completion":
+                raise broken("an answer of an interface that is no longer spoken")
         return ()
 
     def end(self) -> Sequence[Chunk]:
@@ -119,9 +129,22 @@ class MessagesDecoder:
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return (Reply(message, self._finish(bool(self._calls)), self._usage()),)
 
+    def _whole(self, seen: Event) -> Sequence[Chunk]:
+        """A message that came as one document, as some gateways answer whatever was asked."""
+        chunks: list[Chunk] = []
+        for index, raw in enumerate(seen.content or ()):
+            chunks += self._open(Event(index=index, content_block=raw))
+            self._blocks[index].open = False
+        self._stop(
+            Event(delta=Delta(stop_reason=seen.stop_reason, stop_details=seen.stop_details), usage=seen.usage)
+        )
+        if self._reason is None:
+            raise broken("a whole message without a reason to stop")
+        return [*chunks, *self.end()]
+
     def _start(self, seen: Event) -> None:
         if self._started:
-            raise malformed("two beginnings of a message in one stream")
+            raise broken("two beginnings of a message in one stream")
         self._started = True
         if isinstance(seen.message, Started):
             self._model = seen.message.model or self._model
@@ -130,11 +153,11 @@ class MessagesDecoder:
     def _open(self, seen: Event) -> Sequence[Chunk]:
         raw = bytes(seen.content_block)
         if seen.index in self._blocks or not raw:
-            raise malformed(f"content block {seen.index} twice or without content")
+            raise broken(f"content block {seen.index} twice or without content")
         try:
             start = OPENED.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(f"a content block that is not what the API promises ({error})") from None
+            raise broken(f"a content block that is not what the API promises ({error})") from None
         block = self._blocks[seen.index] = Block(start, raw, self._calls)
         match start.type:
             case "tool_use":
@@ -167,7 +190,7 @@ class MessagesDecoder:
     def _block(self, index: int) -> Block:
         block = self._blocks.get(index)
         if block is None or not block.open:
-            raise malformed(f"something for content block {index}, which is not open")
+            raise broken(f"something for content block {index}, which is not open")
         return block
 
     def _stop(self, seen: Event) -> None:
@@ -203,34 +226,21 @@ class MessagesDecoder:
             return "tool_calls"
         return finish if calls or finish != "tool_calls" else "unknown"
 
-    def _count(self, counts: Counts | None) -> None:
-        if counts is None:
+    def _count(self, told: Any) -> None:
+        """Take counts in; they are running totals: one that falls is a server's blank, not a correction."""
+        if not isinstance(told, dict):
             return
-        detail = counts.output_tokens_details
-        for name, value in (
-            ("input", counts.input_tokens),
-            ("output", counts.output_tokens),
-            ("read", counts.cache_read_input_tokens),
-            ("write", counts.cache_creation_input_tokens),
-            ("thinking", detail.thinking_tokens if detail else None),
-        ):
-            if value is not None:
-                self._counts[name] = value
+        for name, path in COUNTS.items():
+            self._counts[name] = max(count(told, *path), self._counts.get(name, 0))
 
     def _usage(self) -> Usage | None:
         counts = self._counts
         if not counts:
             return None
-        read, write = counts.get("read", 0), counts.get("write", 0)
         return Usage(
-            input_tokens=counts.get("input", 0) + read + write,
-            output_tokens=counts.get("output", 0),
-            cached_input_tokens=read,
-            cache_write_tokens=write,
-            reasoning_tokens=counts.get("thinking", 0),
+            input_tokens=counts["input"] + counts["read"] + counts["write"],
+            output_tokens=counts["output"],
+            cached_input_tokens=counts["read"],
+            cache_write_tokens=counts["write"],
+            reasoning_tokens=counts["thinking"],
         )
-
-
-def malformed(what: str) -> MalformedReply:
-    """The error for a stream that breaks the protocol."""
-    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

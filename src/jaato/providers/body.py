@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+CODINGS = ("identity", "gzip", "deflate")
 DRAIN_S = 0.05
 CLOSE_S = 2.0
+
+
+def strange_coding(response: httpx2.Response) -> str:
+    """The content coding of an answer where it is none that is read here, or was asked for; else empty."""
+    codings = response.headers.get("content-encoding", "").lower().replace(",", " ").split()
+    return " ".join([coding for coding in codings if coding not in CODINGS])
 
 
 async def read_body(response: httpx2.Response, place: str) -> bytes:

@@ -21,21 +21,10 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
+from jaato.providers.error_body import clip
 
-MAX_SHOWN_CHARS = 600
-OVERFLOW_PHRASES = (
-    "maximum context length",
-    "context length exceeded",
-    "context window",
-    "context size",
-    "prompt is too long",
-    "input is too long",
-    "input token count",
-    "too many tokens",
-    "reduce the length of the messages",
-    "request body too large",
-)
-"""What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
+LEAST_SECRET_CHARS = 8
+LONG_WAIT_S = 60.0
 
 MEANINGS: dict[type[ProviderError], str] = {
     AuthenticationError: "refused the key",
@@ -71,60 +60,11 @@ def is_number(text: str) -> bool:
     return len(text) <= 12 and text.replace(".", "", 1).isdecimal() and text.isascii()
 
 
-def clip(text: str) -> str:
-    """Text of a stranger on one line, bounded."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " …"
-
-
-def means_overflow(message: str) -> bool:
-    """Whether a server's message says that the conversation no longer fits."""
-    lower = message.lower()
-    return any(phrase in lower for phrase in OVERFLOW_PHRASES)
-
-
 def told(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
     """What a provider's refusal means: who, what, the status and the provider's own words."""
     number = f" ({status})" if status else ""
     said = f": {message}" if message else "."
     return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{said}"
-
-
-def status_class(status: int) -> type[ProviderError]:
-    """The error an HTTP status stands for when the body says nothing more exact."""
-    match status:
-        case 401 | 403:
-            return AuthenticationError
-        case 404:
-            return ModelNotFound
-        case 413:
-            return ContextOverflow
-        case 429:
-            return RateLimited
-        case 408 | 409 | 425:
-            return ServerFault
-        case _ if status >= 500:
-            return ServerFault
-        case _ if status >= 400:
-            return InvalidRequest
-    return ProviderError
-
-
-def body_message(body: bytes) -> str:
-    """The message in an error body: `error.message`, `error`, `message` or `detail`, else its text."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
-    if isinstance(value, list) and value:
-        value = value[0]
-    for name in ("error", "message", "detail"):
-        found = value.get(name) if isinstance(value, dict) else None
-        if isinstance(found, dict):
-            found = found.get("message")
-        if isinstance(found, str) and found:
-            return clip(found)
-    return clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
 
 
 def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:
@@ -143,6 +83,26 @@ def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -
     return MalformedReply(
         f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: "
         f"{text!r}. A proxy or another service may be answering; check the base URL and the proxy settings.",
+        provider=provider,
+        status=200,
+    )
+
+
+def no_events(place: str, beginning: bytes, provider: str) -> MalformedReply:
+    """An answer that calls itself a stream of events and holds none."""
+    text = clip(beginning[:200].decode("utf-8", "replace"))
+    return MalformedReply(
+        f"{place} sent something that is no stream of events: {text!r}. Check the base URL and the proxy settings.",
+        provider=provider,
+        status=200,
+    )
+
+
+def wrong_coding(place: str, coding: str, provider: str) -> MalformedReply:
+    """An answer compressed in a way that was not asked for."""
+    return MalformedReply(
+        f"{place} answered in the content coding {clip(coding)!r}, which was not asked for and is not read here. "
+        "A proxy may do that; check the base URL and the proxy settings.",
         provider=provider,
         status=200,
     )
@@ -222,3 +182,28 @@ def is_certificate(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def sentence(text: str) -> str:
+    """Words that others can follow."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def span(seconds: float) -> str:
+    """A long time in the unit one would say it in."""
+    for size_s, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size_s:
+            return f"{seconds / size_s:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def without(key: str | None, text: str) -> str:
+    """A text that does not show the key; what is shorter than any secret (`ollama`, `x`) may be an ordinary word."""
+    return text if key is None or len(key) < LEAST_SECRET_CHARS else text.replace(key, "[key]")
+
+
+def patient(error: ProviderError) -> ProviderError:
+    """The error, whose words name the wait the server asked for where that is longer than anybody sits through."""
+    if error.retry_after_s is not None and error.retry_after_s > LONG_WAIT_S:
+        error.args = (f"{sentence(str(error))} It asks to wait {span(error.retry_after_s)}.",)
+    return error

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
-
-import msgspec
-from msgspec import Struct, field
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers import faults
-from jaato.providers.google_faults import Fault, typed
-from jaato.providers.google_history import Transcript
+from jaato.providers.google_history import said
 from jaato.providers.google_models import is_modern, thinking_config
 from jaato.providers.google_stream import DIALECT, ContentDecoder
 from jaato.providers.parts import remembered
+from jaato.providers.refusals import status_error
+from jaato.providers.transcript import conversation
+from jaato.providers.turns import Turns
 from jaato.providers.wire import encode_json, names_back, wire_name
 
 MAX_STOPS = 5
@@ -60,7 +59,9 @@ class GeminiDialect:
             body.append(b'"tools":[{"functionDeclarations":[%s]}]' % declared)
         if config:
             body.append(b'"generationConfig":%s' % encode_json(config))
-        body.append(b'"contents":[%s]' % transcript(request).contents(request.read_blob))
+        modern = is_modern(request.model)
+        contents = conversation(request, (DIALECT, modern), Turns, partial(said, modern))
+        body.append(b'"contents":[%s]' % contents)
         return b"{%s}" % b",".join(body)
 
     def decoder(self, request: ModelRequest) -> ContentDecoder:
@@ -69,29 +70,7 @@ class GeminiDialect:
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
-        try:
-            seen = msgspec.json.decode(body, type=ErrorBody | list[ErrorBody])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            fault = Fault(message=faults.body_message(body))
-        else:
-            fault = next(iter(seen), ErrorBody()).error if isinstance(seen, list) else seen.error
-        return typed(fault, self.provider, status, faults.retry_after_s(headers))
-
-
-class ErrorBody(Struct):
-    error: Fault = field(default_factory=Fault)
-
-
-def transcript(request: ModelRequest) -> Transcript:
-    """The conversation as it was encoded before and what is new in it."""
-    modern = is_modern(request.model)
-    place = (DIALECT, modern)
-    kept = request.encoded.get(place)
-    if isinstance(kept, Transcript) and kept.follow(request.messages):
-        return kept
-    made = request.encoded[place] = Transcript(modern=modern)
-    made.follow(request.messages)
-    return made
+        return status_error(self.provider, status, headers, body)
 
 
 def declaration(tool: ToolSpec) -> bytes:

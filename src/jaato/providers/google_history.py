@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaato.protocol.messages import Media, Message, Opaque, Refusal, Text, Thinking
+from jaato.protocol.messages import Media, Opaque, Refusal, Text, Thinking
 from jaato.providers.google_stream import DIALECT
-from jaato.providers.parts import media_text, read_media
-from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
+from jaato.providers.parts import media_note, media_text, read_media
+from jaato.providers.transcript import ReadBlob
+from jaato.providers.turns import Answer, Asked, Piece, Turn
 from jaato.providers.wire import encode_json, result_content, wire_name
 
 INLINE = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf")
@@ -17,54 +18,35 @@ UNSIGNED = b'"skip_thought_signature_validator"'
 """Stands where a call that was not this API's has no signature; newer models refuse a call without one."""
 NOTHING = b'{"text":"(empty message)"}'
 
-ReadBlob = Callable[[str], bytes]
+
+def said(modern: bool, turn: Turn, read_blob: ReadBlob) -> bytes:
+    """One turn as a content; `modern` models take media inside results and want every step's first call signed."""
+    if turn.role == "user":
+        return content(b"user", [*answers(modern, turn.pieces, read_blob), *rest(turn.pieces, read_blob)])
+    parts: list[bytes] = []
+    signed = not modern
+    for piece in turn.pieces:
+        if isinstance(piece, Asked):
+            parts.append(call_part(piece, None if signed else UNSIGNED))
+            signed = True
+        else:
+            parts += model_parts(piece)
+    return content(b"model", parts)
 
 
-class Transcript:
-    """The contents of one conversation on the wire; what has ended is kept as bytes, its open end said anew.
-
-    `modern` models take media inside results and want every step's first call signed.
-    """
-
-    def __init__(self, *, modern: bool) -> None:
-        self._modern = modern
-        self._turns = Turns()
-        self._ended: list[bytes] = []
-
-    def follow(self, messages: Sequence[Message]) -> bool:
-        """Take in what is new; False when this is another conversation."""
-        return self._turns.follow(messages)
-
-    def contents(self, read_blob: ReadBlob) -> bytes:
-        """The whole conversation as the inside of a JSON array."""
-        self._ended += [self._content(turn, read_blob) for turn in self._turns.take()]
-        return b",".join([*self._ended, *[self._content(turn, read_blob) for turn in self._turns.tail()]])
-
-    def _content(self, turn: Turn, read_blob: ReadBlob) -> bytes:
-        if turn.role == "user":
-            return content(b"user", [*self._answers(turn.pieces, read_blob), *rest(turn.pieces, read_blob)])
-        parts: list[bytes] = []
-        signed = not self._modern
-        for piece in turn.pieces:
-            if isinstance(piece, Asked):
-                parts.append(call_part(piece, None if signed else UNSIGNED))
-                signed = True
-            else:
-                parts += model_parts(piece)
-        return content(b"model", parts)
-
-    def _answers(self, pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
-        beside: list[bytes] = []
-        for piece in pieces:
-            if not isinstance(piece, Answer):
-                continue
-            said = result_content(piece.result)
-            shown = [media_part(part, read_blob) for part in said if isinstance(part, Media)]
-            inside = [part for part in shown if self._modern and part.startswith(b'{"inlineData"')]
-            beside += [part for part in shown if part not in inside]
-            text = "\n".join(part.text for part in said if isinstance(part, Text))
-            yield response_part(piece, text, inside)
-        yield from beside
+def answers(modern: bool, pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
+    """The results of a turn in call order, then the media that cannot travel inside them."""
+    beside: list[bytes] = []
+    for piece in pieces:
+        if not isinstance(piece, Answer):
+            continue
+        found = result_content(piece.result)
+        shown = [media_part(part, read_blob) for part in found if isinstance(part, Media)]
+        inside = [part for part in shown if modern and part.startswith(b'{"inlineData"')]
+        beside += [part for part in shown if part not in inside]
+        text = "\n".join(part.text for part in found if isinstance(part, Text))
+        yield response_part(piece, text, inside)
+    yield from beside
 
 
 def content(role: bytes, parts: Sequence[bytes]) -> bytes:
@@ -98,7 +80,7 @@ def model_parts(piece: Piece) -> list[bytes]:
         case Refusal(text=text) if text.strip():
             return [text_part(text)]
         case Media():
-            return [text_part(f"[{piece.name or piece.mime_type} was part of this reply]")]
+            return [text_part(media_note(piece))]
     return []
 
 

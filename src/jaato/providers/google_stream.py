@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,7 +13,7 @@ from jaato.errors import (
     ConnectionFault,
     ContentRefused,
     InvalidRequest,
-    MalformedReply,
+    ProviderError,
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import (
@@ -26,7 +27,8 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.google_faults import Fault, typed
+from jaato.providers.refusals import broken, stream_error
+from jaato.providers.tokens import count
 from jaato.providers.wire import encode_json
 
 DIALECT = "gemini"
@@ -42,12 +44,13 @@ REFUSED = frozenset(
         "IMAGE_SAFETY",
         "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION",
+        "ESCALATION",
     ]
 )
 MALFORMED = frozenset(
     ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"]
 )
-FINISH: dict[str, FinishReason] = {"STOP": "stop", "MAX_TOKENS": "length"}
+FINISH: dict[str, FinishReason] = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 
 
 class Called(Struct):
@@ -84,20 +87,12 @@ class Feedback(Struct, rename="camel"):
     block_reason_message: str | None = None
 
 
-class Counts(Struct, rename="camel"):
-    prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
 class Answer(Struct, rename="camel"):
     candidates: list[Candidate] | None = None
     prompt_feedback: Feedback | None = None
-    usage_metadata: Counts | None = None
+    usage_metadata: Any = None
     model_version: str | None = None
-    error: Fault | None = None
+    error: Any = None
 
 
 ANSWERS = msgspec.json.Decoder(Answer | list[Answer])
@@ -116,7 +111,7 @@ class ContentDecoder:
         self._calls = 0
         self._reason: str | None = None
         self._said = ""
-        self._counts: Counts | None = None
+        self._counts: Any = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
         """The chunks that one server-sent event brings (or a whole answer that is a JSON array)."""
@@ -125,7 +120,7 @@ class ContentDecoder:
         try:
             seen = ANSWERS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise malformed(f"an answer that is not what the API promises ({error})") from None
+            raise broken(f"an answer that is not what the API promises ({error})") from None
         chunks: list[Chunk] = []
         for answer in seen if isinstance(seen, list) else [seen]:
             self._answer(answer, chunks)
@@ -139,9 +134,13 @@ class ContentDecoder:
                 "The connection was cut before the answer was complete; it can be asked again.",
             )
         if reason in MALFORMED:
-            raise malformed(f"a call it could not write itself ({reason}) {self._said}".rstrip())
+            raise broken(f"a call it could not write itself ({reason}) {self._said}".rstrip())
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest("A thought signature of an earlier call is missing.")
+        if reason == "PUP_LIMITED_DISABLED":
+            raise ProviderError(
+                "Google has limited or disabled this account for what it was used for before."
+            )
         self._flush()
         parts = self._parts
         finish: FinishReason = FINISH.get(reason, "unknown")
@@ -155,7 +154,7 @@ class ContentDecoder:
 
     def _answer(self, answer: Answer, chunks: list[Chunk]) -> None:
         if answer.error is not None:
-            raise typed(answer.error, self._provider, answer.error.code or 500, None)
+            raise stream_error(self._provider, answer.error)
         if answer.model_version:
             self._model = answer.model_version
         if answer.usage_metadata is not None:
@@ -223,18 +222,13 @@ class ContentDecoder:
             self._running.clear()
 
     def _usage(self) -> Usage | None:
-        counts = self._counts
-        if counts is None:
+        told = self._counts
+        if not isinstance(told, dict):
             return None
-        thoughts = counts.thoughts_token_count or 0
+        thoughts = count(told, "thoughtsTokenCount")
         return Usage(
-            input_tokens=(counts.prompt_token_count or 0) + (counts.tool_use_prompt_token_count or 0),
-            output_tokens=(counts.candidates_token_count or 0) + thoughts,
-            cached_input_tokens=counts.cached_content_token_count or 0,
+            input_tokens=count(told, "promptTokenCount") + count(told, "toolUsePromptTokenCount"),
+            output_tokens=count(told, "candidatesTokenCount") + thoughts,
+            cached_input_tokens=count(told, "cachedContentTokenCount"),
             reasoning_tokens=thoughts,
         )
-
-
-def malformed(what: str) -> MalformedReply:
-    """The error for a stream that breaks the protocol."""
-    return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

@@ -11,13 +11,21 @@ import msgspec
 from msgspec import Struct
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
-from jaato.errors import AuthenticationError, ConfigError, JaatoError, MalformedReply, ProviderError
+from jaato.errors import (
+    AuthenticationError,
+    ConfigError,
+    JaatoError,
+    MalformedReply,
+    ModelNotFound,
+    ProviderError,
+)
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
-from jaato.providers.body import begin_body, close, drain, read_body
+from jaato.providers.body import begin_body, close, drain, read_body, strange_coding
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.sse import MAX_EVENT_BYTES, EventParser
-from jaato.tools.route import open_transport, proxy_for, shown, split_url
+from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
+from jaato.providers.suggestion import suggestion
+from jaato.tools.route import checked, login_of, open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
     import httpx2
@@ -82,7 +90,7 @@ class HttpProvider:
         self.name = name
         self.dialect = dialect
         parts = split_url(base_url, f"The base URL of {name}")
-        self._root = f"{parts.scheme}://{parts.netloc}"
+        self._root = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._base = self._root + parts.path.rstrip("/")
         self._query = parts.query
         self.base_url = shown(base_url)
@@ -93,7 +101,7 @@ class HttpProvider:
         self._timeouts = timeouts
         self._headers = {
             field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
-        }
+        } | login_of(parts)
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
         self._transport: httpx2.AsyncHTTPTransport | None = None
@@ -126,7 +134,12 @@ class HttpProvider:
                 async for chunk in chunks:
                     yield chunk
         except faults.foreign() as error:
-            raise self._typed(error, key) from None
+            typed = self._typed(error, key)
+            if isinstance(typed, ModelNotFound) and request.model in str(typed):
+                typed.args = (
+                    " ".join([faults.sentence(str(typed)), await suggestion(self, request.model)]).strip(),
+                )
+            raise typed from None
         finally:
             if response is not None:
                 await close(response)
@@ -187,7 +200,7 @@ class HttpProvider:
         request = httpx2.Request(
             method,
             url,
-            headers={"User-Agent": "jaato", **self._headers, **headers},
+            headers=httpx2.Headers({"User-Agent": "jaato", **self._headers}) | headers,
             content=body,
             extensions={"timeout": waits},
         )
@@ -206,17 +219,20 @@ class HttpProvider:
     async def _accept(self, response: httpx2.Response) -> None:
         """Return for a success; raise the typed error for anything else."""
         status = response.status_code
+        coding = strange_coding(response)
+        if 200 <= status < 300 and coding:
+            raise faults.wrong_coding(self.base_url, coding, self.name)
         if 200 <= status < 300:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
             raise faults.redirected(self.base_url, status, shown(headers.get("location", "")), self.name)
-        body = await begin_body(response, MAX_ERROR_BYTES)
+        body = b"" if coding else await begin_body(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
             error.retry_after_s = faults.retry_after_s(headers)
-        raise error
+        raise faults.patient(error)
 
     async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
@@ -251,8 +267,12 @@ class HttpProvider:
                     if chunks and type(chunks[-1]) is Reply:
                         await drain(raw)
                         return
+                if not events and size > MAX_EVENT_BYTES:
+                    raise faults.no_events(self.base_url, start, self.name)
         if start and not events and content_type != "text/event-stream":
             raise faults.wrong_type(self.base_url, content_type, start, self.name)
+        if not events and not is_beginning(start):
+            raise faults.no_events(self.base_url, start, self.name)
         for chunk in decoder.end():
             yield chunk
 
@@ -267,16 +287,6 @@ class HttpProvider:
             error.provider = error.provider or self.name
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
-                text = f"{text if text.endswith(('.', '!', '?')) else text + '.'} {self._remedy}"
-            error.args = (text.replace(key, "[key]") if key else text,)
+                text = f"{faults.sentence(text)} {self._remedy}"
+            error.args = (faults.without(key, text),)
         return error
-
-
-def checked(value: str, what: str) -> str:
-    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
-    value = value.strip()
-    if not (value.isascii() and value.isprintable()):
-        raise ConfigError(
-            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
-        )
-    return value

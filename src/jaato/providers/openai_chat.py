@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
-from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
+from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.openai_chat_reply import ChatDecoder
-from jaato.providers.openai_faults import status_error
+from jaato.providers.openai_chat_reply import DIALECT, ChatDecoder
 from jaato.providers.openai_models import effort_word
 from jaato.providers.parts import (
+    ANY_ID,
+    DECODE,
+    NOTHING_SENT,
     arguments_text,
     data_url,
     is_strict,
     join,
+    media_note,
     media_text,
     read_media,
     remembered,
     result_text,
-    user_content,
 )
+from jaato.providers.refusals import status_error
+from jaato.providers.transcript import ReadBlob, conversation
+from jaato.providers.turns import Answer, Asked, Turn, Turns
 from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 
@@ -41,14 +47,13 @@ class ChatStyle(Struct, frozen=True):
     path: str = "/chat/completions"
     limit: str = "auto"
     """The field of the output limit: `max_completion_tokens`, `max_tokens`, or `auto` by the model's name."""
-    thinking: str | None = None
-    """The field in which the model's thoughts go back to it, where the server wants them."""
+    thinking: str = "same"
+    """How the model's thoughts go back to it: in the `same` field they came in, `never`, or in every message in the
+    field of this name, which is empty where there are none."""
     usage_option: bool = True
     """Whether the server takes `stream_options`."""
     cache_key: bool = False
     """Whether the server takes `prompt_cache_key`."""
-    valid_arguments: bool = False
-    """Whether the server chokes on arguments that are no JSON object; they are then wrapped in one."""
 
 
 STYLE = ChatStyle()
@@ -57,7 +62,7 @@ STYLE = ChatStyle()
 class OpenAIChat:
     """The chat completions dialect in a style; `provider` is the name that messages and errors carry."""
 
-    name = "openai_chat"
+    name = DIALECT
 
     def __init__(self, provider: str = "openai", style: ChatStyle = STYLE) -> None:
         self.provider = provider
@@ -81,17 +86,15 @@ class OpenAIChat:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body: settings, tools, messages, so that what was sent before stays in front."""
-        variant = (self.name, self.provider, self.style)
-        ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
-        tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
-        messages = remembered(
-            request.encoded, variant, request.messages, lambda message: self._message(message, request, ids)
-        )
+        model = request.model if self.style.thinking == "same" else None
+        place = (self.name, self.provider, self.style, model)
+        tools = remembered(request.encoded, (self.name, "tools"), request.tools, encode_tool)
+        said = conversation(request, place, partial(Turns, self.provider, model, ANY_ID), self._said)
         pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
         system = encode_json({"role": "system", "content": request.system}) if request.system else b""
-        pieces += [b',"messages":[', join([system, *messages]), b"]}"]
+        pieces += [b',"messages":[', join([system, said]), b"]}"]
         return b"".join(pieces)
 
     def _settings(self, request: ModelRequest) -> dict[str, Any]:
@@ -115,48 +118,46 @@ class OpenAIChat:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _message(self, message: Message, request: ModelRequest, ids: dict[str, str]) -> bytes:
-        """One message as one or more wire messages, joined by commas; empty when it has nothing to say."""
-        match message.role:
-            case "assistant":
-                return self._assistant(message, ids)
-            case "tool":
-                return results(message, request, ids)
-            case "user":
-                content = user_content(message, "text", lambda media: media_part(media, request))
-                return encode_json({"role": "user", "content": content}) if content else b""
-
-    def _assistant(self, message: Message, ids: dict[str, str]) -> bytes:
-        own = message.provider == self.provider
+    def _said(self, turn: Turn, read_blob: ReadBlob) -> bytes:
+        """One turn as one or more messages, joined by commas; empty when it has nothing to say."""
+        if turn.role == "user":
+            return user_side(turn, read_blob)
         said: list[str] = []
-        thought: list[str] = []
+        thought: list[Thinking] = []
         calls: list[dict[str, Any]] = []
-        for part in message.parts:
-            match part:
+        for piece in turn.pieces:
+            match piece:
                 case Text(text=text) | Refusal(text=text):
                     said.append(text)
-                case Thinking(text=text):
-                    thought.append(text)
-                case ToolCall():
-                    wire_id = (own and part.provider_id) or part.call_id
-                    ids[part.call_id] = wire_id
-                    function = {"name": wire_name(part.name), "arguments": self._arguments(part)}
-                    calls.append({"id": wire_id, "type": "function", "function": function})
-                case ToolResult() | Media():
-                    pass  # an assistant message holds none
-        if not said and not calls:
+                case Thinking():
+                    thought.append(piece)
+                case Asked():
+                    calls.append(asked(piece))
+                case Media():
+                    said.append(media_note(piece))
+        if not any(text.strip() for text in said) and not calls:
             return b""
-        body: dict[str, Any] = {"role": "assistant", "content": "".join(said) if said else None}
-        if self.style.thinking and own and thought:
-            body[self.style.thinking] = "".join(thought)
+        body: dict[str, Any] = {"role": "assistant", "content": "".join(said) or None}
+        body |= self._thoughts(thought)
         if calls:
             body["tool_calls"] = calls
         return encode_json(body)
 
-    def _arguments(self, call: ToolCall) -> str:
-        if call.malformed is not None and self.style.valid_arguments:
-            return encode_json({"malformed": call.malformed}).decode()
-        return arguments_text(call)
+    def _thoughts(self, thought: Sequence[Thinking]) -> dict[str, Any]:
+        """The fields in which thoughts go back."""
+        text = "".join([piece.text for piece in thought])
+        match self.style.thinking:
+            case "never":
+                return {}
+            case "same":
+                fields: dict[str, Any] = {}
+                for piece in thought:
+                    if piece.opaque is not None and piece.opaque.dialect == DIALECT:
+                        origin = DECODE(piece.opaque.data)
+                        fields |= origin if isinstance(origin, dict) else {origin: text}
+                return fields
+            case field:
+                return {field: text}
 
 
 def token_field(wanted: str, model: str) -> str:
@@ -174,9 +175,19 @@ def encode_tool(tool: ToolSpec) -> bytes:
     return encode_json({"type": "function", "function": function})
 
 
-def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
+def asked(piece: Asked) -> dict[str, Any]:
+    """A call as the model made it, with what its server wants back beside it."""
+    call = piece.call
+    function = {"name": wire_name(call.name), "arguments": arguments_text(call)}
+    body: dict[str, Any] = {"id": piece.wire_id, "type": "function", "function": function}
+    if call.opaque is not None and call.opaque.dialect == DIALECT:
+        body["extra_content"] = DECODE(call.opaque.data)
+    return body
+
+
+def media_part(media: Media, read_blob: ReadBlob) -> dict[str, Any]:
     """Media as a content part: an image, a document, sound, or the text that stands in for it."""
-    data = read_media(media, request.read_blob)
+    data = read_media(media, read_blob)
     if data is not None and media.mime_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": data_url(media.mime_type, data)}}
     if data is not None and media.mime_type == "application/pdf":
@@ -185,22 +196,33 @@ def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
     if data is not None and media.mime_type in AUDIO:
         sound = {"data": b64encode(data).decode("ascii"), "format": AUDIO[media.mime_type]}
         return {"type": "input_audio", "input_audio": sound}
-    return {"type": "text", "text": media_text(media, data)}
+    return text_part(media_text(media, data))
 
 
-def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> bytes:
-    """Tool results, each its own message; media follow in a user message, for results are text here."""
+def text_part(text: str) -> dict[str, Any]:
+    """Text as a content part."""
+    return {"type": "text", "text": text}
+
+
+def user_side(turn: Turn, read_blob: ReadBlob) -> bytes:
+    """The results of a turn, each its own message, and one message of all else: media of results are there too."""
     wire: list[bytes] = []
-    shown: list[dict[str, Any]] = []
-    for part in message.parts:
-        if not isinstance(part, ToolResult):
-            continue
-        wire_id = ids.get(part.call_id, part.call_id)
-        wire.append(encode_json({"role": "tool", "tool_call_id": wire_id, "content": result_text(part)}))
-        media = [item for item in part.content if isinstance(item, Media)]
-        if media:
-            shown.append({"type": "text", "text": f"Attached by the result of {part.name} ({wire_id}):"})
-            shown += [media_part(item, request) for item in media]
-    if shown:
-        wire.append(encode_json({"role": "user", "content": shown}))
-    return b",".join(wire)
+    content: list[dict[str, Any]] = []
+    for piece in turn.pieces:
+        match piece:
+            case Answer(asked=called, result=result):
+                said = {"role": "tool", "tool_call_id": called.wire_id, "content": result_text(result)}
+                wire.append(encode_json(said))
+                media = [item for item in result.content if isinstance(item, Media)]
+                if media:
+                    content.append(text_part(f"Attached by the result of {result.name} ({called.wire_id}):"))
+                    content += [media_part(item, read_blob) for item in media]
+            case Text(text=text) if text.strip():
+                content.append(text_part(text))
+            case Media():
+                content.append(media_part(piece, read_blob))
+    if content:
+        plain = all(part["type"] == "text" for part in content)
+        words = "\n\n".join([part["text"] for part in content]) if plain else content
+        wire.append(encode_json({"role": "user", "content": words}))
+    return b",".join(wire) or encode_json({"role": "user", "content": NOTHING_SENT})

@@ -6,24 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
-from jaato.protocol.messages import FinishReason, Message, Part, Refusal, Text, Thinking, Usage
-from jaato.providers.openai_faults import malformed, stream_error
-from jaato.providers.openai_usage import InputDetails, OutputDetails
-from jaato.providers.parts import tool_call
+from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
+from jaato.providers.parts import arguments_of, cut_short, tool_call
+from jaato.providers.refusals import malformed, stream_error
+from jaato.providers.tokens import openai_usage
 from jaato.providers.wire import encode_json
+
+DIALECT = "openai_chat"
 
 
 class Function(Struct):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class CallPiece(Struct):
-    index: int | None = None
+    extra_content: Raw = Raw()
+    index: int | str | None = None
     id: str | int | None = None
     function: Function | None = None
 
@@ -32,28 +35,21 @@ class Delta(Struct):
     content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[Any] | None = None
     refusal: str | None = None
     tool_calls: list[CallPiece] | None = None
 
 
 class Choice(Struct):
-    index: int = 0
+    index: int | None = 0
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None
 
 
-class UsageCounts(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: InputDetails | None = None
-    completion_tokens_details: OutputDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-
-
 class ChatChunk(Struct):
     choices: list[Choice] | None = None
-    usage: UsageCounts | None = None
+    usage: Any = None
     error: Any = None
 
 
@@ -74,13 +70,14 @@ FINISH: dict[str, FinishReason] = {
 class PartialCall:
     """A call that is being written."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name")
 
-    def __init__(self, index: int | None, provider_id: str | None) -> None:
+    def __init__(self, index: int | str | None, provider_id: str | None) -> None:
         self.index = index
         self.id = provider_id
         self.name = ""
         self.arguments: list[str] = []
+        self.extra = b""
 
 
 class ChatDecoder:
@@ -91,6 +88,8 @@ class ChatDecoder:
         self._model = model
         self._said: list[str] = []
         self._thought: list[str] = []
+        self._field: str | None = None
+        self._details: list[dict[str, Any]] = []
         self._refused: list[str] = []
         self._calls: list[PartialCall] = []
         self._finish: str | None = None
@@ -110,14 +109,14 @@ class ChatDecoder:
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise malformed(self._provider, data, error) from None
         if chunk.usage is not None:
-            self._count(chunk.usage)
+            self._usage = openai_usage(chunk.usage, "prompt_tokens", "completion_tokens") or self._usage
         if chunk.choices:
             self._heard = True
             choice = chunk.choices[0]
             if choice.finish_reason:
                 self._finish = choice.finish_reason
             delta = choice.delta or choice.message
-            found = self._delta(delta) if delta is not None and choice.index == 0 else ()
+            found = self._delta(delta) if delta is not None and not choice.index else ()
             if chunk.error:
                 raise stream_error(self._provider, chunk.error)
             return found
@@ -144,6 +143,8 @@ class ChatDecoder:
 
     def _delta(self, delta: Delta) -> Sequence[Chunk]:
         content = delta.content
+        if delta.reasoning_details:
+            add_details(self._details, delta.reasoning_details)
         if content and type(content) is str and not delta.tool_calls:  # by far the most frequent
             self._said.append(content)
             if not (delta.reasoning_content or delta.reasoning):
@@ -155,6 +156,7 @@ class ChatDecoder:
         thought = delta.reasoning_content or delta.reasoning
         if thought:
             self._thought.append(thought)
+            self._field = "reasoning_content" if delta.reasoning_content else "reasoning"
             chunks.append(ThinkingDelta(thought))
         chunks += content_chunk
         if delta.refusal:
@@ -193,21 +195,15 @@ class ChatDecoder:
             call = PartialCall(piece.index, provider_id)
             self._calls.append(call)
         call.id = call.id or provider_id
+        call.extra = bytes(piece.extra_content) or call.extra
         if name and name != call.name:
             call.name += name
-        arguments = function.arguments
-        text = (
-            arguments
-            if isinstance(arguments, str)
-            else ""
-            if arguments is None
-            else encode_json(arguments).decode()
-        )
+        text = arguments_of(function.arguments)
         if text:
             call.arguments.append(text)
         return CallDelta(self._calls.index(call), call.name, text)
 
-    def _find(self, index: int | None, provider_id: str | None, name: str) -> PartialCall | None:
+    def _find(self, index: int | str | None, provider_id: str | None, name: str) -> PartialCall | None:
         """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
 
         With servers that give every parallel call the same index, or none, a new id that comes with a name
@@ -228,30 +224,25 @@ class ChatDecoder:
             return None
         return call
 
-    def _count(self, counts: UsageCounts) -> None:
-        given, made = counts.prompt_tokens_details, counts.completion_tokens_details
-        self._usage = Usage(
-            input_tokens=counts.prompt_tokens or 0,
-            output_tokens=counts.completion_tokens or 0,
-            cached_input_tokens=(given and given.cached_tokens) or counts.prompt_cache_hit_tokens or 0,
-            cache_write_tokens=(given and given.cache_write_tokens) or 0,
-            reasoning_tokens=(made and made.reasoning_tokens) or 0,
-        )
-
     def _reply(self) -> Reply:
         self._done = True
         parts: list[Part] = []
-        if self._thought:
-            parts.append(Thinking("".join(self._thought)))
+        if self._thought or self._details:
+            origin = {"reasoning_details": self._details} if self._details else self._field
+            opaque = Opaque(DIALECT, Raw(encode_json(origin))) if origin else None
+            parts.append(Thinking("".join(self._thought), opaque))
         if self._said:
             parts.append(Text("".join(self._said)))
         if self._refused:
             parts.append(Refusal("".join(self._refused)))
         ids: set[str] = set()
+        cut = FINISH.get(self._finish or "") in ("length", "refusal", "error")
         for call in self._calls:
             own = call.id if call.id not in ids else None  # an id that comes twice names nothing
             ids.update([own] if own else [])
-            parts.append(tool_call(call.name, "".join(call.arguments), own))
+            extra = Opaque(DIALECT, Raw(call.extra)) if call.extra not in (b"", b"null") else None
+            written = tool_call(call.name, "".join(call.arguments), own, extra)
+            parts.append(cut_short(written) if cut and not call.arguments else written)
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return Reply(message, self._reason(), self._usage)
 
@@ -265,3 +256,20 @@ class ChatDecoder:
         if not self._calls and reason == "tool_calls":
             return "stop"
         return reason
+
+
+def add_details(details: list[dict[str, Any]], more: Sequence[Any]) -> None:
+    """Add pieces of reasoning that a gateway streams: readable ones continue the last of their kind and place."""
+    for piece in more:
+        if not isinstance(piece, dict):
+            continue
+        last = details[-1] if details else {}
+        readable = isinstance(piece.get("text", piece.get("summary")), str)
+        if not readable or any(last.get(key) != piece.get(key) for key in ("type", "index")):
+            details.append(dict(piece))
+            continue
+        for key, value in piece.items():
+            if key in ("text", "summary") and isinstance(value, str):
+                last[key] = (last.get(key) or "") + value
+            elif value is not None:
+                last[key] = value

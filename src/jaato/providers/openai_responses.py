@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest, ProviderError
-from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
+from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.openai_faults import status_error
 from jaato.providers.openai_models import effort_word
-from jaato.providers.openai_responses_reply import ResponsesDecoder
+from jaato.providers.openai_responses_reply import DIALECT, ResponsesDecoder
 from jaato.providers.parts import (
+    ANY_ID,
+    DECODE,
+    NOTHING_SENT,
     arguments_text,
     data_url,
     is_strict,
     join,
+    media_note,
     media_text,
     read_media,
     remembered,
     result_text,
-    user_content,
 )
+from jaato.providers.refusals import status_error
+from jaato.providers.transcript import ReadBlob, conversation
+from jaato.providers.turns import Answer, Asked, Turn, Turns
 from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 
@@ -40,7 +44,7 @@ class OpenAIResponses:
     it. `summary` asks for summaries of it (`auto`, `concise`, `detailed`), which some accounts may not have.
     """
 
-    name = "openai_responses"
+    name = DIALECT
 
     def __init__(
         self,
@@ -73,16 +77,13 @@ class OpenAIResponses:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body: settings, tools, items, so that what was sent before stays in front."""
-        variant = (self.name, self.provider)
-        ids: dict[str, str] = request.encoded.setdefault((variant, "ids"), {})
-        tools = remembered(request.encoded, (variant, "tools"), request.tools, encode_tool)
-        items = remembered(
-            request.encoded, variant, request.messages, lambda message: self._items(message, request, ids)
-        )
+        tools = remembered(request.encoded, (self.name, "tools"), request.tools, encode_tool)
+        follower = partial(Turns, self.provider, None, ANY_ID)
+        said = conversation(request, (self.name, self.provider), follower, self._said)
         pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
-        pieces += [b',"input":[', join(items), b"]}"]
+        pieces += [b',"input":[', said, b"]}"]
         return b"".join(pieces)
 
     def _settings(self, request: ModelRequest) -> dict[str, Any]:
@@ -116,45 +117,31 @@ class OpenAIResponses:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _items(self, message: Message, request: ModelRequest, ids: dict[str, str]) -> bytes:
-        """One message as the items it consists of, joined by commas; empty when it has nothing to say."""
-        match message.role:
-            case "assistant":
-                return self._assistant(message, ids)
-            case "tool":
-                return results(message, request, ids)
-            case "user":
-                content = user_content(message, "input_text", lambda media: media_part(media, request))
-                return encode_json({"role": "user", "content": content}) if content else b""
-
-    def _assistant(self, message: Message, ids: dict[str, str]) -> bytes:
-        own = message.provider == self.provider
+    def _said(self, turn: Turn, read_blob: ReadBlob) -> bytes:
+        """One turn as the items it consists of, joined by commas; empty when it has nothing to say."""
+        if turn.role == "user":
+            return user_side(turn, read_blob)
         items: list[bytes] = []
         held: list[bytes] = []  # thoughts wait for what they led to: alone they would be refused
-        for part in message.parts:
-            match part:
+        for piece in turn.pieces:
+            match piece:
                 case Thinking(opaque=opaque):
-                    if own and opaque is not None and opaque.dialect == self.name:
+                    if opaque is not None and opaque.dialect == self.name:
                         held.append(bytes(opaque.data))
                     continue
-                case Text(text=text, opaque=opaque):
+                case Text(text=text, opaque=opaque) if text.strip():
                     item: dict[str, Any] = {"role": "assistant", "content": text}
-                    if own and opaque is not None and opaque.dialect == self.name:
-                        item |= msgspec.json.decode(opaque.data)
-                case Refusal(text=text):
+                    if opaque is not None and opaque.dialect == self.name:
+                        item |= DECODE(opaque.data)
+                case Refusal(text=text) if text.strip():
                     item = {"role": "assistant", "content": text}
-                case ToolCall():
-                    wire_id = (own and part.provider_id) or part.call_id
-                    ids[part.call_id] = wire_id
-                    text = arguments_text(part)
-                    item = {
-                        "type": "function_call",
-                        "call_id": wire_id,
-                        "name": wire_name(part.name),
-                        "arguments": text,
-                    }
-                case ToolResult() | Media():
-                    continue  # an assistant message holds none
+                case Asked(call=call, wire_id=wire_id):
+                    item = {"type": "function_call", "call_id": wire_id, "name": wire_name(call.name)}
+                    item["arguments"] = arguments_text(call)
+                case Media():
+                    item = {"role": "assistant", "content": media_note(piece)}
+                case _:
+                    continue
             items += [*held, encode_json(item)]
             held.clear()
         return b",".join(items)
@@ -179,26 +166,39 @@ def encode_tool(tool: ToolSpec) -> bytes:
     )
 
 
-def media_part(media: Media, request: ModelRequest) -> dict[str, Any]:
+def media_part(media: Media, read_blob: ReadBlob) -> dict[str, Any]:
     """Media as a content part: an image, a document, or the text that stands in for it."""
-    data = read_media(media, request.read_blob)
+    data = read_media(media, read_blob)
     if data is not None and media.mime_type.startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": data_url(media.mime_type, data)}
     if data is not None and media.mime_type == "application/pdf":
         url = data_url(media.mime_type, data)
         return {"type": "input_file", "filename": media.name or "document.pdf", "file_data": url}
-    return {"type": "input_text", "text": media_text(media, data)}
+    return text_part(media_text(media, data))
 
 
-def results(message: Message, request: ModelRequest, ids: Mapping[str, str]) -> bytes:
-    """Tool results, each an item; media stay inside theirs."""
+def text_part(text: str) -> dict[str, Any]:
+    """Text as a content part."""
+    return {"type": "input_text", "text": text}
+
+
+def user_side(turn: Turn, read_blob: ReadBlob) -> bytes:
+    """The results of a turn, each an item with its media inside, and one message of all else."""
     items: list[bytes] = []
-    for part in message.parts:
-        if not isinstance(part, ToolResult):
-            continue
-        media = [media_part(item, request) for item in part.content if isinstance(item, Media)]
-        text = result_text(part)
-        output: Any = [{"type": "input_text", "text": text}, *media] if media else text
-        wire_id = ids.get(part.call_id, part.call_id)
-        items.append(encode_json({"type": "function_call_output", "call_id": wire_id, "output": output}))
-    return b",".join(items)
+    content: list[dict[str, Any]] = []
+    for piece in turn.pieces:
+        match piece:
+            case Answer(asked=called, result=result):
+                media = [media_part(item, read_blob) for item in result.content if isinstance(item, Media)]
+                text = result_text(result)
+                output: Any = [text_part(text), *media] if media else text
+                item = {"type": "function_call_output", "call_id": called.wire_id, "output": output}
+                items.append(encode_json(item))
+            case Text(text=text) if text.strip():
+                content.append(text_part(text))
+            case Media():
+                content.append(media_part(piece, read_blob))
+    if content:
+        alone = len(content) == 1 and content[0]["type"] == "input_text"
+        items.append(encode_json({"role": "user", "content": content[0]["text"] if alone else content}))
+    return b",".join(items) or encode_json({"role": "user", "content": NOTHING_SENT})

@@ -10,10 +10,10 @@ from msgspec import Raw, Struct
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
-from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
-from jaato.providers.openai_faults import malformed, stream_error
-from jaato.providers.openai_usage import InputDetails, OutputDetails
-from jaato.providers.parts import tool_call
+from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking
+from jaato.providers.parts import arguments_of, cut_short, tool_call
+from jaato.providers.refusals import malformed, stream_error
+from jaato.providers.tokens import openai_usage
 
 DIALECT = "openai_responses"
 
@@ -28,19 +28,12 @@ class Item(Struct):
     type: str = ""
     id: str | None = None
     phase: str | None = None
-    content: list[Content] | None = None
+    content: list[Content] | str | None = None
     summary: list[Content] | None = None
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
-
-
-class UsageCounts(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: InputDetails | None = None
-    output_tokens_details: OutputDetails | None = None
+    arguments: Any = None
 
 
 class Why(Struct):
@@ -50,7 +43,7 @@ class Why(Struct):
 class Response(Struct):
     status: str | None = None
     output: list[Raw] | None = None
-    usage: UsageCounts | None = None
+    usage: Any = None
     error: Any = None
     incomplete_details: Why | None = None
 
@@ -62,11 +55,13 @@ class Happening(Struct):
     delta: Any = None
     output_index: int = 0
     summary_index: int = 0
+    arguments: Any = None
     item: Raw = Raw()
     response: Response | None = None
     error: Any = None
 
 
+SPOKEN = ("output_text", "text")
 DECODE = msgspec.json.Decoder(Happening).decode
 ITEM = msgspec.json.Decoder(Item).decode
 WHOLE = msgspec.json.Decoder(Response).decode
@@ -76,15 +71,29 @@ PLAIN = msgspec.json.Decoder().decode
 class PartialItem:
     """An output item that is being written; `done` is the server's own account of it, which then counts."""
 
-    __slots__ = ("arguments", "call", "done", "item", "said", "thought")
+    __slots__ = ("arguments", "call", "done", "item", "refused", "said", "thought")
 
     def __init__(self) -> None:
         self.item = Item()
         self.done: Raw | None = None
         self.said: list[str] = []
+        self.refused: list[str] = []
         self.thought: list[str] = []
         self.arguments: list[str] = []
         self.call = 0
+
+    def unheard(self, parts: Sequence[Part]) -> list[Chunk]:
+        """What these parts of it say as chunks, where no piece of it was streamed."""
+        chunks: list[Chunk] = []
+        for part in parts:
+            match part:
+                case Text(text=text) if not self.said:
+                    chunks.append(TextDelta(text))
+                case Refusal(text=text) if not self.refused:
+                    chunks.append(TextDelta(text))
+                case Thinking(text=text) if text and not self.thought:
+                    chunks.append(ThinkingDelta(text))
+        return chunks
 
 
 class ResponsesDecoder:
@@ -129,6 +138,8 @@ class ResponsesDecoder:
                 partial = self._at(found)
                 partial.arguments.append(found.delta)
                 return (CallDelta(partial.call, partial.item.name or "", found.delta),)
+            case "response.function_call_arguments.done" if found.arguments is not None:
+                self._at(found).arguments = [arguments_of(found.arguments)]
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if isinstance(
                 found.delta, str
             ):
@@ -138,7 +149,7 @@ class ResponsesDecoder:
                 self._at(found).thought.append("\n\n")
                 return (ThinkingDelta("\n\n"),)
             case "response.refusal.delta" if isinstance(found.delta, str):
-                self._heard = True
+                self._at(found).refused.append(found.delta)
                 return (TextDelta(found.delta),)
             case "response.output_item.added" | "response.output_item.done" if found.item:
                 return self._item(found, found.item, done=kind.endswith("done"))
@@ -193,16 +204,26 @@ class ResponsesDecoder:
                 self._provider, response.error or "the response failed and no reason was given"
             )
         if not any(partial.done for partial in self._items.values()) and response.output:
-            self._items = {}
+            heard, self._items = self._items, {}
             for index, raw in enumerate(response.output):
-                partial = self._items[index] = PartialItem()
+                partial = self._items[index] = heard.get(index) or PartialItem()
                 partial.item, partial.done = ITEM(raw), raw.copy()
         parts: list[Part] = []
+        chunks: list[Chunk] = []
         for _, partial in sorted(self._items.items()):
-            parts += item_parts(partial)
+            own = item_parts(partial)
+            chunks += partial.unheard(own)
+            parts += own
         self._done = True
         message = Message("assistant", parts, provider=self._provider, model=self._model)
-        return (Reply(message, finish_reason(response, parts), usage(response.usage)),)
+        return (
+            *chunks,
+            Reply(
+                message,
+                finish_reason(response, parts),
+                openai_usage(response.usage, "input_tokens", "output_tokens"),
+            ),
+        )
 
 
 def item_parts(partial: PartialItem) -> list[Part]:
@@ -213,23 +234,24 @@ def item_parts(partial: PartialItem) -> list[Part]:
             opaque = Opaque(DIALECT, Raw(msgspec.json.encode({"phase": item.phase}))) if item.phase else None
             if partial.done is None or item.content is None:
                 text = "".join(partial.said)
-                return [Text(text, opaque)] if text else []
-            text = "".join([content.text or "" for content in item.content if content.type == "output_text"])
-            refused = "".join(
-                [content.refusal or "" for content in item.content if content.type == "refusal"]
-            )
+                refused = "".join(partial.refused)
+                return [*([Text(text, opaque)] if text else []), *([Refusal(refused)] if refused else [])]
+            contents = [Content("text", item.content)] if isinstance(item.content, str) else item.content
+            text = "".join([content.text or "" for content in contents if content.type in SPOKEN])
+            refused = "".join([content.refusal or "" for content in contents if content.type == "refusal"])
             said: list[Part] = [Text(text, opaque)] if text else []
             return [*said, Refusal(refused)] if refused else said
         case "reasoning":
-            own = [content.text or "" for content in (item.summary or item.content or ())]
+            contents = item.summary or ([] if isinstance(item.content, str) else item.content) or []
+            own = [content.text or "" for content in contents]
             text = "\n\n".join(own) or "".join(partial.thought)
             kept = partial.done if partial.done is not None and item.encrypted_content else None
             return [Thinking(text, None if kept is None else Opaque(DIALECT, kept))] if text or kept else []
         case "function_call":
-            arguments = "".join(partial.arguments) if item.arguments is None else item.arguments
-            if partial.done is None:
-                arguments = "".join(partial.arguments)
-            return [tool_call(item.name or "", arguments, item.call_id)]
+            told = partial.done is not None and item.arguments is not None
+            arguments = arguments_of(item.arguments) if told else "".join(partial.arguments)
+            call = tool_call(item.name or "", arguments, item.call_id)
+            return [call if arguments or told else cut_short(call)]
     return []  # the server's own tools, which nobody asked for
 
 
@@ -247,17 +269,3 @@ def finish_reason(response: Response, parts: Sequence[Part]) -> FinishReason:
             else "unknown"
         )
     return "tool_calls" if any(not isinstance(part, (Text, Thinking)) for part in parts) else "stop"
-
-
-def usage(counts: UsageCounts | None) -> Usage | None:
-    """The tokens of a response."""
-    if counts is None:
-        return None
-    given, made = counts.input_tokens_details, counts.output_tokens_details
-    return Usage(
-        input_tokens=counts.input_tokens or 0,
-        output_tokens=counts.output_tokens or 0,
-        cached_input_tokens=(given and given.cached_tokens) or 0,
-        cache_write_tokens=(given and given.cache_write_tokens) or 0,
-        reasoning_tokens=(made and made.reasoning_tokens) or 0,
-    )

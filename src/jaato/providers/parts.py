@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -10,10 +11,13 @@ import msgspec
 
 from jaato.errors import StoreError
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Message, Opaque, Text, ToolCall, ToolResult
+from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
 from jaato.providers.wire import encode_json
 
 T = TypeVar("T")
+ANY_ID = re.compile(r"[!-~]{1,512}")
+"""Call ids a server of an OpenAI dialect takes back when they are its own; some models count on their form."""
+NOTHING_SENT = "(empty message)"
 DECODE = msgspec.json.Decoder().decode
 
 
@@ -52,24 +56,6 @@ def read_media(media: Media, read_blob: Callable[[str], bytes]) -> bytes | None:
         return None
 
 
-def user_content(
-    message: Message, text_type: str, show: Callable[[Media], dict[str, Any]]
-) -> str | list[dict[str, Any]]:
-    """The content of a user message: plain text where it is nothing else, otherwise its parts."""
-    if all(isinstance(part, Text) for part in message.parts):
-        return message.text
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text(text=text):
-                content.append({"type": text_type, "text": text})
-            case Media():
-                content.append(show(part))
-            case _:
-                pass  # the other parts belong to other roles
-    return content
-
-
 def data_url(mime_type: str, data: bytes) -> str:
     """Bytes as a `data:` URL."""
     return f"data:{mime_type};base64,{b64encode(data).decode('ascii')}"
@@ -83,6 +69,11 @@ def media_text(media: Media, data: bytes | None) -> str:
     if media.mime_type.startswith("text/") or media.mime_type in ("application/json", "application/xml"):
         return f"[{name}]\n{data.decode('utf-8', 'replace')}"
     return f"[{name} ({media.mime_type}, {len(data)} bytes): this model interface cannot show it]"
+
+
+def media_note(media: Media) -> str:
+    """What stands in for media that a model gave: no dialect takes it back."""
+    return f"[{media.name or media.mime_type} was part of this reply]"
 
 
 def result_text(result: ToolResult) -> str:
@@ -118,9 +109,22 @@ def tool_call(name: str, arguments: str, provider_id: str | None, opaque: Opaque
     return ToolCall(new_id("c"), name, values, provider_id or None, malformed, opaque)
 
 
+def arguments_of(value: Any) -> str:
+    """Arguments as the text they should have been: some servers send the value itself."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode_json(value).decode()
+
+
+def cut_short(call: ToolCall) -> ToolCall:
+    """A call that broke off before its arguments came: it asks for nothing, not for a call without arguments."""
+    return call if call.arguments or call.malformed else msgspec.structs.replace(call, malformed="")
+
+
 def arguments_text(call: ToolCall) -> str:
-    """The arguments of a call as the text they were."""
-    return encode_json(call.arguments).decode() if call.malformed is None else call.malformed
+    """The arguments of a call as JSON text; malformed ones are wrapped, for many servers parse them and choke."""
+    values = call.arguments if call.malformed is None else {"malformed": call.malformed}
+    return encode_json(values).decode()
 
 
 def is_strict(schema: Any) -> bool:

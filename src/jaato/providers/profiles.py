@@ -37,7 +37,8 @@ def make(
     """The provider of this name, with what is not given taken from the environment; nothing is sent yet.
 
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
-    chat for every other. `thinking` names the field in which a compatible server wants the thoughts back.
+    chat for every other; besides `openai` only `ollama` has both. `thinking` says how a server
+    of chat completions wants the thoughts back, see `ChatStyle`; by itself, in the field they came in.
     A `project` and `location` mean Gemini on Vertex AI.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
@@ -69,7 +70,14 @@ def make(
         case "github_models":
             return github_models(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
         case "ollama":
-            return ollama(environ, base_url=base_url, api_key=api_key, thinking=thinking, timeouts=timeouts)
+            return ollama(
+                environ,
+                base_url=base_url,
+                api_key=api_key,
+                interface=interface,
+                thinking=thinking,
+                timeouts=timeouts,
+            )
     raise ConfigError(f"There is no provider {name!r} of this kind; known are {', '.join(NAMES)}.")
 
 
@@ -101,6 +109,7 @@ def openai(
         from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
         limit = "max_completion_tokens" if own else "auto"
+        thinking = thinking or thinking_field(urlsplit(url).hostname or "")
         dialect = OpenAIChat("openai", ChatStyle(limit=limit, thinking=thinking, cache_key=own))
     headers = {}
     if own and environ.get("OPENAI_ORG_ID"):
@@ -121,28 +130,36 @@ def openai(
     )
 
 
+def thinking_field(host: str) -> str:
+    """How the thoughts go back to the models of a host: OpenAI takes none, DeepSeek wants the field everywhere."""
+    if host == "api.openai.com":
+        return "never"
+    return "reasoning_content" if host.endswith("deepseek.com") else "same"
+
+
 def github_models(
     environ: Mapping[str, str], *, base_url: str | None, api_key: str | None, timeouts: Timeouts
 ) -> HttpProvider:
     """GitHub Models, with a token that may read models in `GITHUB_TOKEN`."""
-    from jaato.providers.openai_chat import OpenAIChat
+    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
     key = api_key or environ.get("GITHUB_TOKEN") or None
     if key is None:
         raise ConfigError(
-            "There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read."
+            "There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read, "
+            "or run `jaato login github_models`."
         )
     about = partial(describe, "github_models", priced=False)
     return HttpProvider(
         "github_models",
-        OpenAIChat("github_models"),
+        OpenAIChat("github_models", ChatStyle(thinking="never")),
         base_url=base_url or GITHUB_URL,
         describe=about,
         key=key,
         listing=Listing("/catalog/models", read_catalog(about), from_root=True),
         environ=environ,
         timeouts=timeouts,
-        remedy="GITHUB_TOKEN needs the permission models:read.",
+        remedy="Set GITHUB_TOKEN to a token with the permission models:read, or run `jaato login github_models`.",
     )
 
 
@@ -151,12 +168,11 @@ def ollama(
     *,
     base_url: str | None,
     api_key: str | None,
+    interface: Interface,
     thinking: str | None,
     timeouts: Timeouts,
 ) -> HttpProvider:
     """A running Ollama at `OLLAMA_HOST`; it needs no key, and costs nothing on this machine."""
-    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
-
     url = ollama_url(base_url or environ.get("OLLAMA_HOST") or OLLAMA_URL)
     if not url.endswith("/v1"):
         url += "/v1"
@@ -165,10 +181,18 @@ def ollama(
         about = partial(
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
-    style = ChatStyle(limit="max_tokens", thinking=thinking, valid_arguments=True)
+    dialect: Dialect
+    if interface == "responses":
+        from jaato.providers.openai_responses import OpenAIResponses
+
+        dialect = OpenAIResponses("ollama", cache_key=False)
+    else:
+        from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+
+        dialect = OpenAIChat("ollama", ChatStyle(limit="max_tokens", thinking=thinking or "same"))
     return HttpProvider(
         "ollama",
-        OpenAIChat("ollama", style),
+        dialect,
         base_url=url,
         describe=about,
         key=api_key or environ.get("OLLAMA_API_KEY") or None,

@@ -9,6 +9,14 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 """One event may be this large: a whole reply travels in the last event of some dialects."""
 
 
+LINES = (b":", b"data", b"event", b"id", b"retry", b"\r", b"\n", BOM)
+
+
+def is_beginning(start: bytes) -> bool:
+    """Whether bytes can be the beginning of an event stream: of a comment, a field, an empty line, or nothing."""
+    return any(start.startswith(line) or line.startswith(start) for line in LINES)
+
+
 class EventParser:
     """Takes bytes as they come and gives whole events as (name, data); name is "" where none was given.
 

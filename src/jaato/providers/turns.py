@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import is_
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from jaato.protocol.messages import (
@@ -56,9 +57,17 @@ class Turns:
 
     A history that no API would take is healed: adjacent messages of one side are one turn, a call without a
     result is answered as interrupted, a result without its call becomes text, the user begins and ends it.
+
+    With a `provider`, what other providers gave for themselves stays behind: thoughts, ids, opaque bytes; with a
+    `model`, the thoughts of other models too. `ids` are the call ids a provider takes back.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, provider: str | None = None, model: str | None = None, ids: re.Pattern[str] = CALL_ID
+    ) -> None:
+        self._provider = provider
+        self._model = model
+        self._call_ids = ids
         self._seen: list[Message] = []
         self._over: list[Turn] = []
         self._turn: Turn | None = None
@@ -106,8 +115,14 @@ class Turns:
             self._pending, self._answers = {}, {}
             turn = None
         self._turn = turn = turn or Turn("assistant", [])
+        foreign = self._provider is not None and message.provider != self._provider
+        another = self._model is not None and message.model not in (None, self._model)
         for part in message.parts:
+            if foreign and isinstance(part, (Text, ToolCall)):
+                part = without_origin(part)  # noqa: PLW2901 - the part as anybody could have said it
             match part:
+                case Thinking() if foreign or another:
+                    pass  # nobody else knows what to do with it
                 case ToolCall() if part.call_id not in self._pending:
                     asked = Asked(part, self._wire_id(part))
                     self._pending[part.call_id] = asked
@@ -141,7 +156,7 @@ class Turns:
 
     def _wire_id(self, call: ToolCall) -> str:
         wanted = call.provider_id or ""
-        if not CALL_ID.fullmatch(wanted) or wanted in self._ids:
+        if not self._call_ids.fullmatch(wanted) or wanted in self._ids:
             wanted = re.sub(r"[^A-Za-z0-9_-]", "_", call.call_id)[:56] or "call"
         wire_id, count = wanted, 1
         while wire_id in self._ids:
@@ -149,6 +164,15 @@ class Turns:
             wire_id = f"{wanted[:56]}-{count}"
         self._ids.add(wire_id)
         return wire_id
+
+
+def without_origin(part: Text | ToolCall) -> Text | ToolCall:
+    """A part without what only the provider it came from understands."""
+    if isinstance(part, Text):
+        return part if part.opaque is None else Text(part.text)
+    if part.opaque is None and part.provider_id is None:
+        return part
+    return msgspec.structs.replace(part, opaque=None, provider_id=None)
 
 
 def interrupted(asked: Asked) -> Answer:

@@ -53,6 +53,7 @@ class Blueprint:
     limits: Limits | None = None
     retry: RetryPolicy = RetryPolicy()
     base_url: str | None = None
+    interface: str | None = None
     api_key: str | None = None
     state_dir: Path | None = None
     environ: dict[str, str] | None = None
@@ -154,7 +155,12 @@ async def registry_for(blueprint: Blueprint) -> PluginRegistry:
 def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
     """The settings under which a session of this workspace works."""
     named = blueprint.provider if isinstance(blueprint.provider, str) else None
-    flags = {"provider": named, "model": blueprint.model, "base_url": blueprint.base_url}
+    flags = {
+        "provider": named,
+        "model": blueprint.model,
+        "base_url": blueprint.base_url,
+        "interface": blueprint.interface,
+    }
     environ = environment() if blueprint.environ is None else blueprint.environ
     state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
     return load(flags, environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)

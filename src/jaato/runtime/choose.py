@@ -17,6 +17,15 @@ KEY_ORDER = (
 )
 """Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
 
+KEY_VARIABLES = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "google_genai": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "github_models": ("GITHUB_TOKEN",),
+    "ollama": ("OLLAMA_API_KEY",),
+}
+"""The variables in which a provider's key may be."""
+
 DEFAULT_MODELS = {
     "anthropic": "claude-sonnet-5",
     "openai": "gpt-5.5",
@@ -24,6 +33,7 @@ DEFAULT_MODELS = {
     "github_models": "openai/gpt-5-mini",
     "local": "qwen2.5-coder-1.5b-instruct",
 }
+TWO_INTERFACES = ("openai", "ollama")
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
 
@@ -97,6 +107,15 @@ def environ_for(
     }
 
 
+def saved_key(name: str, settings: Settings) -> str | None:
+    """The key that was saved for a provider, unless a variable holds one, which counts more."""
+    from jaato.runtime.keys import stored_key
+
+    if any(settings.environ.get(variable) for variable in KEY_VARIABLES.get(name, ())):
+        return None
+    return stored_key(settings, name)
+
+
 def make_provider(
     name: str,
     settings: Settings,
@@ -105,8 +124,6 @@ def make_provider(
     api_key: str | None = None,
 ) -> tuple[Provider, str]:
     """The provider of this name and the model it answers with. Raises `ConfigError` naming what is missing."""
-    from jaato.runtime.keys import stored_key
-
     match name:
         case "scripted":
             from jaato.providers.scripted import ScriptedProvider
@@ -121,8 +138,17 @@ def make_provider(
         case _ if name in NAMES:
             from jaato.providers.profiles import make
 
-            key = api_key or stored_key(settings, name)
-            made = make(name, environ=settings.environ, base_url=settings["base_url"], api_key=key)
+            if name not in TWO_INTERFACES and settings.source("interface") == "--interface":
+                raise ConfigError(
+                    f"{name} has one interface; --interface is for {' and '.join(TWO_INTERFACES)}."
+                )
+            made = make(
+                name,
+                environ=settings.environ,
+                base_url=settings["base_url"],
+                api_key=api_key or saved_key(name, settings),
+                interface=settings["interface"],
+            )
             chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or DEFAULT_MODELS.get(name)
             if chosen is None:
                 raise ConfigError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from jaato.errors import ConfigError
 
@@ -25,6 +26,24 @@ def split_url(text: str, setting: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{setting} is {shown(text)!r}; write it like https://host/v1.")
     return parts
+
+
+def login_of(parts: SplitResult) -> dict[str, str]:
+    """The header of the user and password in a URL; a key, where there is one, takes its place."""
+    if parts.username is None:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(login.encode()).decode('ascii')}"}
+
+
+def checked(value: str, what: str) -> str:
+    """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
+        raise ConfigError(
+            f"{what} holds characters no header can carry (a line break, a quote?); set it anew."
+        )
+    return value
 
 
 def shown(url: str) -> str:

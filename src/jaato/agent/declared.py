@@ -1,0 +1,62 @@
+"""The tools a session's model is shown: the first ones, then what was activated, in that order, for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaato.agent.journal import Journal
+from jaato.protocol.events import ToolActivated
+from jaato.protocol.specs import ToolSpec
+from jaato.tools.catalog import Catalog
+
+
+class Declared:
+    """What is declared to the model; it only ever grows, so that what was sent before stays as it was.
+
+    `core` names the tools shown from the start; None means those that say so themselves. Without `deferred` all are.
+    """
+
+    def __init__(
+        self, journal: Journal, catalog: Catalog, *, deferred: bool, core: Sequence[str] | None
+    ) -> None:
+        self._journal = journal
+        self._catalog = catalog
+        self._deferred = deferred
+        self._core = core
+        self._names: set[str] = set()
+        self.specs: list[ToolSpec] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def restore(self) -> None:
+        """Declare what this session's model was shown when it was left, or is to see first."""
+        self._declare(self._first())
+        self._declare(self._known(self._journal.state.activated))
+
+    def activate(self, names: Sequence[str]) -> list[str]:
+        """Declare more tools from now on; gives those that were not declared."""
+        new = [name for name in dict.fromkeys(names) if name not in self._names]
+        specs = self._known(new)
+        if specs:
+            journal = self._journal
+            journal.record(ToolActivated(**journal.head(), tools=[spec.name for spec in specs]))
+            self._declare(specs)
+        return [spec.name for spec in specs]
+
+    def _first(self) -> list[ToolSpec]:
+        if not self._deferred:
+            return [tool.spec for tool in self._catalog]
+        if self._core is not None:
+            return self._known(self._core)
+        known = self._known(self._journal.state.core_tools)
+        return known or [tool.spec for tool in self._catalog.core]
+
+    def _known(self, names: Sequence[str]) -> list[ToolSpec]:
+        found = [self._catalog.find(name) for name in names]
+        return [entry.tool.spec for entry in found if entry is not None]
+
+    def _declare(self, specs: Sequence[ToolSpec]) -> None:
+        new = [spec for spec in specs if spec.name not in self._names]
+        self.specs = [*self.specs, *new]
+        self._names.update(spec.name for spec in new)
