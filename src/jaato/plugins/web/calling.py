@@ -141,7 +141,9 @@ def with_key(service: Service, operation: Operation, ask: Ask, key: str) -> Ask:
             from base64 import b64encode
 
             value = "Basic " + b64encode(key.encode()).decode()
-    if not VALUE.fullmatch(value) or not TOKEN.fullmatch(name) or name.lower() in OURS:
+    if place == "header" and not (
+        TOKEN.fullmatch(name) and VALUE.fullmatch(value) and name.lower() not in OURS
+    ):
         raise ToolError(f"The key cannot be sent as {place} {name[:60]!r}; use http_request.")
     match place:
         case "query":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.address import Allowed, Url, parse_url
+from jaato.tools.address import PORTS, Allowed, Url, parse_url
 from jaato.tools.dial import Dialer, Resolve, open_pool, system_resolve
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def request_of(ask: Ask) -> httpcore2.Request:
         url=httpcore2.URL(
             scheme=url.scheme.encode(),
             host=url.host.encode(),
-            port=url.port,
+            port=None if url.port == PORTS[url.scheme] else url.port,
             target=url.target.encode("ascii"),
         ),
         headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],

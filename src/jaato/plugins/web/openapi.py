@@ -117,9 +117,8 @@ class Service:
             schema = raw.get("schema")
             if not isinstance(schema, dict):
                 content = raw.get("content")
-                schema = (
-                    next(iter(content.values()), {}).get("schema", {}) if isinstance(content, dict) else {}
-                )
+                first: Any = next(iter(content.values()), None) if isinstance(content, dict) else None
+                schema = first.get("schema", {}) if isinstance(first, dict) else {}
                 style = "json" if isinstance(content, dict) else style
             found.setdefault(
                 (place, name),

@@ -45,10 +45,9 @@ def charset_of(data: bytes, content_type: str) -> str:
         ):
             return "cp1252" if name in ("iso8859-1", "ascii") else name
     try:
-        data[:-3].decode("utf-8") if len(data) > 3 else data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < max(0, len(data) - 8):
-            return "cp1252"
+        codecs.getincrementaldecoder("utf-8")().decode(data)  # the end may be missing
+    except UnicodeDecodeError:
+        return "cp1252"
     return "utf-8"
 
 

@@ -16,6 +16,7 @@ CPU_S = 15
 UNSEEN = "script, style, noscript, template, iframe, object, embed, svg, [hidden], [style*='display:none'], [style*='display: none']"
 AROUND = "nav, footer, [role=navigation]"
 MAX_NODES = 500
+MAX_VALUES = 2_000_000
 MAX_LINKS = 20_000
 
 
@@ -85,10 +86,15 @@ def settle(node: Any, attribute: str, base: str) -> None:
 
 def markdown(html: str) -> str:
     """HTML as Markdown."""
-    from html_to_markdown import ConversionOptions, convert
+    from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
     options = ConversionOptions(
-        extract_metadata=False, bullets="-", compact_tables=True, inline_data_media="drop", max_depth=400
+        preprocessing=PreprocessingOptions(enabled=False),  # what to leave out was settled before
+        extract_metadata=False,
+        bullets="-",
+        compact_tables=True,
+        inline_data_media="alt_text_only",
+        max_depth=400,
     )
     return (convert(html, options).content or "").strip()
 
@@ -132,9 +138,25 @@ def read_yaml(data: bytes, _options: dict[str, Any]) -> dict[str, Any]:
     }
     loader: Any = type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
     try:
-        return {"value": yaml.load(data, loader)}  # noqa: S506 - a safe loader without dates
+        value = yaml.load(data, loader)  # noqa: S506 - a safe loader without dates
+        if unfolded(value, {}) > MAX_VALUES:
+            return {"error": f"It unfolds to more than {MAX_VALUES} values; that is too large."}
+        return {"value": value}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return {"error": f"It is no YAML: {' '.join(str(error).split())[:300]}"}
+
+
+def unfolded(value: Any, known: dict[int, int]) -> int:
+    """How many values there are once every alias is written out; a circle counts as too many."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if id(value) in known:
+        return known[id(value)]
+    if not parts:
+        return 1
+    known[id(value)] = MAX_VALUES + 1
+    total = 1 + sum(unfolded(part, known) for part in parts)
+    known[id(value)] = total
+    return total
 
 
 READERS = {"html": read_html, "pdf": read_pdf, "yaml": read_yaml}
@@ -149,8 +171,10 @@ def main() -> None:
     most = options.pop("most_bytes")
     try:
         answer = json.dumps(READERS[kind](data, options), allow_nan=False, default=str)
-    except (MemoryError, RecursionError, ValueError) as error:
-        answer = json.dumps({"error": f"It is too large or too deep to be read ({type(error).__name__})."})
+    except (MemoryError, RecursionError):
+        answer = json.dumps({"error": "It is too large or too deep to be read."})
+    except ValueError as error:
+        answer = json.dumps({"error": f"It cannot be read: {str(error)[:200]}"})
     if len(answer) > most:
         answer = json.dumps({"error": f"It unfolds to {len(answer)} bytes; at most {most} are taken."})
     sys.stdout.write(answer)

@@ -72,9 +72,7 @@ class ServicesPlugin(Plugin):
             )
         known[short] = made
         found: dict[str, Any] = {"service": short, "title": title[:200], "base_url": str(made.base)}
-        keys = [
-            variable for variable, host in self._grants() if host in (made.base.host, made.base.authority)
-        ]
+        keys = [variable for variable, host in self._grants() if host in places_of(made.base)]
         return found | {"operations": len(made.operations)} | ({"keys": keys} if keys else {})
 
     @tool(category="web", access="read")
@@ -171,7 +169,7 @@ class ServicesPlugin(Plugin):
         """The value of a variable the user granted to the service's host. Raises `ToolError`."""
         base = known.base
         hosts = [host for name, host in self._grants() if name == variable]
-        if not any(host in (base.host, base.authority) for host in hosts):
+        if not any(host in places_of(base) for host in hosts):
             raise ToolError(
                 f"{variable[:60]} may not be sent to {base.authority}. The user can allow it: the setting service_keys "
                 f"with {variable[:60]}={base.authority}."
@@ -181,10 +179,9 @@ class ServicesPlugin(Plugin):
                 f"The document came from {known.source.authority} and its service is at {base.authority}; a key is sent "
                 "only where both are the same host."
             )
-        if base.scheme != "https" and base.authority not in hosts:
-            raise ToolError(
-                f"{base} is not https. To send a key there all the same, grant it to {base.authority}."
-            )
+        exact = f"{base.host}:{base.port}"
+        if base.scheme != "https" and exact not in hosts:
+            raise ToolError(f"{base} is not https. To send a key there all the same, grant it to {exact}.")
         value = environment_of(self.host).get(variable, "")
         if not value:
             raise ToolError(
@@ -204,6 +201,11 @@ class ServicesPlugin(Plugin):
                 f"{path!r} has more than {MAX_DOCUMENT_BYTES} bytes; that is no document to read."
             )
         return data
+
+
+def places_of(base: Url) -> tuple[str, str]:
+    """How a grant may name the host of a service."""
+    return base.host, f"{base.host}:{base.port}"
 
 
 def in_full(known: Service, operation: Operation) -> dict[str, Any]:
