@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -251,6 +250,8 @@ def deflate_window(data: bytes) -> int:
 
 def unreachable(url: Url, error: Exception) -> str:
     """Why a host could not be reached, in words."""
+    import ssl
+
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 8:
         chain.append(cause)

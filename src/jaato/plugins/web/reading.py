@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -33,6 +32,8 @@ class Unreadable(ToolError):
 
 def libraries(kind: Kind) -> list[str]:
     """Where the libraries of a kind are; raises `ToolError` that says how to get them."""
+    import importlib.util
+
     places: list[str] = []
     for name in NEEDED[kind]:
         spec = importlib.util.find_spec(name)
