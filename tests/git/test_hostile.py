@@ -236,6 +236,22 @@ def test_git_is_never_one_from_the_workspace(tmp_path: Path) -> None:
         desk.ask("git_status")
 
 
+def test_a_git_that_cannot_be_told_what_not_to_run_is_not_used(tmp_path: Path) -> None:
+    """One that does not know settings from the environment, as before 2.31, answers nothing, and runs nothing."""
+    desk = started(tmp_path)
+    sprung = trapped(desk)
+    old = tmp_path / "old" / "git"
+    old.parent.mkdir()
+    old.write_text(f'#!/bin/sh\nunset GIT_CONFIG_COUNT\nexec {git_program(desk.environ)} "$@"\n')
+    old.chmod(0o755)
+    desk.environ["PATH"] = f"{old.parent}:{os.defpath}"
+    desk.open()
+    for name, arguments in CALLS:
+        with pytest.raises(ToolError, match=r"2\.31"):
+            desk.ask(name, **arguments)
+    assert not sprung.exists()
+
+
 def test_variables_that_lead_elsewhere_are_dropped(tmp_path: Path) -> None:
     """`GIT_DIR` and its like in the environment of the daemon do not decide what is read."""
     desk = started(tmp_path)

@@ -156,6 +156,8 @@ def test_another_reader_sees_the_same() -> None:
         ours = {one for one in linux.listeners() if one.pid == os.getpid()}
         assert ours == {one for one in portable.listeners() if one.pid == os.getpid()}
         assert len(ours) == 2
+        found = [portable.listener(one, pid, psutil.CONN_LISTEN) for one, pid in portable.connections(psutil)]
+        assert ours <= set(found)
 
 
 def test_a_list_can_be_cancelled() -> None:

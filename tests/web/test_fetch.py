@@ -198,6 +198,25 @@ def test_a_private_address_is_refused_before_anything_is_sent(tmp_path: Path) ->
         assert site.seen[0].headers["host"] == f"evil.example:{site.port}"
 
 
+def test_an_ipv6_address_is_dialed(tmp_path: Path) -> None:
+    """A literal address of the newer kind, in brackets, with its port."""
+    listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    port = listener.getsockname()[1]
+    got: list[bytes] = []
+
+    def work() -> None:
+        with listener, listener.accept()[0] as connection:
+            got.append(connection.recv(4096))
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    found = ask(web(tmp_path, "[::1]"), "fetch_url", url=f"http://[0:0::1]:{port}/")
+    thread.join(10)
+    assert text(found).endswith("ok")
+    assert f"Host: [::1]:{port}\r\n".encode() in got[0]
+
+
 def test_a_name_is_resolved_once_and_that_address_is_dialed(tmp_path: Path) -> None:
     """A name that changes its address between check and connection gains nothing: it is looked up once."""
     names = {"rebind.example": [["127.0.0.2"], ["127.0.0.1"]]}

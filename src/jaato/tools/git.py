@@ -126,6 +126,8 @@ async def guarded(
     )
     if listed.code != 0:
         raise failed(listed.complaint or "the configuration is too long")
+    if b"command\0core.fsmonitor\0" not in listed.data:
+        raise GitFailed("This git is too old to be told what not to run. Install git 2.31 or newer.")
     return git_environment(environ, SETTINGS | filters_off(listed.data))
 
 

@@ -56,22 +56,25 @@ def listeners() -> list[Listener]:
     """The sockets that wait for others; where the system tells only of one's own processes, those."""
     psutil = library()
     try:
-        found = psutil.net_connections(kind="inet")
+        found = [(one, one.pid) for one in psutil.net_connections(kind="inet")]
     except psutil.AccessDenied:
-        found = list(own_connections(psutil))
+        found = list(connections(psutil))
     return [
-        Listener(
-            "tcp" if one.type == socket.SOCK_STREAM else "udp", one.laddr.ip, one.laddr.port, one.pid or None
-        )
-        for one in found
-        if one.laddr
-        and (one.status == psutil.CONN_LISTEN if one.type == socket.SOCK_STREAM else not one.raddr)
+        made for one, pid in found if (made := listener(one, pid or None, psutil.CONN_LISTEN)) is not None
     ]
 
 
-def own_connections(psutil: Any) -> Iterator[Any]:
-    """The connections of each process that may be looked at."""
+def connections(psutil: Any) -> Iterator[tuple[Any, int]]:
+    """The connections of each process that may be looked at, with its number."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             for one in process.net_connections(kind="inet"):
-                yield psutil._common.sconn(*one, process.pid)  # noqa: SLF001 - the record with its process
+                yield one, process.pid
+
+
+def listener(one: Any, pid: int | None, listening: str) -> Listener | None:
+    """A connection as a socket that waits for others, None for one that does not."""
+    is_stream = one.type == socket.SOCK_STREAM
+    if not one.laddr or (one.status != listening if is_stream else bool(one.raddr)):
+        return None
+    return Listener("tcp" if is_stream else "udp", one.laddr.ip, one.laddr.port, pid)

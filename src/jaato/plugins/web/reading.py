@@ -66,6 +66,8 @@ async def read_apart(kind: Kind, data: bytes, within_s: float = WITHIN_S, **opti
                 pass  # it ended before it had read everything, and its answer says why
             async for chunk in process.stdout:
                 answer += chunk
+                if len(answer) > MAX_ANSWER_BYTES + 1000:
+                    raise Unreadable(f"The {kind.upper()} unfolds to more than {MAX_ANSWER_BYTES} bytes.")
             code = await process.wait()
     except TimeoutError:
         raise ToolTimeout(
