@@ -135,10 +135,12 @@ class GitPlugin(Plugin):
             if found is None:
                 raise ToolError("The cursor is none of git_log's; pass next_cursor as it was given.")
             skip, span = int(found[1]), found[2]
-        elif revision is None and await here.find("HEAD") is None:
-            return {"commits": [], "note": "The branch has no commit yet."}
+        elif revision is None:
+            span = await here.find("HEAD") or ""
+            if not span:
+                return {"commits": [], "note": "The branch has no commit yet."}
         else:
-            span = await here.span(revision or "HEAD")
+            span = await here.span(revision)
         asked = ["log", "-z", records.FORMAT, "--no-color", "--no-show-signature", "--decorate=short", "--no-patch",
                  f"--max-count={limit + 1}", f"--skip={skip}", "--regexp-ignore-case", "--fixed-strings"]  # fmt: skip
         for name, value in (("author", author), ("grep", message), ("since", since), ("until", until)):

@@ -106,20 +106,27 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Rep
     async def ask(*arguments: str) -> Written:
         return await run_git(program, arguments, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES)
 
-    async def line(option: str) -> str:
-        written = await ask("rev-parse", option)
+    async def lines(*options: str) -> list[str]:
+        written = await ask("rev-parse", *options)
         if written.code != 0:
             raise failed(written.complaint)
-        return written.data.decode("utf-8", "surrogateescape").removesuffix("\n")
+        found = written.data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
+        if len(found) != len(options):
+            raise GitFailed(
+                "The path of the repository has a line break in it; git cannot tell where it ends."
+            )
+        return found
 
-    answers = [await line(f"--{option}") for option in ("absolute-git-dir", "git-common-dir")]
-    if await line("--is-bare-repository") == "false":
-        if await line("--is-inside-work-tree") == "false":
+    bare, inside, *answers = await lines(
+        "--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir"
+    )
+    if bare == "false":
+        if inside == "false":
             raise GitFailed(
                 f"The files of the repository of {path!r} lie outside the directories this session may use, or {path!r} "
                 "is inside its .git. Name the directory of its files."
             )
-        answers.append(await line("--show-toplevel"))
+        answers += await lines("--show-toplevel")
     git_dir, common, *tops = (resolved(directory, answer) for answer in answers)
     top = tops[0] if tops else None
     if not is_own(resolved(directory, "."), git_dir, common, top, roots):
