@@ -1,6 +1,6 @@
 """How often the embedded model picks the right tool and the right arguments; run by hand, it takes minutes.
 
-python -m bench.local MODEL.gguf [--sets own,unseen] [--only tasks]
+python -m bench.local MODEL.gguf [--sets own,unseen,held-out] [--only tasks]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 from bench.local_cases import CASES, TASKS, TOOLS, Case, Task
+from bench.local_held_out import HELD_OUT_CASES, HELD_OUT_TASKS
 from bench.local_unseen import UNSEEN_CASES, UNSEEN_TASKS
 from bench.row import Row
 
@@ -24,8 +25,12 @@ from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.prompt import SYSTEM
 from jaato.providers.local.provider import LocalProvider
 
-SETS = {"own": (CASES, TASKS), "unseen": (UNSEEN_CASES, UNSEEN_TASKS)}
-"""The prompts that the fixed prompt was written with, and those it was not."""
+SETS = {
+    "own": (CASES, TASKS),
+    "unseen": (UNSEEN_CASES, UNSEEN_TASKS),
+    "held-out": (HELD_OUT_CASES, HELD_OUT_TASKS),
+}
+"""The prompts that the fixed prompt was written with, those it was then compared on, and those looked at once."""
 
 
 async def reply_to(provider: LocalProvider, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:

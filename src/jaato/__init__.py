@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     )
     from jaato.protocol.messages import Message, Usage
     from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
-    from jaato.runtime.agent import Agent, Result
+    from jaato.runtime.agent import Agent
     from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.executor import ToolExecutor
     from jaato.runtime.registry import PluginRegistry
+    from jaato.runtime.result import Result
     from jaato.tools.call import Call, Output
     from jaato.tools.cancel import CancelToken
     from jaato.tools.ledger import TokenLedger
@@ -88,10 +89,11 @@ HOMES = {
     "jaato.agent.retry": "RetryPolicy",
     "jaato.protocol.messages": "Message Usage",
     "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
-    "jaato.runtime.agent": "Agent Result",
+    "jaato.runtime.agent": "Agent",
     "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
     "jaato.runtime.executor": "ToolExecutor",
     "jaato.runtime.registry": "PluginRegistry",
+    "jaato.runtime.result": "Result",
     "jaato.tools.call": "Call Output",
     "jaato.tools.cancel": "CancelToken",
     "jaato.tools.ledger": "TokenLedger",

@@ -262,7 +262,7 @@ def test_commands(desk: Desk) -> None:
             ("/permissions", "No lasting answers"),
             (f"/model scripted {other}", "answers from now on"),
             ("again", "dos"),
-            ("/model scripted nowhere.json", "cannot be read"),
+            ("/model scripted nowhere.json", "neither a file"),
             ("/new", r"session s\w+ in "),
             ("first words", "uno"),
             ("/resume first", "2 turns so far"),
@@ -299,7 +299,7 @@ def test_continuing(desk: Desk) -> None:
     desk.run("run", *script, "hi")
     made = desk.run("chat", "--continue", stdin="more\n")
     assert made.stdout == "two\n"
-    assert "1 turns so far" in made.stderr
+    assert "1 turn so far" in made.stderr
 
 
 def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:

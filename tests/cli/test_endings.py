@@ -182,7 +182,7 @@ def test_unknown_names(desk: Desk) -> None:
         "no.json",
         "x",
         code=2,
-        words="no.json cannot be read",
+        words="neither a file nor a stored session",
     )
     complaint(desk, "tools", "schema", "raedFile", code=2, words="is it readFile")
     complaint(desk, "sessions", "show", "s_no", code=2, words="'s_no'")

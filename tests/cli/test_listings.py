@@ -82,6 +82,19 @@ def test_tools(desk: Desk) -> None:
     assert "filesystem" in made.stderr
 
 
+def test_permissions_name_patterns_without_a_tool(desk: Desk) -> None:
+    """A rule about a tool that does not exist is listed with the note that it has no effect."""
+    path = desk.work / ".jaato" / "permissions.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        '{"blacklist": {"patterns": ["writFile(x)", "writeNewFile(x)", "write*(y)", "run(rm *)", "git push *"]}}'
+    )
+    notes = [line for line in desk.run("permissions").stdout.splitlines() if line.startswith("note:")]
+    assert [note for note in notes if "no effect" in note] == [
+        "note: writFile(x) names no tool that is here now, so it has no effect"
+    ]
+
+
 def test_models_of_those_that_need_a_file(desk: Desk) -> None:
     """`jaato models` of the embedded or the scripted model says what is missing, not that a model called `?` is."""
     for name, words in (("local", "is not on this machine"), ("scripted", "--model PATH")):

@@ -57,6 +57,8 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
     assert {name for name in modules if name.startswith("jaato")} == {
         "jaato",
         "jaato.cli",
+        "jaato.cli.arguments",
+        "jaato.cli.examples",
         "jaato.cli.parser",
     }
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}

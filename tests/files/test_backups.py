@@ -91,18 +91,6 @@ def test_undoing_a_creation_removes_and_undoing_again_recreates(desk: Desk) -> N
     assert content(desk, "f") == "A"
 
 
-@pytest.mark.spec("S4", "What's Captured")
-def test_an_edit_of_the_user_survives_undo_as_a_backup(desk: Desk) -> None:
-    """What the user wrote since is kept: undo replaces it, and the next undo brings it back."""
-    desk.call("writeNewFile", path="f", content="A")
-    desk.call("updateFile", path="f", new_content="B")
-    (desk.workspace / "f").write_text("USER")
-    desk.call("undoFileChange", path="f")
-    assert content(desk, "f") == "A"
-    desk.call("undoFileChange", path="f")
-    assert content(desk, "f") == "USER"
-
-
 def test_backups_survive_a_restart_and_every_version_can_be_restored(desk: Desk) -> None:
     """Another process lists the versions, newest first, and restores any of them with its mode."""
     desk.call("writeNewFile", path="f", content="0")

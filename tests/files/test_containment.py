@@ -16,7 +16,7 @@ from tests.files.desk import Desk
 
 from jaato.errors import ToolError
 from jaato.tools import beneath
-from jaato.tools.beneath import FileMissing, PathRefused
+from jaato.tools.file_errors import FileMissing, PathRefused
 from jaato.tools.paths import Roots
 
 NAMES = ["a", "b", "c"]

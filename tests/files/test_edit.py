@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from tests.files.desk import Desk
+
+from jaato.errors import ToolError
 from jaato.plugins.files.edit import Edit, EditRefused, applied
 
 TEXT = "def a():\n    return 1\n\ndef b():\n    return 1\n\ndef c():\n    return 2\n"
@@ -70,3 +74,25 @@ def test_overlapping_occurrences_count() -> None:
     """A text that overlaps itself is ambiguous."""
     with pytest.raises(EditRefused, match="2 times"):
         applied("aaa", Edit("p", old="aa", new="b"))
+
+
+def test_an_empty_file_is_edited(tmp_path: Path) -> None:
+    """Nothing becomes something with an empty old; an old that cannot be there says what to do instead."""
+    desk = Desk(tmp_path / "w")
+    desk.call("writeNewFile", path="f", content="")
+    with pytest.raises(ToolError, match=r"is empty.*new_content"):
+        desk.call("updateFile", path="f", old="x", new="y")
+    desk.call("updateFile", path="f", old="", new="first\n")
+    assert (desk.workspace / "f").read_text() == "first\n"
+    with pytest.raises(ToolError, match="writeNewFile"):
+        desk.call("updateFile", path="g", new_content="x")
+
+
+def test_bytes_that_are_no_text_are_shown_alike_everywhere(tmp_path: Path) -> None:
+    """What cannot be shown is U+FFFD in a diff and in an excerpt as it is in readFile, never a question mark."""
+    desk = Desk(tmp_path / "w")
+    (desk.workspace / "f").write_bytes("schön ist größer\n".encode() + b"a \xff b\nc\n")
+    assert "a \ufffd b" in desk.read("f")
+    with pytest.raises(ToolError, match="a \ufffd b"):
+        desk.call("updateFile", path="f", old="a ? b ", new="x")
+    assert "a \ufffd b" in desk.call("updateFile", path="f", old="c\n", new="d\n")["diff"]

@@ -18,8 +18,8 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.changes import Change
 from jaato.plugins.files.replace import FileChanged
+from jaato.plugins.files.targets import Change
 from jaato.tools.call import Call
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta
 from jaato.errors import ContextOverflow
-from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
+from jaato.protocol.messages import Message, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.local.provider import LocalProvider
+from jaato.providers.local.schema import MAX_STEP_CHARS
 
 SHORT = {"type": "string", "maxLength": 12}
 TOOLS = (
@@ -109,6 +110,8 @@ def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> Non
                         closed = {**spec.parameters, "additionalProperties": False}
                         assert jsonschema_rs.is_valid(closed, arguments)
                         assert reply.finish_reason == "tool_calls"
+                    case Thinking(text=text):
+                        assert len(text) <= MAX_STEP_CHARS
                     case _:
                         assert isinstance(part, Text)
                         assert reply.finish_reason == "stop"

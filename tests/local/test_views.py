@@ -10,7 +10,7 @@ import pytest
 
 from jaato.protocol.messages import Text, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.views import MAX_FOUND, VIEWS, found_tools, seen
+from jaato.providers.local.views import MAX_FOUND, NEXT, VIEWS, found_tools, seen
 
 SEARCH = ToolSpec(
     "grep_content",
@@ -38,13 +38,16 @@ def test_a_known_tool_is_shown_with_what_a_user_would_name() -> None:
     """A tool with a view has its short line and few parameters; what fits them fits the tool's own schema."""
     small = seen(SEARCH)
     assert small.description == VIEWS["grep_content"].description
-    assert list(small.parameters["properties"]) == ["pattern", "path"]
+    assert list(small.parameters["properties"]) == ["path", "pattern"]
     whole = jsonschema_rs.validator_for(SEARCH.parameters)
     narrow = jsonschema_rs.validator_for(small.parameters)
-    good: dict[str, Any] = {"pattern": "tea", "path": "shop"}
+    good: dict[str, Any] = {"path": "shop", "pattern": "tea"}
     assert narrow.is_valid(good)
     assert whole.is_valid(good)
-    assert not narrow.is_valid({"pattern": "tea", "context": 2})
+    assert not narrow.is_valid({**good, "context": 2})
+    assert not narrow.is_valid(
+        {"pattern": "tea"}
+    )  # where is always said: left open, it was left out or made up
 
 
 @pytest.mark.parametrize(
@@ -75,11 +78,12 @@ def test_a_list_or_one_is_a_list() -> None:
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_found_tools_are_a_line_each(as_text: bool) -> None:
-    """What a search found is read as one line for each tool, each once, few of them; nothing found is said so."""
+    """What a search found is read as one line for each tool, each once, few of them, and what to do next; nothing
+    found is said so."""
     tools = [{"name": "copyFile", "description": "Copy\na file."}, {"name": "zip", "description": "Pack."}]
     both = {"results": [{"query": "copy", "tools": tools}, {"query": "pack", "tools": tools[1:]}]}
-    assert searched(both, as_text=as_text) == "- copyFile: Copy a file.\n- zip: Pack."
+    assert searched(both, as_text=as_text) == f"- copyFile: Copy a file.\n- zip: Pack.\n{NEXT}"
     assert searched({"results": [{"query": "x", "tools": []}]}, as_text=as_text) == "There is no such tool."
     many = {"tools": [{"name": f"t{index}", "description": ""} for index in range(50)]}
-    assert len(str(searched(many, as_text=as_text)).splitlines()) == MAX_FOUND
+    assert len(str(searched(many, as_text=as_text)).splitlines()) == MAX_FOUND + 1
     assert searched({"categories": []}, as_text=as_text) is None

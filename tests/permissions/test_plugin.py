@@ -17,7 +17,7 @@ from tests.permissions.ground import READ, Script
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin, QueueChannel
-from jaato.plugins.permission.show import question_text
+from jaato.plugins.permission.show import question_text, visible
 
 S1 = pytest.mark.spec("S1", "Permission Integration")
 C4 = pytest.mark.spec("C4", "Permissions")
@@ -146,7 +146,11 @@ Path(sys.argv[4]).write_text(json.dumps(result))
 
 
 def console(
-    tmp_path: Path, typed: bytes, tool: str = "run", arguments: str = '{"command": "make a"}'
+    tmp_path: Path,
+    typed: bytes,
+    tool: str = "run",
+    arguments: str = '{"command": "make a"}',
+    early: bytes = b"",
 ) -> tuple[str, Any]:
     """Run a check on a real terminal; tells what was shown and the result."""
     result = tmp_path / "result.json"
@@ -155,11 +159,15 @@ def console(
     command = [sys.executable, "-c", CONSOLE, str(tmp_path), tool, arguments, str(result)]
     with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environ) as running:
         os.close(follower)
-        os.write(leader, typed)
-        shown = b""
+        os.write(leader, early)
+        lines = typed.splitlines(keepends=True)
+        shown, answered = b"", 0
         try:
             while piece := os.read(leader, 4096):
                 shown += piece
+                if lines and shown.count(b" > ") > answered:
+                    answered = shown.count(b" > ")
+                    os.write(leader, lines.pop(0))
         except OSError:
             pass
         running.wait()
@@ -212,6 +220,24 @@ def test_a_question_cannot_forge_the_terminal() -> None:
     )
     assert not set("\x1b\r\u202e\u200b\x07") & set(text)
     assert "\\x1b[2K\\rMay" in text
+
+
+@pytest.mark.parametrize(
+    "char",
+    ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\ufe0f", "\U000e0101", "\u00ad", "\u2028", "\x85"],
+)
+def test_a_question_shows_what_is_blank_or_invisible(char: str) -> None:
+    """A character that shows nothing, printable or not, is spelled out; letters and pictures stay."""
+    assert visible(f"rm{char}x") == "rm" + char.encode("unicode_escape").decode() + "x"
+    assert visible("naïve 漢字 🎉 e\u0301") == "naïve 漢字 🎉 e\u0301"
+    assert visible("a" + "\u0301" * 9).count("\\u0301") == 6
+
+
+def test_a_word_typed_before_the_question_is_no_answer(tmp_path: Path) -> None:
+    """What stands in the terminal before the question is shown is thrown away."""
+    shown, (allowed, _answer) = console(tmp_path, b"n\n", early=b"y\n")
+    assert "May run run?" in shown
+    assert not allowed
 
 
 def test_a_replacement_is_shown_as_a_diff() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -306,3 +307,67 @@ def test_grants_of_another_workspace_do_not_hold(tmp_path: Path) -> None:
     grant = Grant(id="g", effect="allow", tool="noop", scope="session", workspace="/elsewhere")
     gate = Gate(Policy(), workspace=tmp_path, grants=[grant])
     assert not step(gate, call(NOOP, tmp_path), NOOP).allowed
+
+
+@C4
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """The mark that some editors put in front changes nothing."""
+    path = tmp_path / "policy.json"
+    path.write_bytes(b'\xef\xbb\xbf{"blacklist": {"tools": ["noop"]}}')
+    assert (
+        Gate(Policy.load(path), workspace=tmp_path).explain(call(NOOP, tmp_path), NOOP).method == "blacklist"
+    )
+
+
+@C4
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [('{"version": ' + "1" * 5_000 + "}", "digits"), ('{"channel": {"timeout": 1e400}}', "at most a year"),
+     ('{"channel": {"timeout": 1e12}}', "at most a year"), ('{"channel": {"timeout": ' + "9" * 400 + "}}", "at most a year"),
+     ('{"blaklist": {}}', "Did you mean 'blacklist'"), ('{"default_policy": "deny"}', "'defaultPolicy'"),
+     ('{"whitelists": {}}', "Did you mean 'whitelist'"), ('{"version": 12345}', "version 1")],
+    ids=lambda text: text[:24],
+)  # fmt: skip
+def test_numbers_without_end_and_misspelt_fields_are_named(tmp_path: Path, content: str, says: str) -> None:
+    """Whatever number stands in the file, and whatever letter is missing, the fault is told and not a traceback."""
+    path = tmp_path / "policy.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=re.escape(str(path))) as caught:
+        Policy.load(path)
+    assert says in str(caught.value)
+
+
+@C4
+def test_a_lasting_answer_keeps_a_file_with_lone_surrogates(tmp_path: Path) -> None:
+    """What JSON can say and UTF-8 cannot is written back as it was said."""
+    path = tmp_path / "policy.json"
+    path.write_text('{"note": "\\ud800", "version": 1}')
+    policy = Policy.load(path, workspace=tmp_path, state_dir=tmp_path / "state", trusted=True)
+    gate = Gate(policy, asker=Script("a"), workspace=tmp_path)
+    assert step(gate, call(NOOP, tmp_path), NOOP).allowed
+    assert json.loads(path.read_bytes())["note"] == "\ud800"
+    assert json.loads(path.read_bytes())["whitelist"]["tools"] == ["noop"]
+
+
+@C4
+@pytest.mark.parametrize("half", ["whitelist", "blacklist"])
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [("Bash(git log:*)", "run(git log *)"), ("run(rm:*)", "run(rm *)"), ("run(git", "closing parenthesis")],
+)
+def test_a_pattern_of_another_program_is_no_silent_promise(half: str, pattern: str, says: str) -> None:
+    """A pattern that means something elsewhere and nothing here is refused with what to write instead."""
+    with pytest.raises(ConfigError) as caught:
+        Policy.of({half: {"patterns": [pattern]}})
+    assert says in str(caught.value)
+
+
+@C4
+def test_a_blacklist_pattern_with_a_colon_forbids_what_its_author_means(tmp_path: Path) -> None:
+    """In the blacklist `git push:*` also forbids every `git push`; in the whitelist it allows nothing more."""
+    gate = Gate(Policy.of({"blacklist": {"patterns": ["run(git push:*)"]}}), workspace=tmp_path)
+    for command in ("git push", "git push -f", "git -C . push"):
+        assert gate.explain(call(RUN, tmp_path, command=command), RUN).effect == "deny"
+    gate = Gate(Policy.of({"whitelist": {"patterns": ["run(npm run test:*)"]}}), workspace=tmp_path)
+    assert gate.explain(call(RUN, tmp_path, command="npm run test:unit"), RUN).effect == "allow"
+    assert gate.explain(call(RUN, tmp_path, command="npm run test x"), RUN).effect == "ask"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.permissions.ground import explain
 
-from jaato.tools.shell_policy import analyse
+from jaato.tools.shell_parse import analyse
 
 PROGRAMS = ("git", "ls", "cat", "rm", "sh", "tool")
 STUB = '#!/bin/dash\nname=${0##*/}\nIFS=$(printf "\\037")\nprintf "%s\\036" "$name$IFS$*" >>"$RECORD"\n'
@@ -109,6 +109,14 @@ SHARP = [
     "'",
     '"',
     "!",
+    "${x:-$(rm x)}",
+    "$((1+$(rm x)))",
+    "a[$(rm x)]=1",
+    "{git,rm}",
+    "$'\\x3b rm'",
+    ">(rm x)",
+    '"`rm x`"',
+    "@(a|$(rm x))",
 ]
 SIGNS = [
     ">f",
@@ -130,7 +138,24 @@ HEADS = st.sampled_from(
     ["git", "git", "git", "ls", "cat", "rm", "g''it", "'git'", "X=1 git", "CI=1 git", "time git", "! git"]
 )
 HEADS_ODD = st.sampled_from(
-    ["(git", "{ git", "if git", "then git", "git()", "eval git", "command git", "\\git", "#git", ">f git"]
+    [
+        "(git",
+        "{ git",
+        "if git",
+        "then git",
+        "git()",
+        "eval git",
+        "command git",
+        "\\git",
+        "#git",
+        ">f git",
+        "coproc git",
+        "exec git",
+        "trap git EXIT;",
+        "[[ -v a[$(rm x)] ]] &&",
+        "a[$(rm x)]=1 git",
+        "git <<<`rm x`",
+    ]
 )
 COMMANDS = st.builds(
     lambda head, pairs: head + "".join(space + word for space, word in pairs),

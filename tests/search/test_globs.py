@@ -87,6 +87,20 @@ def test_ripgrep_finds_the_same_in_the_same_order(tmp_path: Path) -> None:
         assert walked(tmp_path, hidden=hidden) == out.stdout.splitlines()
 
 
+def test_what_a_repository_excludes_for_itself_is_ignored(tmp_path: Path) -> None:
+    """`.git/info/exclude` holds as for git: from the root down, less than any .gitignore."""
+    plant(tmp_path, [("a", "x.log"), ("a", "keep.log"), ("b",), ("private", "n")], {"a": ["!keep.log"]})
+    environment = {"HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1", "PATH": "/usr/bin:/bin"}
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True, env=environment)
+    (tmp_path / ".git/info/exclude").write_text("*.log\n/private/\n")
+    listed = subprocess.run(
+        ["git", "-c", "core.excludesFile=/dev/null", "ls-files", "--others", "--exclude-standard"],
+        cwd=tmp_path, check=True, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert walked(tmp_path) == sorted(listed.stdout.split())
+    assert walked(tmp_path, "a") == [".gitignore", "keep.log"]
+
+
 def test_rules_above_the_start_hold(tmp_path: Path) -> None:
     """A walk that starts below keeps the rules of the directories above it, up to the root."""
     plant(tmp_path, [("a", "b", "x.log"), ("a", "b", "y"), ("a", "c")], {"": ["*.log"], "a": ["/b/y"]})

@@ -7,6 +7,7 @@ for a survivor.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ from jaato.plugins.shell.plugin import ShellPlugin
 from jaato.tools.call import Call
 
 BATCH = 16
+ENDS_AFTER_S = 240
 
 
 class RunnerHost:
@@ -42,7 +44,8 @@ def alive(marks: list[str], namespace: bool, spared: set[int]) -> list[str]:
         if not entry.isdigit() or int(entry) in spared:
             continue
         try:
-            state = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+            stat = Path(f"/proc/{entry}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            state = stat[0] if stat[17] == "1" else "with threads"  # the first of them may be a zombie
             command = (
                 Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             )
@@ -52,7 +55,9 @@ def alive(marks: list[str], namespace: bool, spared: set[int]) -> list[str]:
         except OSError:
             continue
         text = f"{command} {environ} {place}"
-        if state not in "ZX" and (namespace or "/jaato-" in group or any(mark in text for mark in marks)):
+        if state not in ("Z", "X") and (
+            namespace or "/jaato-" in group or any(mark in text for mark in marks)
+        ):
             found.append(f"{entry} {state} {command[:200]}")
     return found
 
@@ -116,7 +121,8 @@ async def run(cases: list[dict[str, Any]], folder: Path, namespace: bool, most: 
 
 
 def main() -> None:
-    """Read the arguments and run."""
+    """Read the arguments and run; whatever hangs, this process ends, and the namespace it began."""
+    faulthandler.dump_traceback_later(ENDS_AFTER_S, exit=True)
     corpus, folder, most = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     namespace = os.getpid() == 1
     cases = [json.loads(line) for line in corpus.read_text().splitlines()]

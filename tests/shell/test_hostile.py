@@ -6,15 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.shell.running import SOURCES
+from tests.shell.test_crash import carrying
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "hostile.jsonl"
 ROOT = os.getuid() == 0
+DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 NAMESPACE = [
+    *DIES_WITH_US,
     "unshare",
     *([] if ROOT else ["--user", "--map-root-user"]),
     "--pid",
@@ -23,11 +27,13 @@ NAMESPACE = [
     "--kill-child",
 ]
 WITHOUT_GROUPS = ["sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup 2>/dev/null; exec "$@"', "sh"]
-ANOTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+NOBODY_ELSE = 60_000 + os.getpid() % 5_000  # a limit on processes counts those of the whole machine
+ANOTHER_USER = ["setpriv", f"--reuid={NOBODY_ELSE}", f"--regid={NOBODY_ELSE}", "--clear-groups"]
 READS_ALL = [
     "--inh-caps=-all,+dac_read_search",
     "--ambient-caps=-all,+dac_read_search",
 ]  # the interpreter may be root's
+WITHIN_S = 300  # far more than it takes; the runner ends itself before
 
 
 def namespace() -> list[str]:
@@ -47,7 +53,7 @@ def survivors(wrapper: list[str], folder: Path, corpus: Path = CORPUS) -> tuple[
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=WITHIN_S,
         cwd=folder,
     )
     batches = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"names"')]
@@ -93,15 +99,60 @@ def test_no_survivor_where_there_are_no_control_groups(tmp_path: Path) -> None:
     assert found == []
 
 
+def bombs(folder: Path, names: str = "") -> Path:
+    """The fork bombs of the corpus whose name has this in it."""
+    some = folder / "bombs.jsonl"
+    lines = CORPUS.read_text().splitlines(keepends=True)
+    some.write_text("".join(line for line in lines if '"bomb": true' in line and names in line))
+    return some
+
+
+def another_user(*inside: str) -> list[str]:
+    """How to start something without rights, in a process namespace where that can be had, after `inside`.
+
+    What is to die with its parent forgets that when it becomes another user, so that is said again.
+    """
+    return [*namespace(), *inside, *ANOTHER_USER, *READS_ALL, *DIES_WITH_US] if ROOT else []
+
+
 @pytest.mark.slow
 def test_fork_bombs_end_for_a_user_without_rights(tmp_path: Path) -> None:
     """A fork bomb is stopped and every process of it is killed, under a limit on processes."""
-    bombs = tmp_path / "bombs.jsonl"
-    bombs.write_text(
-        "".join(line for line in CORPUS.read_text().splitlines(keepends=True) if '"bomb": true' in line)
-    )
-    other = [*ANOTHER_USER, *READS_ALL] if ROOT else []
-    inside = namespace() if ROOT else []
-    ran, found = survivors([*inside, *other], tmp_path, bombs)
+    ran, found = survivors(another_user(), tmp_path, bombs(tmp_path))
     assert ran == 6
     assert found == []
+
+
+@pytest.mark.slow
+def test_fork_bombs_end_on_a_busy_machine(tmp_path: Path) -> None:
+    """The same without control groups, on one processor that has other work: it takes longer, no more."""
+    busy = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    loop = [*DIES_WITH_US, *busy, "sh", "-c", "while :; do :; done"]
+    others = [subprocess.Popen(loop) for _ in range(2)]
+    try:
+        wrapper = another_user(*WITHOUT_GROUPS) if namespace() else another_user()
+        ran, found = survivors([*busy, *wrapper], tmp_path, bombs(tmp_path, "session"))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert ran == 2
+    assert found == []
+
+
+def test_a_namespace_of_a_test_ends_with_the_test(tmp_path: Path) -> None:
+    """A bomb in a namespace does not outlive what started it, though it became another user."""
+    if not ROOT or not namespace():
+        pytest.skip("only root becomes another user in a namespace")
+    command = [*another_user(), "sh", "-c", f"touch {tmp_path}/up; sleep 3600.{os.getpid()} & sleep 3600"]
+    tmp_path.chmod(0o777)
+    started = subprocess.Popen(command)
+    while not (tmp_path / "up").exists():
+        time.sleep(0.01)
+    started.kill()
+    started.wait()
+    for _ in range(500):
+        if not carrying(f"3600.{os.getpid()}"):
+            return
+        time.sleep(0.01)
+    raise AssertionError(carrying(f"3600.{os.getpid()}"))

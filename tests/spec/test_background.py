@@ -53,10 +53,10 @@ async def until(condition: Any) -> None:
 def alive(pid: int) -> bool:
     """Whether a process runs."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state != "Z"
 
 
 @pytest.mark.spec("S3", "Background Task Flow", "S3.background.3")

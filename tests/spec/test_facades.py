@@ -19,7 +19,7 @@ from jaato.errors import ConfigError, LimitReached
 from jaato.plugins.permission import PermissionPlugin
 from jaato.protocol.messages import Usage
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.assemble import Blueprint
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.embed import JaatoClient, JaatoRuntime
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import Call

@@ -23,11 +23,13 @@ from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
 from jaato.agent.turn import Limits, run_turn
+from jaato.agent.usage import Context, context_of, price_of
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import (
     ClarificationResponse,
     Command,
+    CommandExecute,
     MessageSend,
     PermissionResponse,
     SessionStop,
@@ -49,19 +51,9 @@ from jaato.tools.permissions import Gate
 from jaato.tools.tool import Tool
 
 SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
-CHARS_PER_TOKEN = 4
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""
 LOG = logger("session")
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """How full the model's context is."""
-
-    total_tokens: int
-    context_limit: int | None
-    percent_used: float | None
 
 
 @dataclass(eq=False)
@@ -86,6 +78,8 @@ class Session:
     core: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
     enrich: Callable[[str], str] | None = None
+    execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
+    """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
     reply: ReplyStream = field(init=False)
     steps: SessionSteps = field(init=False)
@@ -220,6 +214,11 @@ class Session:
                 return self.stop()
             case ToolsDisable():
                 return self.disable(command.tools, command.disabled)
+            case CommandExecute():
+                said = await self.execute(self, command.name, command.arguments) if self.execute else None
+                if said is None:
+                    raise ConfigError(f"There is no command /{command.name}.")
+                return said
         raise ConfigError(f"This session has no command {type(command).__name__}.")
 
     # --- tools -------------------------------------------------------------------------------------------------
@@ -270,25 +269,11 @@ class Session:
 
     def price(self, usage: Usage | None) -> float | None:
         """What this many tokens cost in US dollars; None when unknown."""
-        info = self.model_info()
-        if usage is None or info.price_input is None or info.price_output is None:
-            return None
-        cached = info.price_cached_input if info.price_cached_input is not None else info.price_input
-        plain = usage.input_tokens - usage.cached_input_tokens
-        micro = (
-            plain * info.price_input
-            + usage.cached_input_tokens * cached
-            + usage.output_tokens * info.price_output
-        )
-        return micro / 1_000_000
+        return price_of(usage, self.model_info())
 
     def context(self) -> Context:
         """How full the context is, by the provider's last count, else estimated from the text."""
-        used = self.state.last_usage
-        estimate = self.state.written_chars // CHARS_PER_TOKEN
-        total = estimate if used is None else used.input_tokens + used.output_tokens
-        limit = self.model_info().context_limit
-        return Context(total, limit, 100 * total / limit if limit else None)
+        return context_of(self.state, self.model_info().context_limit)
 
 
 def labelled(text: str, source: Source) -> str:

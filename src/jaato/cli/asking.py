@@ -11,7 +11,7 @@ import anyio
 from jaato.abc.asker import Answer
 from jaato.agent.session import Session
 from jaato.cli.lines import Lines
-from jaato.cli.screen import Screen, one_line, printable
+from jaato.cli.screen import Screen, one_line, visible
 from jaato.protocol.events import (
     ClarificationQuestion,
     ClarificationResolved,
@@ -169,7 +169,7 @@ class Questions:
 def indented(name: str, value: Any) -> str:
     """An argument, whole up to a screenful: what is allowed must be seen."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    lines = printable(text).split("\n")
+    lines = visible(text).split("\n")
     if len(lines) > MAX_SHOWN_LINES:
         left = len(lines) - MAX_SHOWN_LINES
         lines = [*lines[:MAX_SHOWN_LINES], f"… {left} more lines"]

@@ -21,10 +21,12 @@ from jaato.cli.lines import Lines
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen
-from jaato.cli.signals import restore_terminal
+from jaato.cli.signals import heeded, restore_terminal
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, TurnCompleted
-from jaato.runtime.assemble import Blueprint, assemble
+from jaato.protocol.messages import Media
+from jaato.runtime.assemble import assemble
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
 from jaato.settings import environment, user_dir
 
@@ -57,12 +59,19 @@ class Chat:
         self._idle: anyio.CancelScope | None = None
         self._presses = 0
         self._task: asyncio.Task[Any] | None = None
+        self._begun: list[str] = []
+        """The lines of a message that goes on: each ended with a backslash."""
+        self.images: list[Media] = []
+        """What goes with the next message."""
 
     async def run(self) -> int:
         """Open the session, then take line after line."""
         loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+        numbers = heeded()
+        for number in numbers:
+            loop.add_signal_handler(
+                number, self._interrupted if number == signal.SIGINT else self._terminated
+            )
         self._blueprint = blueprint_of(
             self.args,
             chosen=self._chosen,
@@ -73,13 +82,16 @@ class Chat:
             await self._start(self._blueprint)
             if self.editor.interactive:
                 self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
+            first = (clean_text(" ".join(self.args.prompt)) or "").strip()
+            if first:
+                await self._turn(first)
             while not self.leaving:
                 await self._next()
         except asyncio.CancelledError:
             self.code = INTERRUPTED
         finally:
             await self._end()
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in numbers:
                 loop.remove_signal_handler(number)
         return self.code
 
@@ -118,8 +130,10 @@ class Chat:
             for event in session.journal.store.read(state.session_id, session.journal.loaded_seq):
                 if isinstance(event, Event):
                     narrator(event)
+            name = f" {state.name}" if state.name else ""
             self.screen.note(
-                f"session {state.session_id} {state.name or ''}, {state.turns} turns so far", "dim"
+                f"session {state.session_id}{name}, {state.turns} turn{'' if state.turns == 1 else 's'} so far",
+                "dim",
             )
         else:
             self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
@@ -147,6 +161,7 @@ class Chat:
             with anyio.CancelScope() as self._idle:
                 line = await self.editor.read(alone=not self.session.tasks.running())
         except KeyboardInterrupt:
+            self._begun = []
             self._hint()
             return
         finally:
@@ -158,8 +173,12 @@ class Chat:
             if self.editor.interactive:
                 self.screen.note("")
             return
-        text = (clean_text(line) or "").strip()
-        if text.startswith("/"):
+        if line.endswith("\\"):
+            self._begun.append(line[:-1])
+            return
+        text = (clean_text("\n".join([*self._begun, line])) or "").strip()
+        self._begun = []
+        if is_command(text):
             await obey(self, text[1:])
         elif text:
             await self._turn(text)
@@ -172,7 +191,8 @@ class Chat:
             async with anyio.create_task_group() as group:
                 if self.editor.interactive:
                     group.start_soon(self._typed)
-                turn = await self.session.post(text)
+                images, self.images = self.images, []
+                turn = await self.session.post(text, images)
                 group.cancel_scope.cancel()
         except* JaatoError as errors:
             for error in errors.exceptions:
@@ -242,3 +262,8 @@ class Chat:
             self.session.stop()
         if self._idle is not None:
             self._idle.cancel()
+
+
+def is_command(text: str) -> bool:
+    """Whether a line is a command: it begins with a slash, and its first word is no path such as /etc/hosts."""
+    return text.startswith("/") and "/" not in text.split(None, 1)[0][1:]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import JaatoError
-from jaato.runtime.commands import run_command
+from jaato.protocol.commands import CommandExecute
 
 if TYPE_CHECKING:
     from jaato.cli.chat import Chat
@@ -27,25 +27,30 @@ COMMANDS = {
     "sessions": "the sessions of this workspace",
     "new": "[NAME] begin a new session",
     "resume": "ID go on with another session",
+    "image": "FILE show the model an image with your next message",
     "save": "FILE write the session's events to a file, as JSON lines",
     "exit": "leave",
 }
 """Every command with its arguments and meaning."""
+ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
 
 
 async def obey(chat: Chat, text: str) -> None:
     """Carry out one command; what fails is said, and the chat goes on."""
     name, _, rest = text.strip().partition(" ")
     rest = rest.strip()
-    name = {"quit": "exit", "?": "help", "": "help"}.get(name, name)
+    name = ALIASES.get(name, name)
     try:
         command = BUILTIN.get(name)
         if command is not None:
             await command(chat, rest)
         elif not await plugin_command(chat, name, rest):
             chat.screen.note(f"There is no command /{one_line(name, 60)}; /help lists them.", "yellow")
-    except (JaatoError, OSError) as error:
+    except JaatoError as error:
         chat.screen.note(str(error), "red")
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        chat.screen.note(f"{place}{error.strerror or error}", "red")
 
 
 async def help_command(chat: Chat, _rest: str) -> None:
@@ -175,6 +180,18 @@ async def resume_command(chat: Chat, rest: str) -> None:
     await chat.open(session=found, provider=None, model=None)
 
 
+async def image_command(chat: Chat, rest: str) -> None:
+    """/image"""
+    from jaato.runtime.message import attach
+
+    if not rest:
+        chat.screen.note("Say which: /image FILE")
+        return
+    path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
+    chat.images.append(attach(chat.session, path))
+    chat.screen.note(f"{path.name} goes with your next message.", "dim")
+
+
 async def save_command(chat: Chat, rest: str) -> None:
     """/save"""
     from jaato.cli.transcript import write_events
@@ -195,10 +212,10 @@ async def exit_command(chat: Chat, _rest: str) -> None:
 
 async def plugin_command(chat: Chat, name: str, rest: str) -> bool:
     """A command a plugin brings; False when none does. Its output joins the conversation when the plugin says so."""
-    text = await run_command(chat.session, chat.session.services["registry"], name, rest)
-    if text is None:
+    known = chat.session.services["registry"].get_exposed_user_commands()
+    if name not in [command.name for command in known]:
         return False
-    chat.screen.note(text)
+    chat.screen.note(await chat.session.dispatch(CommandExecute(name=name, arguments=rest)))
     return True
 
 
@@ -214,6 +231,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "sessions": sessions_command,
     "new": new_command,
     "resume": resume_command,
+    "image": image_command,
     "save": save_command,
     "exit": exit_command,
 }

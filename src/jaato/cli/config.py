@@ -9,7 +9,8 @@ from pathlib import Path
 from jaato.cli.options import workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import Blueprint, settings_for
+from jaato.runtime.assemble import settings_for
+from jaato.runtime.blueprint import Blueprint
 from jaato.settings import FIELDS, Settings, read_toml
 
 

@@ -19,7 +19,8 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Screen
 from jaato.cli.table import print_json, print_line
 from jaato.errors import JaatoError
-from jaato.runtime.assemble import POLICY_FILE, Blueprint, make_registry, open_store, settings_for
+from jaato.runtime.assemble import POLICY_FILE, make_registry, open_store, settings_for
+from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings, environment
 
 Grade = Literal["ok", "warn", "fail"]
@@ -83,26 +84,28 @@ def examine(args: Namespace) -> Iterator[Finding]:
     ):
         yield directory(name, path)
     yield place("workspace", workspace)
-    checks: list[Callable[[], Finding]] = [
-        lambda: store(settings),
-        lambda: policy(settings, workspace),
-        lambda: plugins(settings, workspace),
-        lambda: providers(settings),
-        lambda: local_model(settings),
-        keyring,
-        lambda: searcher(settings),
-        line_editor,
-    ]
-    for check in checks:
-        yield checked(check)
+    checks: dict[str, Callable[[], Finding]] = {
+        "sessions": lambda: store(settings),
+        "permissions": lambda: policy(settings, workspace),
+        "plugins": lambda: plugins(settings, workspace),
+        "provider": lambda: providers(settings),
+        "local model": lambda: local_model(settings),
+        "keyring": keyring,
+        "ripgrep": lambda: searcher(settings),
+        "chat": line_editor,
+    }
+    for name, check in checks.items():
+        yield checked(name, check)
 
 
-def checked(check: Callable[[], Finding]) -> Finding:
+def checked(name: str, check: Callable[[], Finding]) -> Finding:
     """The finding of a check; what stops it is the finding."""
     try:
         return check()
     except JaatoError as error:
-        return Finding("settings", "fail", str(error))
+        return Finding(name, "fail", str(error))
+    except OSError as error:
+        return Finding(name, "fail", f"{error.filename or name}: {error.strerror or error}")
 
 
 def python() -> Finding:
@@ -170,9 +173,8 @@ def store(settings: Settings) -> Finding:
         newest = opened.sessions(limit=1)
         text = f"{path}, newest {newest[0].updated_at[:16]}" if newest else str(path)
         if opened.read_only:
-            return Finding(
-                "sessions", "fail", f"{path} can only be read", "Check its owner and mode, and the disk."
-            )
+            why = "Check its owner and mode, and the disk; if a newer jaato made it, use that one."
+            return Finding("sessions", "fail", f"{path} can only be read", why)
         return Finding("sessions", "ok", text)
     finally:
         opened.close()

@@ -14,9 +14,9 @@ import anyio
 
 from jaato.cli.lines import Lines
 from jaato.cli.screen import Screen
+from jaato.cli.signals import heeded
 
 PROMPT = "> "
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_S = 0.02
 """Time for the loop to hear of a signal that came while it stood still."""
 MAX_HISTORY_BYTES = 1_000_000
@@ -69,7 +69,7 @@ class Editor:
             readline.parse_and_bind("tab: complete")
             readline.set_completer_delims(" ")
             readline.set_completer(self._complete)
-        before = [(number, signal.signal(number, signal.default_int_handler)) for number in SIGNALS]
+        before = [(number, signal.signal(number, signal.default_int_handler)) for number in heeded()]
         try:
             line = input(PROMPT)
         except EOFError:

@@ -7,7 +7,9 @@ import os
 import sys
 import threading
 from argparse import Namespace
+from typing import TextIO
 
+MAX_MESSAGE_CHARS = 4000
 OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -18,9 +20,19 @@ def carry_out(args: Namespace) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
-    code = guarded(args)
+            if stream is sys.stdout and not stream.isatty():
+                reconfigure(encoding="utf-8")  # a terminal says what it can show; data is data
+    return ended(guarded(args))
+
+
+def ended(code: int) -> int:
+    """The exit code of a command that is over: what it wrote is written out now, or counts as an error."""
     if not flushed():
         code = code or ERROR
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        mute(sys.stderr)  # else the interpreter tries again at its end, fails, and makes the code 120
     leave_threads(code)
     return code
 
@@ -87,20 +99,23 @@ def say(text: str) -> None:
     """A message of the program on stderr, if anybody can read it."""
     from jaato.cli.screen import printable
 
+    if len(text) > MAX_MESSAGE_CHARS:
+        half = MAX_MESSAGE_CHARS // 2
+        text = f"{text[:half]} … ({len(text) - 2 * half:,} characters) … {text[-half:]}"
     try:
         print(f"jaato: {printable(text)}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass  # nobody reads stderr; the exit code still tells
 
 
-def mute() -> None:
-    """The reader of stdout has gone: what is still buffered goes nowhere, instead of raising at exit."""
+def mute(stream: TextIO | None = None) -> None:
+    """The reader of a stream (stdout) has gone: what is still buffered goes nowhere, instead of raising at exit."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, (stream or sys.stdout).fileno())
         os.close(null)
     except (OSError, ValueError, AttributeError):
-        pass  # there is no stdout to mute
+        pass  # there is nothing to mute
 
 
 def flushed() -> bool:
@@ -120,5 +135,4 @@ def leave_threads(code: int) -> None:
     """End at once when a thread is left that may never end, such as a tool that was cancelled."""
     main = threading.main_thread()
     if any(t is not main and t.is_alive() and not t.daemon for t in threading.enumerate()):
-        sys.stderr.flush()
         os._exit(code)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
+from jaato.cli.ending import say
 from jaato.cli.options import clean_text
 from jaato.cli.parser import KEYED
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError
-from jaato.runtime.keys import forget_key, save_key
+from jaato.runtime.keys import close_to_others, forget_key, keys_file, save_key
 from jaato.settings import load
 
 MAX_KEY_CHARS = 10_000
@@ -27,6 +28,9 @@ def main(args: Namespace) -> int:
         print_line(f"forgot the key of {provider}")
         return 0
     key = read_key(provider, from_stdin=args.key_stdin)
+    path = keys_file(settings)
+    if close_to_others(path):
+        say(f"Others could read {path} until now: renew the keys that were in it.")
     where = save_key(settings, provider, key)
     print_line(f"the key of {provider} is in {where}")
     return 0

@@ -25,6 +25,10 @@ def main(args: Namespace) -> int:
     wanted = clean_text(args.provider)
     if wanted is not None and wanted not in NAMES:
         raise ConfigError(f"There is no provider {wanted!r}; choose one of {', '.join(NAMES)}.")
+    if wanted == "scripted":
+        raise ConfigError(
+            "The provider scripted plays a recording and lists no models: name it with --model PATH."
+        )
     names = [wanted] if wanted is not None else anyio.run(usable, settings)
     if not names:
         raise ConfigError(

@@ -11,7 +11,7 @@ from typing import Any
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.assemble import Blueprint
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
 
 MAX_SCHEMA_BYTES = 1_000_000
@@ -25,9 +25,12 @@ def workspace_of(args: Namespace) -> Path:
         raise ConfigError(
             "This directory is gone; change to one that exists, or name one with --workspace."
         ) from None
-    if not workspace.is_dir():
-        raise ConfigError(f"The workspace {workspace} is not a directory; create it or pass another one.")
-    return workspace.resolve()
+    try:
+        if workspace.is_dir():
+            return workspace.resolve()
+    except OSError as error:
+        raise ConfigError(f"The workspace {workspace} cannot be used: {error.strerror}.") from None
+    raise ConfigError(f"The workspace {workspace} is not a directory; create it or pass another one.")
 
 
 def blueprint_of(
@@ -55,7 +58,7 @@ def blueprint_of(
         read_only=args.read_only,
         settings=ModelSettings(temperature=args.temperature, effort=args.effort, response_schema=schema),
         limits=Limits(model_calls=args.max_turns) if args.max_turns else None,
-        base_url=args.base_url,
+        base_url=clean_text(args.base_url),
         interface=args.interface,
         progress=progress,
         chosen=chosen,

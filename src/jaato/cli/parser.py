@@ -5,91 +5,34 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 import jaato
+from jaato.cli.arguments import Parser, positive, temperature
+from jaato.cli.examples import (
+    CHAT,
+    CONFIG,
+    DOCTOR,
+    LOGIN,
+    MODELS,
+    PERMISSIONS,
+    RUN,
+    SESSIONS,
+    TOOLS,
+    TOP,
+)
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Callable
 
-    Commands = _SubParsersAction[ArgumentParser]
-
-TOP = """examples:
-  jaato run "what does this project do?"
-  git diff | jaato run --read-only "review this change"
-  jaato run --continue --allow 'run(pytest *)' "now make the tests pass"
-  jaato chat
-  jaato doctor
-
-exit codes: 0 ok, 1 error, 2 usage or configuration, 3 provider, 4 denied, 5 limit, 130 interrupted"""
-
-RUN = """PROMPT is what the agent should do; text piped into the command is appended to it. The answer goes to stdout,
-everything else to stderr. A call that needs permission is asked about on the terminal; without one it is denied with the
-reason: allow it beforehand with --allow or --yes.
-
-examples:
-  jaato run "find the slowest test and say why"
-  jaato run --allow 'run(make *)' --allow writeNewFile "add a Makefile target for the linter"
-  jaato run --schema '{"type":"object","properties":{"files":{"type":"array"}}}' "which files are unused?"
-  jaato run --output events --yes "format the code" > events.jsonl
-  cat error.log | jaato run "explain this"
-
-exit codes: 0 the agent finished; 1 error; 2 wrong usage or configuration; 3 the provider failed; 4 a call in the agent's last round of
-calls was denied; 5 a limit was reached; 130 interrupted"""
+    Commands = _SubParsersAction[Parser]
 
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
-TOOLS = """examples:
-  jaato tools list filesystem
-  jaato tools search "replace text in many files"
-  jaato tools schema updateFile
-  jaato tools tokens"""
-
-MODELS = """examples:
-  jaato models
-  jaato models --provider ollama"""
-
-SESSIONS = """examples:
-  jaato sessions list --all
-  jaato sessions show s_01k
-  jaato sessions export s_01k > session.jsonl
-  jaato sessions delete s_01k"""
-
-PERMISSIONS = """examples:
-  jaato permissions
-  jaato permissions explain 'git log | head'
-  jaato permissions explain writeNewFile '{"path": "a.txt", "content": ""}'
-  jaato permissions revoke 3f9c2a61b07d"""
-
-CONFIG = """Settings come from flags, then JAATO_* variables, then a trusted .jaato/config.toml of the workspace, then the
-user's config.toml, then the defaults. An untrusted workspace can only tighten.
-
-examples:
-  jaato config --explain
-  jaato config --trust"""
-
-LOGIN = """examples:
-  jaato login anthropic
-  pass show openai | jaato login openai --key-stdin"""
-
-DOCTOR = """Exit code 1 when something is broken; a warning is something you may want.
-
-examples:
-  jaato doctor
-  jaato doctor --json"""
-
-CHAT = """Ctrl-C stops what the agent does, not the program; Ctrl-D or /exit leaves. What you type while the agent works reaches
-it at its next pause. /help lists the commands.
-
-examples:
-  jaato chat
-  jaato chat --continue
-  jaato chat --provider ollama --model qwen3"""
-
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
         epilog=TOP,
@@ -97,7 +40,7 @@ def make_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"jaato {jaato.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_run(commands)
     add_chat(commands)
     add_listings(commands)
@@ -107,7 +50,7 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> ArgumentParser:
+def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> Parser:
     """A command, and the module whose `main(args)` carries it out."""
     made = commands.add_parser(
         name,
@@ -121,10 +64,24 @@ def command(commands: Commands, name: str, module: str, text: str, epilog: str =
     return made
 
 
+def action(kinds: Commands, name: str, text: str, example: str) -> Parser:
+    """One of the things a command does."""
+    return kinds.add_parser(
+        name,
+        help=text,
+        description=text[:1].upper() + text[1:] + ".",
+        epilog=f"examples:\n  jaato {example}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
 def add_run(commands: Commands) -> None:
     """`jaato run`."""
     run = command(commands, "run", "run", "give the agent one task and wait for its answer", RUN)
-    run.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended")
+    run.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to do; piped text is appended; - is that text alone"
+    )
     session_arguments(run)
     run.add_argument(
         "--image", action="append", default=[], metavar="FILE", help="show the model an image, again for more"
@@ -142,7 +99,9 @@ def add_run(commands: Commands) -> None:
 
 def add_chat(commands: Commands) -> None:
     """`jaato chat`."""
-    session_arguments(command(commands, "chat", "chat", "talk with the agent", CHAT))
+    chat = command(commands, "chat", "chat", "talk with the agent", CHAT)
+    chat.add_argument("prompt", nargs="*", metavar="PROMPT", help="the first message; then yours to go on")
+    session_arguments(chat)
 
 
 def session_arguments(parser: ArgumentParser) -> None:
@@ -154,14 +113,17 @@ def session_arguments(parser: ArgumentParser) -> None:
         choices=("chat", "responses"),
         help="how openai and ollama are spoken to (default: responses at OpenAI's own host, else chat)",
     )
-    add("--temperature", type=float, metavar="T", help="sampling temperature")
+    add("--temperature", type=temperature, metavar="T", help="sampling temperature")
     add("--effort", choices=("minimal", "low", "medium", "high"), help="how hard the model thinks")
     add("--system-prompt", metavar="TEXT", help="replaces the system prompt of a new session")
     add("--max-turns", type=positive, metavar="N", help="model calls one prompt may take (default 200)")
     add = parser.add_argument_group("session").add_argument
     add("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
-    add("--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name")
     add(
+        "-s", "--session", metavar="ID", help="go on with a session: its id, the beginning of it, or its name"
+    )
+    add(
+        "-c",
         "--continue",
         dest="resume",
         action="store_true",
@@ -187,29 +149,23 @@ def session_arguments(parser: ArgumentParser) -> None:
 def provider_arguments(add: Callable[..., object]) -> None:
     """Which provider and model."""
     add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
-    add("--model", metavar="NAME", help="which model (jaato models lists them)")
+    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
     add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")
-
-
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
 
 
 def add_listings(commands: Commands) -> None:
     """`jaato tools` and `jaato models`."""
     tools = command(commands, "tools", "tools", "list, search and show the tools the agent has", TOOLS)
     kinds = tools.add_subparsers(dest="action", metavar="list|search|schema|tokens", required=True)
-    listing = kinds.add_parser("list", help="all tools, or those of one category")
+    listing = action(kinds, "list", "all tools, or those of one category", "tools list filesystem")
     listing.add_argument("category", nargs="?", metavar="CATEGORY")
-    search = kinds.add_parser("search", help="the best tools for what you want to do")
+    search = action(
+        kinds, "search", "the best tools for what you want to do", 'tools search "replace text in many files"'
+    )
     search.add_argument("query", nargs="+", metavar="QUERY")
-    schema = kinds.add_parser("schema", help="everything about one tool, as JSON")
+    schema = action(kinds, "schema", "everything about one tool, as JSON", "tools schema updateFile")
     schema.add_argument("name", metavar="NAME")
-    tokens = kinds.add_parser("tokens", help="what the tools cost in the first request")
+    tokens = action(kinds, "tokens", "what the tools cost in the first request", "tools tokens --json")
     for one in (listing, search, schema, tokens):
         one.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
         one.add_argument("--json", action="store_true", help="as JSON")
@@ -226,17 +182,19 @@ def add_sessions(commands: Commands) -> None:
         commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS
     )
     kinds = sessions.add_subparsers(dest="action", metavar="list|show|rename|export|delete", required=True)
-    listing = kinds.add_parser("list", help="the sessions, newest first")
+    listing = action(kinds, "list", "the sessions, newest first", "sessions list --all")
     listing.add_argument("--all", action="store_true", help="of every workspace, not only of this one")
     listing.add_argument(
         "--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)"
     )
-    show = kinds.add_parser("show", help="the conversation, to be read")
+    show = action(kinds, "show", "the conversation, to be read", "sessions show s01k --full")
     show.add_argument("--full", action="store_true", help="with whole tool results and thinking")
-    rename = kinds.add_parser("rename", help="give a session a name")
-    export = kinds.add_parser("export", help="every event of it, as JSON lines")
+    rename = action(kinds, "rename", "give a session a name", 'sessions rename s01k "the slow test"')
+    export = action(
+        kinds, "export", "every event of it, as JSON lines", "sessions export s01k --to session.jsonl"
+    )
     export.add_argument("--to", metavar="FILE", help="into a file instead of stdout")
-    delete = kinds.add_parser("delete", help="remove sessions for good")
+    delete = action(kinds, "delete", "remove sessions for good", "sessions delete s01k")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     for one in (show, rename, export):
         one.add_argument("session", metavar="ID", help="its id, the beginning of it, or its name")
@@ -256,11 +214,16 @@ def add_permissions(commands: Commands) -> None:
         action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False
     )
     kinds = permissions.add_subparsers(dest="action", metavar="list|revoke|explain|trust")
-    listing = kinds.add_parser("list", help="the rules and the lasting answers in force here")
-    revoke = kinds.add_parser("revoke", help="take lasting answers back")
+    listing = action(
+        kinds, "list", "the rules and the lasting answers in force here", "permissions list --json"
+    )
+    revoke = action(kinds, "revoke", "take lasting answers back", "permissions revoke 3f9c2a61b07d")
     revoke.add_argument("grants", nargs="+", metavar="ID", help="the grant's id, as list shows it")
-    explain = kinds.add_parser(
-        "explain", help="what would happen to a command, or to a call of a tool, and why"
+    explain = action(
+        kinds,
+        "explain",
+        "what would happen to a command or a tool's call, and why",
+        "permissions explain 'git log | head'",
     )
     explain.add_argument(
         "subject", metavar="COMMAND|TOOL", help="a shell command, or a tool's name followed by JSON"
@@ -271,8 +234,11 @@ def add_permissions(commands: Commands) -> None:
     add("--allow", action="append", default=[], metavar="PATTERN", help="as with jaato run --allow")
     add("--deny", action="append", default=[], metavar="PATTERN", help="as with jaato run --deny")
     add("--read-only", action="store_true", help="as with jaato run --read-only")
-    trust = kinds.add_parser(
-        "trust", help="let the permission file of this workspace allow things, as it is now"
+    trust = action(
+        kinds,
+        "trust",
+        "let the permission file of this workspace allow things, as it is now",
+        "permissions trust",
     )
     for one in (listing, revoke, explain, trust):
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
-from jaato.runtime.assemble import Blueprint, make_registry, policy_for, settings_for
+from jaato.runtime.assemble import make_registry, policy_for, settings_for
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.registry import PluginRegistry
 from jaato.settings import Settings
 from jaato.tools.call import Call
 from jaato.tools.permissions import Gate, Policy, Verdict
+from jaato.tools.policy_document import split_pattern
 from jaato.tools.schema import complain
 from jaato.tools.tool import Tool
 
@@ -45,11 +50,26 @@ def main(args: Namespace) -> int:
             policy.trust()
             print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
         case _:
-            listing(args, policy, settings)
+            missing = aimless(policy, lambda: make_registry(workspace, settings, "", blueprint))
+            listing(args, policy, settings, missing)
     return 0
 
 
-def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
+def aimless(policy: Policy, open_registry: Callable[[], PluginRegistry]) -> list[str]:
+    """The patterns `tool(…)` whose tool is not there now, so that they neither allow nor forbid anything."""
+    halves = {one: split_pattern(one) for one in {*policy.whitelist.patterns, *policy.blacklist.patterns}}
+    named = {one: name for one, (name, inner) in halves.items() if inner is not None and name != "run"}
+    if not named:
+        return []
+    registry = open_registry()
+    try:
+        known = {name for tool in registry.catalog for name in (tool.name, *tool.aliases)}
+    finally:
+        registry.shutdown()
+    return sorted(one for one, name in named.items() if not fnmatch.filter(known, name))
+
+
+def listing(args: Namespace, policy: Policy, settings: Settings, missing: list[str]) -> None:
     """The rules and the lasting answers."""
     white, black = policy.whitelist, policy.blacklist
     rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
@@ -91,6 +111,8 @@ def listing(args: Namespace, policy: Policy, settings: Settings) -> None:
         )
         for grant in grants
     )
+    for pattern in missing:
+        print_line(f"note: {pattern} names no tool that is here now, so it has no effect")
     for note in settings.notes:
         print_line(f"note: {note}")
 

@@ -5,20 +5,43 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jaato.cli.ending import DENIED, ERROR, INTERRUPTED, OK
+from jaato.cli.ending import DENIED, ERROR, INTERRUPTED, OK, mute
 from jaato.cli.options import clean_text, schema_of_argument
 from jaato.cli.screen import Screen
-from jaato.errors import ConfigError, JaatoError, LimitReached, from_code
+from jaato.errors import CancelledException, ConfigError, JaatoError, LimitReached, from_code
 from jaato.protocol.events import TurnCompleted
 from jaato.settings import environment
+
+if TYPE_CHECKING:
+    from jaato.cli.work import Work
 
 MAX_STDIN_BYTES = 4_000_000
 STDIN_NOTICE_S = 1.0
 
 
 def main(args: Namespace) -> int:
-    """Run one prompt to its end; the exit code says how it ended."""
+    """Run one prompt to its end; the exit code says how it ended. With `--output json` every ending is one object."""
+    works: list[Work] = []
+    try:
+        return carried(args, works)
+    except KeyboardInterrupt:
+        error: JaatoError = CancelledException("Interrupted.")
+    except JaatoError as problem:
+        error = problem
+    if args.output == "json":
+        from jaato.cli.report import failure_of, print_json
+
+        try:
+            print_json(failure_of(works[0].session if works else None, error))
+        except BrokenPipeError:
+            mute()
+    raise error
+
+
+def carried(args: Namespace, works: list[Work]) -> int:
+    """The run itself; the work is put into `works` as soon as there is any."""
     import anyio
 
     schema = schema_of_argument(args.schema)
@@ -28,25 +51,28 @@ def main(args: Namespace) -> int:
 
         validator = Validator(schema)
     for image in args.image:
-        if not Path(image).is_file():
+        if not is_file(image):
             raise ConfigError(f"The image {image} is no file that can be read.")
     prompt = prompt_of(args)
     screen = Screen(environment())
     from jaato.cli.work import Work
 
-    work = Work(args, screen, prompt, schema, validator)
-    try:
-        code: int = anyio.run(work.run)
-    except JaatoError as error:
-        if args.output == "json":
-            work.print_failure(error)
-        raise
+    works.append(Work(args, screen, prompt, schema, validator))
+    code: int = anyio.run(works[0].run)
     return code
+
+
+def is_file(name: str) -> bool:
+    """Whether there is a file of this name; one no file can have is none."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def prompt_of(args: Namespace) -> str:
     """The prompt with what was piped in. Raises `ConfigError` when there is neither."""
-    words = clean_text(" ".join(args.prompt)) or ""
+    words = clean_text(" ".join(word for word in args.prompt if word != "-")) or ""
     piped = read_piped()
     prompt = "\n\n".join(part for part in (words.strip(), piped.strip("\n")) if part.strip())
     if not prompt:

@@ -8,9 +8,15 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from errno import EIO
 from typing import Literal, TextIO
 
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+STEERING = re.compile(f"[{CONTROLS}]")
+HIDDEN = re.compile(
+    f"[{CONTROLS}\u00ad\u180e\u200b-\u200d\u2028\u2029\u2060-\u2065\ufeff\U000e0000-\U000e0fff]"
+)
+SURROGATES = re.compile("[\ud800-\udfff]")
 COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 Look = Literal["", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
 BAR_CHARS = 24
@@ -18,12 +24,21 @@ BAR_CHARS = 24
 
 def printable(text: str) -> str:
     """Text that cannot move the cursor, change colours or hide what stands there."""
-    return CONTROLS.sub("", text.replace("\r\n", "\n"))
+    return SURROGATES.sub("\ufffd", STEERING.sub("", text.replace("\r\n", "\n")))
+
+
+def visible(text: str) -> str:
+    """Text in which everything is seen that could steer a terminal or hide: `<U+001B>` for an escape.
+
+    For what a person decides about; newlines and tabs stay.
+    """
+    named = HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return SURROGATES.sub("\ufffd", named)
 
 
 def one_line(text: str, width: int) -> str:
     """Text on one line of at most `width` characters."""
-    line = printable(" ".join(text.split()))
+    line = visible(" ".join(re.split(r"[ \t\n\r\f\v]+", text.strip())))
     return line if len(line) <= width else f"{line[: max(1, width - 1)]}…"
 
 
@@ -46,6 +61,8 @@ class Screen:
         """How to write while an editor draws its line: around it, not through it."""
         self._open_line = False
         self._bar = ""
+        self._told = ""
+        """The progress that was told last."""
 
     @property
     def width(self) -> int:
@@ -61,17 +78,23 @@ class Screen:
         if not text:
             return
         self._clear_bar()
-        shown = printable(text) if self.out_is_terminal else text
-        self._out.write(shown)
-        self._out.flush()
+        self._put(printable(text) if self.out_is_terminal else text)
         self._open_line = not text.endswith("\n")
 
     def end_text(self) -> None:
         """The answer, or a part of it, is complete: it ends with a newline."""
         if self._open_line:
-            self._out.write("\n")
-            self._out.flush()
             self._open_line = False
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError as error:
+            if error.errno != EIO:
+                raise
+            raise BrokenPipeError from None  # the terminal has closed
 
     def note(self, text: str, look: Look = "") -> None:
         """A line beside the answer."""
@@ -93,6 +116,9 @@ class Screen:
         if self.moves:
             filled = round(part * BAR_CHARS)
             bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {amount(done)} of {amount(total)}"
+            if bar == self._told and not self._bar:
+                return  # its end was told already
+            self._told = bar
             self._write(f"\r\x1b[K{one_line(bar, self.width - 1)}")
             self._bar = bar
             if total and done >= total:
@@ -100,8 +126,8 @@ class Screen:
                 self._bar = ""
             return
         line = f"{step}: {int(part * 10) * 10} % of {amount(total)}"
-        if line != self._bar:
-            self._bar = line
+        if line != self._told:
+            self._told = line
             self._write(line + "\n")
 
     def _clear_bar(self) -> None:

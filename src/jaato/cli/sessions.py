@@ -14,7 +14,8 @@ from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
-from jaato.runtime.assemble import Blueprint, open_store, settings_for, stored
+from jaato.runtime.assemble import open_store, settings_for, stored
+from jaato.runtime.blueprint import Blueprint
 
 
 def main(args: Namespace) -> int:

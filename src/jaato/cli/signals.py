@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first stops the work, the second ends the program at once."""
+"""Ctrl-C, SIGTERM and a terminal that closes: the first stops the work, the second ends the program at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from contextlib import contextmanager
 
 from jaato.cli.ending import INTERRUPTED
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def heeded() -> list[signal.Signals]:
+    """The signals to be handled; what was ignored when the program began, as under nohup, stays ignored."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class Interrupts:
@@ -41,12 +46,13 @@ def interruptible() -> Iterator[Interrupts]:
     task = asyncio.current_task()
     assert task is not None
     interrupts = Interrupts(task)
-    for number in SIGNALS:
+    numbers = heeded()
+    for number in numbers:
         loop.add_signal_handler(number, interrupts)
     try:
         yield interrupts
     finally:
-        for number in SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

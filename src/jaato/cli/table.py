@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaato.cli.screen import one_line, printable
+from jaato.cli.screen import one_line, printable, visible
 
 
 def print_json(document: Any) -> None:
@@ -19,7 +19,7 @@ def print_json(document: Any) -> None:
 
 def print_rows(rows: Iterable[Sequence[str]]) -> None:
     """Rows in columns; the last column is cut to the terminal, or whole where there is none."""
-    table = [[printable(" ".join(cell.split())) for cell in row] for row in rows]
+    table = [[visible(" ".join(cell.split())) for cell in row] for row in rows]
     if not table:
         return
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]) - 1)]

@@ -47,7 +47,7 @@ def transcript(store: Store, session_id: str, *, full: bool = False) -> Iterator
     for event in store.read(session_id):
         match event:
             case Damaged():
-                yield f"[event {event.seq} cannot be read: {event.reason}]"
+                yield f"[event {event.seq} is damaged: {event.reason}]"
             case SessionCreated():
                 yield f"session {event.session_id} {event.name or ''}".rstrip()
                 yield f"begun {event.timestamp} in {event.workspace}"

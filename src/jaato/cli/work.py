@@ -9,18 +9,17 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
 from jaato.cli.narrate import Narrator, closing_line
-from jaato.cli.options import blueprint_of, workspace_of
+from jaato.cli.options import blueprint_of, clean_text, workspace_of
+from jaato.cli.report import document_of, print_json
 from jaato.cli.run import ending_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
 from jaato.errors import CancelledException, JaatoError, MalformedReply
-from jaato.protocol.events import Event, ToolCallEnd, TurnCompleted
-from jaato.protocol.messages import Media, Usage
+from jaato.protocol.events import Event, TurnCompleted
+from jaato.protocol.messages import Media
 from jaato.runtime.assemble import assemble
 from jaato.runtime.choose import Choice
 from jaato.tools.schema import Validator
@@ -58,8 +57,7 @@ class Work:
             try:
                 return await self._run(interrupts)
             except asyncio.CancelledError:
-                say("Interrupted.")
-                return INTERRUPTED
+                raise CancelledException("Interrupted.") from None
 
     async def _run(self, interrupts: Interrupts) -> int:
         blueprint = blueprint_of(
@@ -76,8 +74,9 @@ class Work:
             leave = self._attend(session)
             session.journal.bus.listen(self._listen)
             self._opening(session)
-            if self.args.name and self.args.name != session.state.name:
-                rename(session, self.args.name)
+            name = clean_text(self.args.name)
+            if name and name != session.state.name:
+                rename(session, name)
             try:
                 data = await self._converse(session)
             finally:
@@ -119,9 +118,7 @@ class Work:
         if self.args.workspace and session.workspace != workspace_of(self.args):
             self.screen.note(f"this session works in {session.workspace}", "yellow")
         for damaged in session.journal.damaged:
-            self.screen.note(
-                f"event {damaged.seq} of this session cannot be read: {damaged.reason}", "yellow"
-            )
+            self.screen.note(f"event {damaged.seq} of this session is damaged: {damaged.reason}", "yellow")
 
     # --- during ---
 
@@ -156,7 +153,7 @@ class Work:
 
     async def _converse(self, session: Session) -> Any:
         """The turn, and with a schema more of them until the answer fits. Gives the value the answer is."""
-        from jaato.runtime.agent import attach
+        from jaato.runtime.message import attach
 
         media: list[Media] = [attach(session, Path(image)) for image in self.args.image]
         text = self.prompt
@@ -175,7 +172,7 @@ class Work:
         raise MalformedReply(f"After {SCHEMA_TRIES} tries the answer does not fit the schema: {problem}")
 
     def _parsed(self, session: Session) -> tuple[Any, str | None]:
-        from jaato.runtime.agent import last_text, parse
+        from jaato.runtime.result import last_text, parse
 
         assert self.validator is not None
         try:
@@ -209,7 +206,7 @@ class Work:
             code = INTERRUPTED
         try:
             if self.args.output == "json":
-                self._print_json(session, data, code, problem)
+                print_json(document_of(session, self.turns, self.narrator.denied, data, code, problem))
             elif self.schema is not None and self.args.output == "text" and turn.reason == "stop":
                 self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
             self.screen.end_text()
@@ -230,76 +227,9 @@ class Work:
         self.screen.note(closing_line(self.turns, session.state.session_id), "dim")
         return code
 
-    def _print_json(self, session: Session, data: Any, code: int, problem: JaatoError | None) -> None:
-        from jaato.runtime.agent import last_text
-
-        usage, cost = Usage(), 0.0
-        for turn in self.turns:
-            usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
-        priced = all(turn.cost_usd is not None for turn in self.turns)
-        spoke = self.turns[-1].model_calls > 0
-        document = {
-            "text": last_text(session) if spoke else "",
-            "data": data,
-            "session_id": session.state.session_id,
-            "provider": session.state.provider,
-            "model": session.state.model,
-            "reason": self.turns[-1].reason,
-            "exit_code": code,
-            "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
-            "cost_usd": cost if priced else None,
-            "duration_s": round(sum(turn.duration_s for turn in self.turns), 3),
-            "model_calls": sum(turn.model_calls for turn in self.turns),
-            "tool_calls": sum(turn.tool_calls for turn in self.turns),
-            "denied": [denial(session, event) for event in self.narrator.denied],
-            "error": {"code": problem.code, "message": str(problem)} if problem else None,
-        }
-        print_json(document)
-
-    def print_failure(self, error: JaatoError) -> None:
-        """The JSON object of a run that could not begin, or whose answer could not be used."""
-        if isinstance(error, CancelledException):
-            return
-        session_id = self.session.state.session_id if self.session else None
-        document = {
-            "text": "",
-            "data": None,
-            "session_id": session_id,
-            "reason": "error",
-            "exit_code": error.exit_code,
-            "error": {"code": error.code, "message": str(error)},
-        }
-        print_json(document)
-
-
-def denial(session: Session, event: ToolCallEnd) -> dict[str, Any]:
-    """A denied call as data."""
-    permission = event.permission
-    asked = next(
-        (
-            call.arguments
-            for message in reversed(session.state.messages)
-            for call in message.function_calls
-            if call.call_id == event.call_id
-        ),
-        {},
-    )
-    return {
-        "tool": event.tool,
-        "arguments": asked,
-        "reason": permission.reason if permission else "",
-        "method": permission.method if permission else "",
-    }
-
 
 def rename(session: Session, name: str) -> None:
     """Give a resumed session another name."""
     from jaato.protocol.events import SessionUpdated
 
     session.journal.record(SessionUpdated(**session.journal.head(), name=name))
-
-
-def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-    sys.stdout.flush()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
@@ -26,38 +25,22 @@ from jaato.errors import (
     from_code,
 )
 from jaato.protocol.events import Event, TurnCompleted
-from jaato.protocol.messages import Media, Usage
+from jaato.protocol.messages import Media
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
-from jaato.runtime.assemble import Blueprint, assemble
+from jaato.runtime.assemble import assemble
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.message import attach, text_of
 from jaato.runtime.portal import PORTAL
-from jaato.tools.schema import foreign_value, schema_of
+from jaato.runtime.result import Result, last_text, parse
+from jaato.tools.call import CURRENT
+from jaato.tools.schema import schema_of
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
     from jaato.abc.provider import Provider
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Result(Generic[T]):
-    """What a run gave: the final text, `data` in the type asked for, and what it cost."""
-
-    text: str
-    data: T
-    turn: TurnCompleted
-    session_id: str
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens of the turn."""
-        return self.turn.usage
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The price of the turn in US dollars, None when the model's prices are unknown."""
-        return self.turn.cost_usd
 
 
 @dataclass(eq=False)
@@ -92,7 +75,7 @@ class Agent:
     retry: RetryPolicy = RetryPolicy()
     base_url: str | None = None
     api_key: str | None = None
-    state_dir: Path | None = None
+    state_dir: str | Path | None = None
     environ: dict[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
@@ -106,19 +89,19 @@ class Agent:
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,
             effort=self.effort,
-            stop=list(self.stop_sequences) if self.stop_sequences else None,
+            stop=list(listed("stop_sequences", self.stop_sequences or ())) or None,
         )
         blueprint = Blueprint(
             model=self.model,
             provider=self.provider,
-            tools=tuple(self.tools),
+            tools=listed("tools", self.tools),
             workspace=Path(self.workspace) if self.workspace is not None else None,
             session=self.session,
             name=self.name,
             prompt=self.system_prompt,
-            plugins=tuple(self.plugins) if self.plugins is not None else None,
-            allow=tuple(self.allow),
-            deny=tuple(self.deny),
+            plugins=listed("plugins", self.plugins) if self.plugins is not None else None,
+            allow=listed("allow", self.allow),
+            deny=listed("deny", self.deny),
             yes=self.yes,
             read_only=self.read_only,
             settings=settings,
@@ -126,7 +109,7 @@ class Agent:
             retry=self.retry,
             base_url=self.base_url,
             api_key=self.api_key,
-            state_dir=self.state_dir,
+            state_dir=Path(self.state_dir) if self.state_dir is not None else None,
             environ=self.environ,
         )
         self._session, self._close = await assemble(blueprint)
@@ -203,7 +186,7 @@ class Agent:
 
     async def _turn(self, prompt: str, images: Sequence[Path | str]) -> tuple[str, TurnCompleted]:
         session = self.live
-        turn = await session.post(prompt, self._media(images))
+        turn = await session.post(text_of(prompt), self._media(images))
         if turn is None:
             raise JaatoError("The agent was at work; the message waits for its next pause.")
         match turn.reason:
@@ -223,7 +206,9 @@ class Agent:
         await self._at_rest()
         session = self.live
         with session.journal.bus.subscribe() as events:
-            turn = asyncio.ensure_future(post_and_close(session, prompt, self._media(images), events))
+            turn = asyncio.ensure_future(
+                post_and_close(session, text_of(prompt), self._media(images), events)
+            )
             try:
                 async for event in events:
                     yield event
@@ -235,7 +220,7 @@ class Agent:
 
     async def post(self, text: str) -> None:
         """Say something while the agent works; it is heard at the next pause."""
-        await self.live.post(text)
+        await self.live.post(text_of(text))
 
     def stop(self) -> None:
         """Stop the turn that runs."""
@@ -247,6 +232,10 @@ class Agent:
     ) -> Result[Any]:
         """`run` for programs without an event loop: enters the agent, runs, and leaves it again. Calls from several
         threads take turns; raises `JaatoError` for an agent that was entered with `async with`."""
+
+        call = CURRENT.get()
+        if call is not None and self._session is not None and call.session_id == self.session_id:
+            raise JaatoError("A tool cannot run the very agent whose call it is: it would wait for itself.")
 
         async def whole() -> Result[Any]:
             async with self._alone, self:
@@ -265,30 +254,8 @@ async def post_and_close(session: Session, prompt: str, media: list[Media], even
         events.close()
 
 
-def parse(text: str, kind: Any) -> Any:
-    """The answer in the type asked for; raises ValueError (msgspec's errors are such) when it does not fit."""
-    stripped = text.strip()
-    if stripped.startswith("```"):
-        stripped = stripped.split("\n", 1)[-1].rsplit("```", 1)[0]
-    return msgspec.json.decode(stripped, type=kind, dec_hook=foreign_value)
-
-
-def last_text(session: Session) -> str:
-    """The text of the model's last message."""
-    for message in reversed(session.state.messages):
-        if message.role == "assistant":
-            return message.text
-    return ""
-
-
-def attach(session: Session, path: Path) -> Media:
-    """A file as a part of a message; raises `ConfigError` when it cannot be read or is no media type known."""
-    mime_type = mimetypes.guess_type(path.name)[0]
-    if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
-        raise ConfigError(f"{path} is no image, audio or PDF file by its name.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    digest = session.journal.store.put_blob(session.state.session_id, data)
-    return Media(mime_type, digest, len(data), path.name)
+def listed(name: str, given: Iterable[T]) -> tuple[T, ...]:
+    """An argument that is a list; raises `ConfigError` for one text, whose letters nobody means."""
+    if isinstance(given, str):
+        raise ConfigError(f"Agent's `{name}` is a list: {name}=[{given!r}], not one text.")
+    return tuple(given)

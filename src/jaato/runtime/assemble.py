@@ -3,72 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
-from jaato.agent.retry import RetryPolicy
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.errors import ConfigError, PluginError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.adapt import Toolset
+from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.settings import Settings, environment, load, user_dir
-from jaato.tools.ledger import TokenLedger
 from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
 
-if TYPE_CHECKING:
-    from jaato.runtime.choose import Choice
-
 POLICY_FILE = Path(".jaato") / "permissions.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """What a session should be; what is None comes from the settings."""
-
-    model: str | None = None
-    provider: str | Provider | None = None
-    tools: tuple[Callable[..., Any] | Tool, ...] = ()
-    workspace: Path | None = None
-    session: str | None = None
-    name: str | None = None
-    prompt: str | None = None
-    plugins: tuple[str, ...] | None = None
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    yes: bool = False
-    read_only: bool = False
-    settings: ModelSettings = ModelSettings()
-    limits: Limits | None = None
-    retry: RetryPolicy = RetryPolicy()
-    base_url: str | None = None
-    interface: str | None = None
-    api_key: str | None = None
-    state_dir: Path | None = None
-    environ: dict[str, str] | None = None
-    resume: bool = False
-    """Go on with the newest session of the workspace."""
-    progress: Callable[[str, int, int | None], None] | None = None
-    chosen: Callable[[Choice, str], None] | None = None
-    """Told which provider and model answer, and why."""
-    confirm: Callable[[str], Awaitable[bool]] | None = None
-    """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
-    registry: PluginRegistry | None = None
-    """Plugins that are somebody else's to shut down; None: made for this session."""
-    policy: Policy | None = None
-    asker: Asker | None = None
-    ledger: TokenLedger | None = None
 
 
 async def assemble(
@@ -121,6 +78,8 @@ async def assemble(
             if owned:
                 await provider.aclose()
         finally:
+            if wire:
+                registry.forget_session(session)
             runtime.close()
 
     return session, close
@@ -228,10 +187,26 @@ async def pick_provider(
 
         confirm = None if blueprint.yes else blueprint.confirm
         await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
-    made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
+    if choice.name == "scripted" and model is not None:
+        made: Provider = recorded(model, settings, blueprint.state_dir)
+    else:
+        made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
     if blueprint.chosen is not None:
         blueprint.chosen(choice, model)
     return made, model
+
+
+def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
+    """The scripted model that plays this file or stored session. Raises `ConfigError`."""
+    from jaato.runtime.replay import scripted
+
+    if not ((state_dir or settings.state_dir) / "jaato.db").exists():
+        return scripted(name, None)
+    store = open_store(settings, state_dir)
+    try:
+        return scripted(name, store)
+    finally:
+        store.close()
 
 
 def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
@@ -259,6 +234,8 @@ def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
     """A tool the embedding program hands over: declared from the start, and run without asking."""
     import msgspec
 
+    if not isinstance(entry, Tool) and not callable(entry):
+        raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
     made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
     options = None if isinstance(entry, Tool) else options_of(entry)
     category = made.spec.category if options is not None and options.category else "program"

@@ -8,7 +8,9 @@ import anyio.to_thread
 
 from jaato.abc.plugin import Plugin
 from jaato.agent.session import Session
+from jaato.errors import JaatoError, PluginError
 from jaato.protocol.codec import encode
+from jaato.runtime.discovery import BROKEN
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import clean, plain
 
@@ -17,17 +19,23 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     """Run a user command of a plugin; gives its output, None when no plugin has it. A native one gets the rest of the
     line, one of the documented shape `{"args": words, "input": rest}`.
 
-    The output of a command that says `share_with_model` joins the conversation at the next pause. Raises what the
-    command raises.
+    The output of a command that says `share_with_model` joins the conversation at the next pause. Raises `PluginError`
+    for a command that fails.
     """
     for toolset in registry.toolsets():
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
             continue
-        native = isinstance(toolset.plugin, Plugin)
-        value = await anyio.to_thread.run_sync(run, rest if native else {"args": rest.split(), "input": rest})
-        if inspect.isawaitable(value):
-            value = await value
+        given = rest if isinstance(toolset.plugin, Plugin) else {"args": rest.split(), "input": rest}
+        try:
+            value = await anyio.to_thread.run_sync(run, given)
+            if inspect.isawaitable(value):
+                value = await value
+        except JaatoError:
+            raise
+        except BROKEN as error:
+            problem = f"The command /{name} of {toolset.name} failed: {type(error).__name__}: {error}"
+            raise PluginError(problem) from error
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )

@@ -104,7 +104,10 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
         kind = "main" if event.parent_agent_id is None else "subagent"
         call("on_agent_created", event.name, kind, event.profile, event.parent_agent_id, event.timestamp)
 
-    call("on_agent_created", "main", "main", None, None, session.state.created_at)
+    try:
+        call("on_agent_created", "main", "main", None, None, session.state.created_at)
+    except Exception:
+        LOG.exception("on_agent_created failed")
     return session.journal.bus.listen(listen)
 
 

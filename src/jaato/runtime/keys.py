@@ -83,7 +83,7 @@ def forget_key(settings: Settings, provider: str) -> bool:
     entry = keys.pop(provider, None)
     if entry is None:
         return False
-    if entry.get("keyring"):
+    if isinstance(entry, dict) and entry.get("keyring"):
         import keyring
         from keyring.errors import KeyringError
 
@@ -93,6 +93,20 @@ def forget_key(settings: Settings, provider: str) -> bool:
             pass  # it was gone already
     write_private(path, json.dumps(keys, indent=1).encode())
     return True
+
+
+def close_to_others(path: Path) -> bool:
+    """Make a file of keys private; whether others could read it until now. Raises `ConfigError` where that fails."""
+    try:
+        found = path.lstat()
+        is_open = stat.S_ISREG(found.st_mode) and bool(found.st_mode & 0o077)
+        if is_open:
+            path.chmod(0o600)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be made private: {error.strerror}.") from None
+    return is_open
 
 
 def into_keyring(provider: str, key: str) -> bool:

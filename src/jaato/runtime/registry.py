@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,35 +14,20 @@ from jaato.log import logger
 from jaato.runtime.adapt import (
     Toolset,
     adapt,
-    call_optional,
     enriching,
     optional,
     plugin_name,
     requirements,
 )
 from jaato.runtime.discovery import BROKEN, find, instance
-from jaato.tools.call import Call
+from jaato.runtime.enrichment import enriched, enrichers
+from jaato.runtime.executors import executors_of
+from jaato.runtime.host import PluginHost
+from jaato.runtime.wiring import Sessions, place, release
 from jaato.tools.catalog import Catalog
-from jaato.tools.tool import Rename, Tool
 
+__all__ = ["PluginHost", "PluginRegistry"]
 LOG = logger("registry")
-
-
-class PluginHost:
-    """What a native plugin is told at its construction."""
-
-    def __init__(self, registry: PluginRegistry, config: Mapping[str, Any]) -> None:
-        self._registry = registry
-        self.config = config
-
-    @property
-    def workspace(self) -> Path:
-        """The directory the agent works in."""
-        return self._registry.workspace
-
-    def service(self, name: str) -> Any:
-        """Something of the runtime by name; raises KeyError."""
-        return self._registry.services[name]
 
 
 class PluginRegistry:
@@ -70,7 +54,7 @@ class PluginRegistry:
         self._known: dict[str, Callable[[], Any]] = {}
         self._discovered = False
         self._own_names: dict[str, str] = {}
-        self._session: Any = None
+        self._sessions = Sessions(self._report)
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
@@ -166,11 +150,9 @@ class PluginRegistry:
         return False
 
     def _wire(self, toolset: Toolset) -> None:
-        """Tell a plugin where it works and, if there is one, in which session."""
-        if place := toolset.wiring.get("set_workspace_path"):
-            place(str(self.workspace))
-        if self._session is not None and (join := toolset.wiring.get("set_session")):
-            join(self._session)
+        """Tell a plugin where it works and, if there are any, in which sessions."""
+        place(toolset, self.workspace)
+        self._sessions.introduce(toolset)
 
     def unexpose_tool(self, name: str) -> None:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
@@ -219,19 +201,16 @@ class PluginRegistry:
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
-        for toolset in [*self._exposed.values(), *self._enrichment_only.values()]:
-            if place := toolset.wiring.get("set_workspace_path"):
-                place(str(self.workspace))
+        for toolset in self._everyone():
+            place(toolset, self.workspace)
 
     def set_session(self, session: Any) -> None:
-        """Tell the plugins that care in which session they work; one exposed later is told too."""
-        self._session = session
-        for toolset in [*self._exposed.values(), *self._enrichment_only.values()]:
-            if join := toolset.wiring.get("set_session"):
-                try:
-                    join(session)
-                except BROKEN as error:
-                    self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
+        """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""
+        self._sessions.add(session, self._everyone())
+
+    def forget_session(self, session: Any) -> None:
+        """A session has ended; plugins that knew it as the newest are told of the one before it, if that lives."""
+        self._sessions.remove(session, self._everyone())
 
     # --- operation ---------------------------------------------------------------------------------------------
 
@@ -274,12 +253,7 @@ class PluginRegistry:
 
     def get_exposed_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """A function per tool name, alias and user command, that takes the argument dict and blocks."""
-        executors: dict[str, Callable[[dict[str, Any]], Any]] = {}
-        for toolset in self._exposed.values():
-            executors |= {name: run for name, (_, run) in toolset.commands.items() if run is not None}
-            for tool in toolset.tools:
-                executors |= {alias: blocking(tool, rename) for alias, rename in tool.aliases.items()}
-        return executors | {tool.name: blocking(tool, {}) for tool in self.catalog}
+        return executors_of(self._exposed.values(), self.catalog)
 
     def get_exposed_user_commands(self) -> list[UserCommand]:
         """The commands users can type."""
@@ -287,24 +261,14 @@ class PluginRegistry:
 
     def get_prompt_enrichment_subscribers(self) -> list[Any]:
         """The plugins that enrich prompts, in the order they are asked: lower priority first."""
-        return [toolset.plugin for toolset in self._enrichers()]
-
-    def _enrichers(self) -> list[Toolset]:
-        everyone = [*self._exposed.values(), *self._enrichment_only.values()]
-        return sorted((t for t in everyone if t.enrich is not None), key=lambda t: t.priority)
+        return [toolset.plugin for toolset in enrichers(self._everyone())]
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        metadata: dict[str, Any] = {}
-        for toolset in self._enrichers():
-            assert toolset.enrich is not None
-            try:
-                result = toolset.enrich(prompt)
-                prompt, metadata[toolset.name] = str(result.prompt), dict(result.metadata)
-            except Exception as error:  # noqa: BLE001 the user's words must reach the model whatever a plugin does
-                LOG.warning("Plugin '%s' could not enrich the prompt: %s", toolset.name, error)
-                metadata[toolset.name] = {"error": str(error)}
-        return PromptEnrichmentResult(prompt, metadata)
+        return enriched(prompt, enrichers(self._everyone()))
+
+    def _everyone(self) -> list[Toolset]:
+        return [*self._exposed.values(), *self._enrichment_only.values()]
 
     def shutdown(self) -> None:
         """Let go of every plugin, each once."""
@@ -312,32 +276,6 @@ class PluginRegistry:
             self.unexpose_tool(name)
 
 
-def release(plugin: Any) -> None:
-    """Shut a plugin down; one that fails in doing so harms nobody else."""
-    try:
-        call_optional(plugin, "shutdown")
-    except BROKEN as error:  # the others still have to be shut down
-        LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)
-
-
 def described(plugin: Any) -> str:
     """A plugin by its class."""
     return f"{type(plugin).__module__}.{type(plugin).__qualname__}"
-
-
-def blocking(tool: Tool, rename: Rename) -> Callable[[dict[str, Any]], Any]:
-    """The tool as a plain function of its argument dict."""
-
-    def execute(arguments: dict[str, Any]) -> Any:
-        from jaato.tools.call import CURRENT
-
-        renamed = {rename.get(key, key): value for key, value in arguments.items()}
-        call = CURRENT.get() or Call(id="", name=tool.name, arguments=renamed)
-        value = tool.run(renamed, call)
-        if inspect.iscoroutine(value):
-            from jaato.runtime.portal import PORTAL
-
-            return PORTAL.call(value)
-        return value
-
-    return execute

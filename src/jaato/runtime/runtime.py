@@ -31,6 +31,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
+from jaato.runtime.commands import run_command
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
@@ -162,6 +163,7 @@ class Runtime:
             deferred=plan.deferred,
             core=plan.core,
             enrich=lambda text: self.registry.enrich_prompt(text).prompt,
+            execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
             services={"registry": self.registry, **plan.services},
         )
 

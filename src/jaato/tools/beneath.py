@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from jaato.errors import ToolError
+from jaato.tools.file_errors import PathRefused, explained
 
 SYS_OPENAT2 = 437  # the same on every architecture Linux gives new numbers to
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -21,24 +21,6 @@ O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 OPEN_DIRECTORY = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_LINKS = 40
 MAX_PATH_BYTES = 4095
-
-
-class PathRefused(ToolError):
-    """The path leads outside, or to something that is no file or directory."""
-
-    code = "path_refused"
-
-
-class FileMissing(ToolError):
-    """Nothing has this path."""
-
-    code = "file_not_found"
-
-
-class FileFailed(ToolError):
-    """The file system said no; nothing was changed."""
-
-    code = "file_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,31 +97,6 @@ def outside(path: str, roots: Sequence[Root]) -> PathRefused:
         f"{path!r} leads outside what may be used ({allowed}). Name a path inside, "
         "relative to the workspace, or ask the user to grant that directory."
     )
-
-
-EXPLANATIONS = {
-    errno.EACCES: "{path!r}: permission denied. See its mode and owner with get_file_info.",
-    errno.EPERM: "{path!r}: the file system does not permit this (immutable, or owned by someone else).",
-    errno.ENOSPC: "{path!r}: the disk is full; nothing was changed. Free some space and try again.",
-    errno.EDQUOT: "{path!r}: the disk quota is used up; nothing was changed. Free some space and try again.",
-    errno.EROFS: "{path!r} is on a read-only file system; nothing was changed.",
-    errno.EISDIR: "{path!r} is a directory; name a file in it (list_directory shows them).",
-    errno.ENOTDIR: "{path!r}: a part of the path is a file, not a directory.",
-    errno.ENOTEMPTY: "{path!r} is a directory that is not empty.",
-    errno.EEXIST: "{path!r} exists already.",
-    errno.ELOOP: "{path!r} has too many symbolic links, or a magic link, in it.",
-    errno.ENAMETOOLONG: "{path!r} is too long for a path or has a name over 255 bytes.",
-    errno.EMFILE: "{path!r}: too many open files. Try again, with fewer calls at once.",
-}
-
-
-def explained(error: OSError, path: str) -> ToolError:
-    """The file system's refusal in words that say what to do."""
-    if error.errno == errno.ENOENT:
-        return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
-    text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
-    path = path if len(path) <= 200 else f"{path[:200]}…"
-    return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))
 
 
 @functools.cache

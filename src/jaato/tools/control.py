@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import itertools
 import os
 import pwd
+import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from jaato.tools.atomic import resolved
 
 DIRECTORIES = frozenset({".jaato", ".git", ".ssh", ".vscode"})
 """A directory of this name, at any depth, with everything in it."""
@@ -55,7 +60,11 @@ ORDERS = frozenset({"config", "config.worktree", "hooks"})
 IGNORED = dict.fromkeys(
     [0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF], None
 )
+SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
+WILD = re.compile(r"[*?\[]")
+NAMES = (*sorted(DIRECTORIES), *sorted(FILES), ".config")
 MAX_ENTRIES = 20_000
+MAX_PATH_CHARS = 4_096
 
 
 def folded(name: str) -> str:
@@ -129,3 +138,102 @@ def entries(root: Path) -> Iterator[tuple[Path, int]]:
                         waiting.append(directory / entry.name)
         except OSError:
             continue
+
+
+def named(path: str) -> bool:
+    """Whether the path as written goes through a control name."""
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
+
+
+def control_path(
+    path: str, place: str, protected: Iterable[Path] = (), root: str | None = None, *, hidden: bool = True
+) -> str | None:
+    """Which control path a path means: as written, normalised, through links, by identity; None when it
+    means none.
+
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are
+    directories whose whole content counts as control. A pattern means what it may match, `hidden` says whether
+    that includes names with a leading dot.
+    """
+    if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
+        return None
+    if may_match_control(path, hidden):
+        return path
+    written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
+    root = root or place
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
+    if named(inside) or named(os.path.normpath(inside)):
+        return path
+    real = resolved(written)
+    below = os.path.relpath(real, resolved(root))
+    if named(below):
+        return below
+    for directory in protected:
+        if real == str(directory) or real.startswith(f"{directory}/"):
+            return path
+    return same_thing(real, resolved(root))
+
+
+def may_match_control(path: str, hidden: bool) -> bool:
+    """Whether a pattern of file names may match a control path; `hidden` when `*` also matches a leading dot."""
+    return any(
+        WILD.search(part) is not None
+        and (hidden or part.startswith("."))
+        and any(fnmatch.fnmatch(name, part) for name in NAMES)
+        for part in path.split("/")
+    )
+
+
+def holds_workspace(path: str, place: str, root: str) -> bool:
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control
+    path."""
+    real, root = resolved(os.path.join(place, path)), resolved(root)
+    return root == real or root.startswith(real.rstrip("/") + "/")
+
+
+def same_thing(real: str, root: str) -> str | None:
+    """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind
+    mount."""
+    identities = control_identities(
+        root, tuple(changed(f"{root}/{one}") for one in ("", ".git", ".git/hooks", ".jaato"))
+    )
+    if not identities:
+        return None
+    current = real
+    while current.startswith(root) and current != root:
+        try:
+            state = os.stat(current)
+        except (OSError, ValueError):
+            state = None
+        if state is not None and (found := identities.get((state.st_dev, state.st_ino))) is not None:
+            return found
+        current = os.path.dirname(current)
+    return None
+
+
+def changed(directory: str) -> int:
+    """When a directory last gained or lost an entry; 0 when there is none."""
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=16)
+def control_identities(root: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
+    """The device and inode of each control file and directory that exists in a workspace."""
+    names = [*NAMES, ".git/config", ".git/hooks"]
+    for directory in (".git/hooks", ".jaato"):
+        try:
+            names += [f"{directory}/{entry}" for entry in os.listdir(os.path.join(root, directory))[:200]]
+        except OSError:
+            continue
+    found: dict[tuple[int, int], str] = {}
+    for name in names:
+        try:
+            state = os.stat(os.path.join(root, name))
+        except OSError:
+            continue
+        found[state.st_dev, state.st_ino] = name
+    return found

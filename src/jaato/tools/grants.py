@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.protocol.specs import Grant
+from jaato.protocol.events import now
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import Grant, Scope
 from jaato.tools.atomic import locked, read_small, write_private
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
 
 MAX_BYTES = 4_194_304
 Entry = tuple[str, str]
@@ -22,6 +30,58 @@ def entries_of(grant: Grant) -> tuple[Entry, ...]:
     if grant.shape is None:
         return (("tools", grant.tool),)
     return tuple(("patterns", f"{grant.tool}({line})") for line in grant.shape.split("\n"))
+
+
+def digest_of(call: Call) -> str:
+    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
+    whole = [call.name, call.arguments, str(call.workspace)]
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def grant_of(
+    call: Call,
+    tool: Tool,
+    effect: Literal["allow", "deny"],
+    scope: Scope,
+    shape: str | None,
+    *,
+    by: str,
+    workspace: Path,
+) -> Grant:
+    """A grant that an answer to the question about a call begins."""
+    return Grant(
+        id=new_id("g"),
+        effect=effect,
+        tool=tool.name,
+        scope=scope,
+        shape=shape,
+        workspace=str(workspace.resolve()),
+        created_by=by,
+        evidence=digest_of(call),
+        created_at=now(),
+    )
+
+
+def in_force(grant: Grant) -> bool:
+    """Whether a grant has not expired; what is no moment in time ends a permission and keeps a refusal."""
+    if grant.expires is None:
+        return True
+    try:
+        end = datetime.fromisoformat(grant.expires)
+    except ValueError:
+        return grant.effect == "deny"
+    return datetime.now(UTC) < (end if end.tzinfo else end.replace(tzinfo=UTC))
+
+
+def literal(command: str) -> str:
+    """A command as a pattern that means exactly it."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
+
+
+def shape_text(grant: Grant) -> str:
+    """What a grant covers, for a message."""
+    return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool
 
 
 class GrantBook:

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant
+from jaato.tools.atomic import resolved
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt
-from jaato.tools.shell_policy import Analysis, ShellPattern, ShellVerdict, analyse, judge, shell_pattern
+from jaato.tools.shell_parse import analyse
+from jaato.tools.shell_parts import Analysis
+from jaato.tools.shell_pattern import ShellPattern, shell_pattern
+from jaato.tools.shell_policy import ShellVerdict, judge
+from jaato.tools.shell_texts import plain_to_see
 from jaato.tools.touches import control_argument
 from jaato.tools.verdict import Verdict
 
@@ -153,10 +158,11 @@ def settle_shell(
 ) -> Verdict:
     """What is left when nothing forbids a command: whitelist, grants, plain reads, the default."""
     policy = given.policy
-    wide = rules.allowed if certain(analysis, rules) else None
+    sure = certain(analysis, tool, rules, given)
+    wide = rules.allowed if sure else None
     if wide is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)
-    grant = given.whole(tool) if certain(analysis, rules) else None
+    grant = given.whole(tool) if sure else None
     if grant is not None:
         reason = f"{tool.name} was allowed for this {grant.scope}"
         return Verdict("allow", grant.scope, reason, parts=found.parts)
@@ -167,7 +173,7 @@ def settle_shell(
         return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
     if policy.default == "deny":
         return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
-    if policy.default == "allow" and certain(analysis, rules):
+    if policy.default == "allow" and sure:
         return Verdict("allow", "default", "the default is allow", parts=found.parts)
     reason = found.reason or "the command cannot be told from what it computes"
     lines = found.entries
@@ -189,22 +195,20 @@ def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: 
     return scope, "; ".join(f"{part.text[:60]}: {part.reason}" for part in found.parts[:3])
 
 
-def certain(analysis: Analysis, rules: ToolRules) -> bool:
+def certain(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
     """Whether a rule for the whole tool may cover it: understood, and nothing hides from the blacklist."""
+    refused = any(one.effect == "deny" and one.tool == tool.name for one in given.grants)
+    forbidding = refused or rules.deny_inner or rules.deny_arguments
     if analysis.unknown:
         return False
-    if not (rules.deny_inner or rules.deny_arguments):
-        return True
-    return not analysis.functions and all(
-        word.value is not None for part in analysis.parts for word in part.words[:1]
-    )
+    return not forbidding or plain_to_see(analysis)
 
 
 def command_of(arguments: dict[str, Any], name: str) -> str | None:
     """The whole command of a shell tool's arguments: with `args`, the program must be a plain name."""
     command = arguments.get(name)
-    if not isinstance(command, str):
-        return None
+    if not isinstance(command, str) or "cmd" in arguments:
+        return None  # under its other name, too: nobody knows which of the two is run
     extra = arguments.get("args")
     if not extra:
         return command
@@ -224,7 +228,10 @@ def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
 
 def here(grant: Grant, given: Circumstances) -> bool:
     """Whether a grant is for this workspace."""
-    return grant.workspace is None or grant.workspace == str(given.workspace)
+    return grant.workspace is None or grant.workspace in (
+        str(given.workspace),
+        resolved(str(given.workspace)),
+    )
 
 
 def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:

@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat as modes
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO
 
 from jaato.errors import ToolError
-from jaato.tools.beneath import (
-    MAX_PATH_BYTES,
-    O_PATH,
-    FileMissing,
-    PathRefused,
-    Place,
-    Root,
-    Walk,
-    explained,
-    open_beneath,
-    outside,
-)
+from jaato.tools.beneath import MAX_PATH_BYTES, O_PATH, Place, Root, Walk, open_beneath, outside
 from jaato.tools.control import in_bare_repository, is_linked_control, names_control
+from jaato.tools.entries import Entry, entry_kind, special
+from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
+from jaato.tools.names import missing
 
-Kind = Literal["file", "directory", "link", "other"]
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-class Entry(NamedTuple):
-    """One name in a directory; `info` (of the entry itself, links not followed) only when asked for."""
-
-    name: str
-    kind: Kind
-    info: os.stat_result | None = None
-
-
-def kind_of(mode: int) -> Kind:
-    """What a mode says a thing is."""
-    if modes.S_ISREG(mode):
-        return "file"
-    if modes.S_ISDIR(mode):
-        return "directory"
-    return "link" if modes.S_ISLNK(mode) else "other"
-
-
-def special(path: str, mode: int) -> PathRefused:
-    """The refusal of what is neither file nor directory."""
-    for test, name in (
-        (modes.S_ISFIFO, "a named pipe"),
-        (modes.S_ISSOCK, "a socket"),
-        (modes.S_ISCHR, "a character device"),
-        (modes.S_ISBLK, "a block device"),
-        (modes.S_ISLNK, "a symbolic link"),
-    ):
-        if test(mode):
-            return PathRefused(f"{path!r} is {name}, which the file tools do not open. Name a regular file.")
-    return PathRefused(f"{path!r} is not a regular file. Name a regular file.")
 
 
 class Roots:
@@ -68,6 +29,14 @@ class Roots:
 
     def __init__(self, workspace: Path, granted: Iterable[Path] = ()) -> None:
         self._roots = tuple(Root.at(path) for path in (workspace, *granted))
+
+    def move(self, workspace: Path) -> bool:
+        """Have another workspace from now on, beside the same granted directories; whether it is another."""
+        root = Root.at(workspace)
+        moved = root.path != self.workspace
+        if moved:
+            self._roots = (root, *self._roots[1:])
+        return moved
 
     @property
     def workspace(self) -> Path:
@@ -89,7 +58,8 @@ class Roots:
         Refuses pipes, devices and sockets without opening them, and writing to a file that has several links.
         """
         if not write and not create:
-            return os.fdopen(self._open_existing(path, os.O_RDONLY), "rb")
+            with self.helpful(path):
+                return os.fdopen(self._open_existing(path, os.O_RDONLY), "rb")
         with self.locate(path, follow=not create) as place:
             if create:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -108,7 +78,7 @@ class Roots:
     def open_place(self, place: Place, path: str, access: int = os.O_RDONLY) -> int:
         """A descriptor of the regular file at a place; `path` is how messages name it."""
         if place.info is None:
-            raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+            raise absent(path)
         self._regular(place.info, path)
         flags = access | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -124,22 +94,14 @@ class Roots:
 
     def open_dir(self, path: str) -> int:
         """A descriptor of the directory that can be read with `os.scandir`; the caller closes it."""
-        with self.locate(path) as place:
-            if place.info is None:
-                raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
-            if not modes.S_ISDIR(place.info.st_mode):
-                raise PathRefused(f"{path!r} is a file, not a directory. Name a directory.")
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                return os.open(place.name, flags, dir_fd=place.dir_fd)
-            except OSError as error:
-                raise explained(error, path) from None
+        with self.helpful(path):
+            return self._open_dir(path)
 
     def stat(self, path: str, *, follow: bool = True) -> os.stat_result:
         """What the file system knows of it; `follow` says whether of a link's target or of the link."""
-        with self.locate(path, follow=follow) as place:
+        with self.helpful(path), self.locate(path, follow=follow) as place:
             if place.info is None:
-                raise FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+                raise absent(path)
             return place.info
 
     def relative(self, path: str) -> tuple[Path, PurePosixPath]:
@@ -216,6 +178,47 @@ class Roots:
                 return True
         return False
 
+    @contextlib.contextmanager
+    def helpful(self, path: str) -> Iterator[None]:
+        """Whoever finds in here that nothing has the path is told what may be meant."""
+        try:
+            yield
+        except FileMissing:
+            raise self._missing(path) from None
+
+    def _missing(self, path: str) -> FileMissing:
+        """That nothing has the path: a link that leads nowhere, or a name that is much like others."""
+        try:
+            with self.locate(path, follow=False) as place:
+                if place.info is not None and modes.S_ISLNK(place.info.st_mode):
+                    target = os.readlink(place.name, dir_fd=place.dir_fd)
+                    return FileMissing(f"{path!r} is a link to {target!r}, which does not exist.")
+        except (ToolError, OSError):
+            pass
+        return missing(path, self._names)
+
+    def _names(self, path: str) -> Iterator[str]:
+        """The names in a directory."""
+        fd = self._open_dir(path)
+        try:
+            with os.scandir(fd) as listing:
+                yield from (entry.name for entry in listing)
+        finally:
+            os.close(fd)
+
+    def _open_dir(self, path: str) -> int:
+        """A descriptor of the directory."""
+        with self.locate(path) as place:
+            if place.info is None:
+                raise absent(path)
+            if not modes.S_ISDIR(place.info.st_mode):
+                raise PathRefused(f"{path!r} is a file, not a directory. Name a directory.")
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                return os.open(place.name, flags, dir_fd=place.dir_fd)
+            except OSError as error:
+                raise explained(error, path) from None
+
     def _open_existing(self, path: str, access: int) -> int:
         """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""
         parts = self._absolute(path)
@@ -275,12 +278,3 @@ class Roots:
             path = str(Path.home()) + path[1:]
         parts = [part for part in path.split("/") if part not in ("", ".")]
         return ["/", *parts] if path.startswith("/") else [*self._roots[0].path.parts, *parts]
-
-
-def entry_kind(entry: os.DirEntry[str]) -> Kind:
-    """What a directory entry is, links not followed."""
-    if entry.is_symlink():
-        return "link"
-    if entry.is_file(follow_symlinks=False):
-        return "file"
-    return "directory" if entry.is_dir(follow_symlinks=False) else "other"

@@ -6,24 +6,21 @@ can be stepped.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from jaato.abc.asker import Answer, Asker, Question
+from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError
-from jaato.protocol.events import Permission, now
-from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Scope
+from jaato.tools.grants import digest_of, grant_of, in_force, literal, shape_text
 from jaato.tools.judgement import Circumstances, judge_call
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS
-from jaato.tools.verdict import PartVerdict, Verdict
+from jaato.tools.question import Waiting, nobody, question_of, word_of
+from jaato.tools.verdict import Decision, PartVerdict, Verdict, allow, deny, settled
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -31,30 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
 
-SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "comment": "c"}
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
 MAX_QUESTIONS = 3
 MAX_SETTLED = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
-    model."""
-
-    allowed: bool
-    permission: Permission
-    arguments: dict[str, Any] | None = None
-    comment: str | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Waiting:
-    """A call that waits for an answer; `settled` when an `all` has allowed it."""
-
-    call: Call
-    digest: str
-    settled: bool = False
 
 
 class Open:
@@ -69,32 +45,6 @@ class Open:
 
 def silent(_grant: Grant) -> None:
     """Nobody listens."""
-
-
-def digest_of(call: Call) -> str:
-    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
-    whole = [call.name, call.arguments, str(call.workspace)]
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def settled(verdict: Verdict) -> Decision:
-    """A verdict that needs no answer, as a decision."""
-    return (
-        allow(verdict.reason, verdict.method)
-        if verdict.effect == "allow"
-        else deny(verdict.reason, verdict.method)
-    )
-
-
-def allow(reason: str, method: str, arguments: dict[str, Any] | None = None) -> Decision:
-    """Yes."""
-    return Decision(True, Permission("allowed", reason, method), arguments)
-
-
-def deny(reason: str, method: str, comment: str | None = None) -> Decision:
-    """No."""
-    return Decision(False, Permission("denied", reason, method), comment=comment)
 
 
 class Gate:
@@ -133,6 +83,7 @@ class Gate:
 
     async def check(self, call: Call, tool: Tool) -> Decision:
         """Decide about a call; suspends only where the turnstile or the asker does."""
+        self.policy.refresh()
         known = self._settled.get(tool)
         if known is not None and known[0] == tool.auto_approved and known[1] == self.policy.version:
             return known[2]
@@ -181,11 +132,23 @@ class Gate:
         self._on_revoke(found)
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
-        workspace = self._workspace or call.workspace
+        workspace = self._place(call)
+        if any(one.expires is not None and not in_force(one) for one in self._grants):
+            self._lapse()
         given = self._given
         if given is None or given.grants is not self._grants or given.workspace is not workspace:
             given = self._given = Circumstances(self.policy, self._grants, workspace, self._protected)
         return judge_call(call, tool, given)
+
+    def _place(self, call: Call) -> Path:
+        return self._workspace or call.workspace
+
+    def _lapse(self) -> None:
+        """End the grants of this session whose time is over."""
+        ended = [one for one in self._grants if not in_force(one)]
+        self._grants = tuple(one for one in self._grants if in_force(one))
+        for grant in ended:
+            self._on_revoke(grant)
 
     def _end(self, scopes: tuple[str, ...]) -> None:
         ended = [one for one in self._grants if one.scope in scopes]
@@ -212,7 +175,7 @@ class Gate:
     async def _ask(self, call: Call, tool: Tool) -> Decision:
         """Wait for the turn to ask, judge again, and put the question if it still stands."""
         if self._asker is None:
-            return self._nobody(call, tool, self._judge(call, tool))
+            return nobody(call, tool, self._judge(call, tool), self.policy.path)
         waiting = Waiting(call, digest_of(call))
         self._waiting.append(waiting)
         try:
@@ -221,7 +184,8 @@ class Gate:
                 verdict = self._judge(call, tool)
                 if verdict.effect != "ask":
                     return settled(verdict)
-                if waiting.settled and verdict.method != "control_path":
+                unchanged = digest_of(call) == waiting.digest
+                if waiting.settled and unchanged and verdict.method != "control_path":
                     return allow("allowed with everything that was waiting", "user_approved")
                 return await self._put(waiting, tool, verdict)
         finally:
@@ -233,21 +197,7 @@ class Gate:
         reason = verdict.reason
         timeout_s = self.policy.channel.timeout_s
         for _question in range(MAX_QUESTIONS):
-            deadline = None
-            if timeout_s is not None:
-                deadline = (datetime.now(UTC) + timedelta(seconds=timeout_s)).isoformat(
-                    timespec="milliseconds"
-                )
-            question = Question(
-                id=new_id("q"),
-                call_id=waiting.call.id,
-                tool=waiting.call.name,
-                arguments=waiting.call.arguments,
-                digest=waiting.digest,
-                reason=reason,
-                shape=verdict.shape if verdict.lasting else None,
-                deadline=deadline,
-            )
+            question = question_of(waiting, verdict, reason, timeout_s)
             try:
                 given = self._asker.ask(question)
                 answer = (
@@ -258,17 +208,25 @@ class Gate:
             except TimeoutError:
                 return deny("nobody answered in time", "timeout")
             if answer is None:
-                return self._nobody(waiting.call, tool, verdict)
-            decision = self._heed(waiting, tool, verdict, answer)
+                return nobody(waiting.call, tool, verdict, self.policy.path)
+            self.policy.reload()
+            overtaken = self._overtaken(waiting, tool)
+            decision = overtaken or self._heed(waiting, tool, verdict, answer)
             if decision is not None:
                 return decision
             reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
         return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
 
+    def _overtaken(self, waiting: Waiting, tool: Tool) -> Decision | None:
+        """What was decided while the question was open: a rule forbids the call, or it is another call by now."""
+        if digest_of(waiting.call) != waiting.digest:
+            return deny("its arguments changed while the question was open", "user_denied")
+        verdict = self._judge(waiting.call, tool)
+        return settled(verdict) if verdict.effect == "deny" else None
+
     def _heed(self, waiting: Waiting, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
         """Do what an answer says; None when it says nothing known."""
-        word = answer.answer.strip().lower()
-        match SPELLINGS.get(word, word):
+        match word_of(answer):
             case "y":
                 return allow("the user allowed this call", "user_approved")
             case "once":
@@ -301,7 +259,10 @@ class Gate:
         """Yes, and from now on; only this once where no lasting answer is possible."""
         if not verdict.lasting:
             return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
-        grant = self._grant(waiting, tool, verdict.shape, "allow", scope, by)
+        shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        grant = grant_of(
+            waiting.call, tool, "allow", scope, shape, by=by, workspace=self._place(waiting.call)
+        )
         if scope != "always":
             self._hold(grant)
             return allow(f"the user allowed {shape_text(grant)} for this {scope}", scope)
@@ -317,15 +278,16 @@ class Gate:
 
     def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
         """No, and never again; for this session at least, when it cannot be written down."""
-        shape = verdict.shape
+        shape = verdict.shape if tool.name in SHELL_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
         if shape is None and isinstance(command, str):
             shape = literal(command)
-        grant = self._grant(waiting, tool, shape, "deny", "always", by)
+        place = self._place(waiting.call)
+        grant = grant_of(waiting.call, tool, "deny", "always", shape, by=by, workspace=place)
         try:
             self.policy.remember(grant)
         except (OSError, ConfigError) as error:
-            self._hold(self._grant(waiting, tool, shape, "deny", "session", by))
+            self._hold(grant_of(waiting.call, tool, "deny", "session", shape, by=by, workspace=place))
             return deny(f"the user never allows this; that could not be kept: {error}", "user_denied")
         self._settled = {}
         self._on_grant(grant)
@@ -335,37 +297,3 @@ class Gate:
         self._grants = (*self._grants, grant)
         self._settled = {}
         self._on_grant(grant)
-
-    def _grant(
-        self, waiting: Waiting, tool: Tool, shape: str | None, effect: Any, scope: Scope, by: str
-    ) -> Grant:
-        return Grant(
-            id=new_id("g"),
-            effect=effect,
-            tool=tool.name,
-            scope=scope,
-            shape=shape if tool.name in SHELL_TOOLS else None,
-            workspace=str((self._workspace or waiting.call.workspace).resolve()),
-            created_by=by,
-            evidence=waiting.digest,
-            created_at=now(),
-        )
-
-    def _nobody(self, call: Call, tool: Tool, verdict: Verdict) -> Decision:
-        """Denied because no one can be asked, with the ways to allow it."""
-        where = self.policy.path or "a permission file"
-        pattern = f"{tool.name}({verdict.shape})" if verdict.shape and tool.name in SHELL_TOOLS else tool.name
-        remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
-        if not verdict.lasting:
-            remedy = "Only someone who is asked can allow it, for this one call."
-        return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")
-
-
-def literal(command: str) -> str:
-    """A command as a pattern that means exactly it."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
-
-
-def shape_text(grant: Grant) -> str:
-    """What a grant covers, for a message."""
-    return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 STRICTNESS: dict[Default, int] = {"allow": 0, "ask": 1, "deny": 2}
 MAX_KNOWN = 4_096
+FRESH_S = 1.0
 
 
 class Policy:
@@ -31,6 +33,7 @@ class Policy:
         self.read_only = read_only
         """Whether only what reads may run, whatever else is allowed."""
         self.version = 0
+        self._read_at = monotonic()
         self._fill()
 
     @classmethod
@@ -121,6 +124,7 @@ class Policy:
         """Read the file again if it changed; a damaged one locks the policy until it is repaired."""
         if self._file is None:
             return
+        self._read_at = monotonic()
         try:
             changed = self._file.reload()
         except ConfigError as error:
@@ -130,6 +134,11 @@ class Policy:
             return
         if changed or self.locked:
             self._fill()
+
+    def refresh(self) -> None:
+        """`reload`, unless that was less than a second ago: a rule of another process holds in a long turn too."""
+        if self._file is not None and monotonic() - self._read_at > FRESH_S:
+            self.reload()
 
     def trust(self) -> None:
         """Vouch for the file as it is now: from here on it may allow. Raises `ConfigError`, OSError."""

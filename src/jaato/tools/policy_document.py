@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
 from jaato.errors import ConfigError
-from jaato.tools.shell_policy import shell_pattern
+from jaato.tools.shell_pattern import shell_pattern
 
 Default = Literal["allow", "deny", "ask"]
 MAX_BYTES = 1_048_576
 MAX_RULES = 10_000
 VERSION = 1
+MAX_TIMEOUT_S = 31_536_000
 KEYS = ("version", "defaultPolicy", "blacklist", "whitelist", "channel")
+FOREIGN_SHELLS = ("Bash", "Shell")
+"""How other programs call their shell tool in the patterns that people bring along."""
 RULE_KEYS = ("tools", "patterns", "arguments")
 
 
@@ -78,11 +83,14 @@ def parse_document(content: bytes, where: str) -> Document:
         fail(where, f"{name} is not JSON", "Use a plain number.")
 
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant)
+        text = content.decode("utf-8-sig")  # some editors put a byte order mark in front
+        document = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except UnicodeDecodeError as error:
         fail(where, f"byte {error.start} is not UTF-8", "Save the file as UTF-8.")
     except json.JSONDecodeError as error:
         fail(where, f"line {error.lineno}, column {error.colno}: {error.msg}", "Correct the JSON there.")
+    except ValueError:
+        fail(where, "it has a number of thousands of digits", "Write a plain number.")
     except RecursionError:
         fail(where, "it is nested too deeply", "A permission file needs four levels.")
     return from_mapping(document, where)
@@ -93,13 +101,14 @@ def from_mapping(document: Any, where: str) -> Document:
     if not isinstance(document, dict):
         fail(where, f"it holds {kind_of(document)}, not an object", 'Write {"version": 1, …}.')
     for name in document:
-        for key in KEYS:
-            if name != key and squeezed(name) == squeezed(key):
-                fail(where, f"the field {name!r} is not known", f"Did you mean {key!r}?")
+        if name not in KEYS and (key := misspelt(name)):
+            fail(where, f"the field {name!r} is not known", f"Did you mean {key!r}?")
     version = document.get("version", VERSION)
     if str(version) not in ("1", "1.0") or isinstance(version, bool):
         fail(
-            where, f"version is {version!r}", "This jaato reads version 1; a newer file needs a newer jaato."
+            where,
+            f"version is {repr(version)[:40]}",
+            "This jaato reads version 1; a newer file needs a newer jaato.",
         )
     default = document.get("defaultPolicy")
     if default is not None and default not in ("allow", "deny", "ask"):
@@ -143,10 +152,27 @@ def rules_from(value: Any, field_name: str, where: str) -> Rules:
         built[tool] = {name: texts(globs, f"{at}.{name}", where) for name, globs in entries.items()}
     if len(tools) + len(patterns) + len(built) > MAX_RULES:
         fail(where, f"{field_name} has more than {MAX_RULES:,} rules", "Use patterns for families of rules.")
-    if field_name == "whitelist":
-        for index, pattern in enumerate(patterns):
+    for index, pattern in enumerate(patterns):
+        check_meaning(pattern, f"{field_name}.patterns[{index}]", where)
+        if field_name == "whitelist":
             check_pattern(pattern, f"whitelist.patterns[{index}]", where)
     return Rules(frozenset(tools), tuple(patterns), built)
+
+
+def check_meaning(pattern: str, at: str, where: str) -> None:
+    """Refuse a pattern that means something in another program and nothing here, lest its author rely on it."""
+    tool, inner = split_pattern(pattern)
+    if inner is None and " " not in pattern and pattern.count("(") > pattern.count(")"):
+        fail(where, f"{at} {pattern!r} has no closing parenthesis", "Write tool(pattern).")
+    if inner is None or not inner.endswith(":*"):
+        return
+    command = inner.removesuffix(":*")
+    if tool in FOREIGN_SHELLS or (tool == "run" and " " not in command):
+        fail(
+            where,
+            f"{at} {pattern!r} covers no command",
+            f"The shell tool is `run`: write 'run({command} *)'.",
+        )
 
 
 def check_pattern(pattern: str, at: str, where: str) -> None:
@@ -175,9 +201,14 @@ def channel_from(value: Any, where: str) -> Channel:
         if item is not None and not isinstance(item, str):
             fail(where, f"channel.{name} is {kind_of(item)}", "Write a string.")
     if timeout is not None and (
-        isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0
+        isinstance(timeout, bool)
+        or not isinstance(timeout, int | float)
+        or not 0 < timeout <= MAX_TIMEOUT_S
+        or math.isnan(timeout)
     ):
-        fail(where, f"channel.timeout is {timeout!r}", "Write seconds, more than 0.")
+        fail(
+            where, f"channel.timeout is {str(timeout)[:40]}", "Write seconds, more than 0 and at most a year."
+        )
     return Channel(kind, endpoint, None if timeout is None else float(timeout))
 
 
@@ -199,6 +230,12 @@ def kind_of(value: Any) -> str:
     """A JSON value's kind, for a message."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def misspelt(name: str) -> str | None:
+    """The key that is probably meant; other unknown keys are somebody else's and are kept."""
+    keys = {squeezed(key): key for key in KEYS}
+    return next((keys[one] for one in difflib.get_close_matches(squeezed(name), keys, 1, 0.8)), None)
 
 
 def squeezed(name: str) -> str:

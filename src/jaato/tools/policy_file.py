@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
+from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Grant
 from jaato.tools.atomic import locked, read_small, write_private
-from jaato.tools.grants import Entry, GrantBook, entries_of
+from jaato.tools.grants import Entry, GrantBook, entries_of, in_force
 from jaato.tools.policy_document import MAX_BYTES, Document, Rules, from_mapping, parse_document
 from jaato.tools.trust import Trust, content_hash
 
@@ -53,7 +54,8 @@ class PolicyFile:
     def reload(self) -> bool:
         """Read the file and its grants again; tells whether anything changed. Raises `ConfigError`."""
         content = read_small(self.path, MAX_BYTES)
-        grants = self._book.of(self.workspace) if self._book else ()
+        known = self._book.of(self.workspace) if self._book else ()
+        grants = tuple(grant for grant in known if in_force(grant))
         trusted = self._trusts(content)
         seen = (content_hash(content) if content is not None else None, grants, trusted)
         if seen == self._seen:
@@ -62,7 +64,7 @@ class PolicyFile:
         self.document = document
         self.trusted = trusted
         self.grants = tuple(grant for grant in grants if holds(document, grant))
-        self.whitelist = document.whitelist if trusted else self._vouched()
+        self.whitelist = without(document.whitelist, known, grants) if trusted else self._vouched()
         self._seen = seen
         return True
 
@@ -113,7 +115,7 @@ class PolicyFile:
                 if add or (grant.effect, entry) not in kept:
                     change(raw, grant.effect, entry, add=add)
             from_mapping(raw, str(self.path))
-            written = json.dumps(raw, indent=2, ensure_ascii=False).encode("utf-8") + b"\n"
+            written = encoded(raw)
             if self._book and not add:
                 self._book.remove(grant.id)
             write_private(self.path, written)
@@ -123,6 +125,25 @@ class PolicyFile:
                 self._trust.add(self.path, written)
         self._seen = ()
         self.reload()
+
+
+def encoded(raw: dict[str, Any]) -> bytes:
+    """A permission file as it is written: readable, escaped only where it holds what is no Unicode text."""
+    text = json.dumps(raw, indent=2, ensure_ascii=False)
+    if not is_unicode(text):
+        text = json.dumps(raw, indent=2)
+    return text.encode("utf-8") + b"\n"
+
+
+def without(whitelist: Rules, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> Rules:
+    """A whitelist without the lines of permissions that have expired."""
+    lines = {entry for one in known if one.effect == "allow" for entry in entries_of(one)}
+    lines -= {entry for one in grants if one.effect == "allow" for entry in entries_of(one)}
+    if not lines:
+        return whitelist
+    tools = frozenset(text for text in whitelist.tools if ("tools", text) not in lines)
+    patterns = tuple(text for text in whitelist.patterns if ("patterns", text) not in lines)
+    return Rules(tools, patterns, whitelist.arguments)
 
 
 def change(raw: dict[str, Any], effect: str, entry: Entry, *, add: bool) -> None:

@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from jaato.tools.atomic import resolved
 from jaato.tools.policy_document import Rules, split_pattern
-from jaato.tools.shell_parse import CONTINUATION
-from jaato.tools.shell_policy import Analysis, ShellPattern, analyse, glob_text, shell_pattern, texts_of
+from jaato.tools.shell_parse import CONTINUATION, analyse
+from jaato.tools.shell_parts import Analysis
+from jaato.tools.shell_pattern import ShellPattern, glob_text, shell_pattern
+from jaato.tools.shell_texts import texts_of
 from jaato.tools.shell_words import lex
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 SHELL_TOOLS: Mapping[str, str] = {"run": "command"}
 """The tools whose argument is a shell command, and that argument."""
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+ADDRESS = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\?#]*)(?P<path>.*)", re.DOTALL)
+ADDRESS_GLOB = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\#]*)(?P<path>.*)", re.DOTALL)
+"""The same for a pattern, where `?` is a wild character and begins no query."""
 MAX_GLOB_CHARS = 65_536
 MAX_PATH_CHARS = 4_096
 
@@ -150,9 +156,7 @@ def as_text(value: Any) -> str:
 
 def pathlike(value: str) -> bool:
     """Whether a value can be the path of a file at all."""
-    if not 0 < len(value) <= MAX_PATH_CHARS or "\n" in value or "\0" in value:
-        return False
-    return URL.match(value) is None
+    return 0 < len(value) <= MAX_PATH_CHARS and "\0" not in value and URL.match(value) is None
 
 
 def spellings(value: str, place: str) -> tuple[str, ...]:
@@ -176,11 +180,31 @@ def value_covered(value: str, globs: tuple[str, ...], place: str) -> bool:
         return "*" in globs
     if not any(fnmatch.fnmatchcase(value, glob) for glob in globs):
         return False
+    if URL.match(value) is not None:
+        return any(url_covered(value, glob) for glob in globs)
     if not pathlike(value) or ("/" not in value and not os.path.lexists(os.path.join(place, value))):
         return True
     _written, normal, real, below = spellings(value, place)
     forms = (normal, real) if os.path.isabs(value) else (normal, below)
     return all(any(fnmatch.fnmatchcase(form, glob) for glob in globs) for form in forms)
+
+
+def url_covered(value: str, glob: str) -> bool:
+    """Whether a pattern covers a URL: a `*` in its host stays in the host, and no `..` leads away from its path."""
+    shape, url = ADDRESS_GLOB.match(glob), ADDRESS.match(value)
+    if shape is None or url is None:  # a pattern without `://` is about the whole text, whatever it is
+        return fnmatch.fnmatchcase(value, glob) and (glob == "*" or ".." not in unquote(value))
+    host, path = url["host"], url["path"]
+    if not fnmatch.fnmatchcase(host.lower(), shape["host"].lower()) or (
+        "@" in host and "@" not in shape["host"]
+    ):
+        return False
+    if not fnmatch.fnmatchcase(url["scheme"].lower(), shape["scheme"].lower()):
+        return False
+    if shape["path"] in ("", "*", "/*"):
+        return fnmatch.fnmatchcase(path, shape["path"])
+    steps = re.split(r"[/\\]", unquote(unquote(path)).partition("?")[0].partition("#")[0])
+    return ".." not in steps and fnmatch.fnmatchcase(path, shape["path"])
 
 
 def pairs_of(pattern: str, main: str | None) -> list[tuple[str, str]]:
@@ -205,8 +229,11 @@ def inner_denies(pattern: str, arguments: Mapping[str, Any], main: str | None, p
 
 @functools.lru_cache(maxsize=1024)
 def command_forms(pattern: str) -> tuple[str, ...]:
-    """A blacklist pattern over commands as globs: as written, without its quotes, and without a last ` *`."""
+    """A blacklist pattern over commands as globs: as written, without its quotes, and without a last ` *`; a last
+    `:*`, by which other programs say ` *`, forbids that, too."""
     forms = [pattern]
+    if pattern.endswith(":*"):
+        forms.append(f"{pattern[:-2]} *")
     tokens = lex(pattern)
     if tokens:
         forms.append(" ".join(glob_text(token) for token in tokens))

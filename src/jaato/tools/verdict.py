@@ -1,9 +1,11 @@
-"""What the permission gate thinks of a call, and why."""
+"""What the permission gate thinks of a call and what it decides, and why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from jaato.protocol.events import Permission
 
 Effect = Literal["allow", "deny", "ask"]
 
@@ -37,3 +39,33 @@ class Verdict:
     entries: tuple[tuple[str, str], ...] = ()
     fixed: bool = False
     """Whether it depends on the tool alone, so that every call of it has this verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
+    model."""
+
+    allowed: bool
+    permission: Permission
+    arguments: dict[str, Any] | None = None
+    comment: str | None = None
+
+
+def settled(verdict: Verdict) -> Decision:
+    """A verdict that needs no answer, as a decision."""
+    return (
+        allow(verdict.reason, verdict.method)
+        if verdict.effect == "allow"
+        else deny(verdict.reason, verdict.method)
+    )
+
+
+def allow(reason: str, method: str, arguments: dict[str, Any] | None = None) -> Decision:
+    """Yes."""
+    return Decision(True, Permission("allowed", reason, method), arguments)
+
+
+def deny(reason: str, method: str, comment: str | None = None) -> Decision:
+    """No."""
+    return Decision(False, Permission("denied", reason, method), comment=comment)

@@ -42,8 +42,13 @@ class BackgroundPlugin(Plugin):
         session = call.services.get("session")
         if session is None:
             return self._start_in_plugin(tool, args or {}, plugin)
-        if session.catalog.find(tool) is None:
+        found = session.catalog.find(tool)
+        if found is None:
             raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
+        if plugin is not None and found.tool.plugin != plugin:
+            raise ToolError(
+                f"{tool} is of the plugin {found.tool.plugin}, not of {plugin}; leave `plugin` out."
+            )
         task: Task = await session.steps.background.start(call, tool, args or {}, timeout_s)
         return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
 

@@ -11,29 +11,21 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from jaato.errors import ToolError
-from jaato.plugins.files.disk import copy, exists, listed, read_at, settle, write_new
-from jaato.protocol.ids import PAIRS
-from jaato.tools.beneath import OPEN_DIRECTORY, FileFailed, explained
+from jaato.plugins.files.disk import listed, read_at, write_new
+from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing, refused
+from jaato.protocol.ids import PAIRS, new_id
 
-PLACE = ".jaato/backups"
 PRUNE_EVERY = 100
+SET = ".set"
 MAX_FILE_BYTES = 256 << 20
 State = Literal["absent", "file", "link", "directory"]
-
-
-class BackupRefused(ToolError):
-    """No backup can be kept, so nothing is changed."""
-
-    code = "backup_failed"
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
@@ -50,18 +42,25 @@ class Record(Struct, frozen=True, omit_defaults=True):
     link: str | None = None
     other: str | None = None
     """Where it was moved to or came from."""
+    after: str | None = None
+    """What the change left, as `held` says it; None where nobody knows."""
     call_id: str = ""
     session_id: str = ""
 
+    @property
+    def held(self) -> str:
+        """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
+        return held(self.before, self.digest, self.link)
 
-@dataclass(slots=True)
-class Shelf:
-    """The directories of the backups, open and locked against the sweep of another process."""
 
-    root: int
-    objects: int
-    records: int
-    staging: int
+def held(state: State, digest: str | None = None, link: str | None = None) -> str:
+    """What is at a place, in one line that is equal where that is equal."""
+    match state:
+        case "file":
+            return f"file:{digest}"
+        case "link":
+            return f"link:{link}"
+    return state
 
 
 class Ids:
@@ -92,23 +91,26 @@ class Backups:
         self.max_bytes = max_bytes
         self._ids = Ids()
         self._made = 0
+        self._stored_bytes = 0
+        self._due = True
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Shelf]:
         """The shelf, made when it is missing; cleared of what a killed process left if nobody uses it."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = self._shelf(stack)
+                shelf = Shelf.of(self.workspace, stack)
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
                 )
                 stack.callback(os.close, lock)
-                if self._made % PRUNE_EVERY == 0:
-                    self._tidy(shelf, lock)
+                if self._due:
+                    self._due = not self._tidy(shelf, lock)
                 fcntl.flock(lock, fcntl.LOCK_SH)
             except OSError as error:
                 raise refused(error) from None
             self._made += 1
+            self._due = self._due or self._made % PRUNE_EVERY == 0
             yield shelf
 
     def keep(self, shelf: Shelf, content: bytes | int) -> tuple[str, int]:
@@ -116,8 +118,9 @@ class Backups:
         try:
             if isinstance(content, bytes):
                 digest = hashlib.sha256(content).hexdigest()
-                if not self._has(shelf, digest, len(content)):
-                    self._store(shelf, digest, content)
+                if not shelf.has(digest, len(content)):
+                    shelf.store(digest, content)
+                    self._count(len(content))
                 return digest, len(content)
             size = os.fstat(content).st_size
             if size > MAX_FILE_BYTES:
@@ -125,15 +128,23 @@ class Backups:
                     f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
                     "Nothing was changed; if it may be lost, use run."
                 )
-            return self._store_file(shelf, content)
+            stored = shelf.store_file(content)
+            self._count(size)
+            return stored
         except OSError as error:
             raise refused(error) from None
+
+    def _count(self, size: int) -> None:
+        """Have the bounds looked after once an eighth of what they allow has been added."""
+        self._stored_bytes += size
+        if self._stored_bytes > self.max_bytes // 8:
+            self._stored_bytes, self._due = 0, True
 
     def content(self, digest: str) -> bytes:
         """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = self._shelf(stack)
+                shelf = Shelf.of(self.workspace, stack)
                 data = read_at(shelf.objects, digest, MAX_FILE_BYTES + 1)
             except OSError:
                 raise BackupRefused(
@@ -148,7 +159,7 @@ class Backups:
         record = msgspec.structs.replace(record, id=self._ids.next(), time=time.time())
         try:
             with contextlib.ExitStack() as stack:
-                folder = self._directory(stack, shelf.records, folder_of(record.path))
+                folder = directory(stack, shelf.records, folder_of(record.path))
                 write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
         except OSError as error:
             raise refused(error) from None
@@ -163,7 +174,7 @@ class Backups:
         """The records of a path, or all, newest first; damaged ones are passed over."""
         with contextlib.ExitStack() as stack:
             try:
-                top = self._existing(stack)
+                top = existing(self.workspace, "records", stack)
             except FileNotFoundError:
                 return []
             except OSError as error:
@@ -171,14 +182,39 @@ class Backups:
             found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
         return sorted(found, key=lambda record: record.id, reverse=True)
 
-    def _existing(self, stack: contextlib.ExitStack) -> int:
-        """The directory of the records, if there is one."""
-        fd = os.open(self.workspace, OPEN_DIRECTORY)
-        stack.callback(os.close, fd)
-        for part in (*PLACE.split("/"), "records"):
-            fd = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
-            stack.callback(os.close, fd)
-        return fd
+    def begin(self, shelf: Shelf, records: Sequence[Record]) -> str:
+        """Note that a set of changes begins to appear; `end` it when all or none of them have."""
+        name = f"{new_id('t')}{SET}"
+        try:
+            write_new(shelf.staging, name, msgspec.json.encode(records))
+        except OSError as error:
+            raise refused(error) from None
+        return name
+
+    def end(self, shelf: Shelf, name: str) -> None:
+        """The set is whole, or taken back."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=shelf.staging)
+
+    def unfinished(self) -> dict[str, list[Record]]:
+        """The sets of changes that killed processes have begun, by name; none while somebody is at work."""
+        found: dict[str, list[Record]] = {}
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "", stack)
+                names = [name for name in listed(top, "staging") if name.endswith(SET)]
+                if not names:
+                    return {}
+                lock = os.open("lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in listed(top, "staging"):
+                    if name.endswith(SET):
+                        data = read_at(top, f"staging/{name}", 16 << 20)
+                        found[name] = msgspec.json.decode(data, type=list[Record])
+            except (OSError, msgspec.DecodeError):
+                return found
+        return found
 
     def _read(self, records: int, folder: str | None) -> Iterator[tuple[str, Record]]:
         """Every readable record with its place below the records."""
@@ -190,80 +226,18 @@ class Backups:
                 except (OSError, msgspec.DecodeError):
                     continue
 
-    def _shelf(self, stack: contextlib.ExitStack) -> Shelf:
-        """The open directories, made where missing."""
-        top = os.open(self.workspace, OPEN_DIRECTORY)
-        stack.callback(os.close, top)
-        for part in PLACE.split("/"):
-            top = self._directory(stack, top, part)
-        if not exists(top, ".gitignore"):
-            with contextlib.suppress(FileExistsError):
-                write_new(top, ".gitignore", b"*\n")
-        objects, records, staging = (
-            self._directory(stack, top, name) for name in ("objects", "records", "staging")
-        )
-        return Shelf(top, objects, records, staging)
-
-    def _directory(self, stack: contextlib.ExitStack, parent: int, name: str) -> int:
-        """A directory in another, made private when it is missing; never through a link."""
-        try:
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
-        except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=parent)
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
-        stack.callback(os.close, fd)
-        return fd
-
-    def _has(self, shelf: Shelf, digest: str, size: int) -> bool:
-        """Whether this content is stored already."""
-        try:
-            return os.stat(digest, dir_fd=shelf.objects, follow_symlinks=False).st_size == size
-        except FileNotFoundError:
-            return False
-
-    def _store(self, shelf: Shelf, digest: str, data: bytes) -> None:
-        """Store bytes under their hash, whole or not at all."""
-        hidden = f"{self._ids.next()}.tmp"
-        try:
-            write_new(shelf.staging, hidden, data)
-            os.rename(hidden, digest, src_dir_fd=shelf.staging, dst_dir_fd=shelf.objects)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=shelf.staging)
-            raise
-        settle(shelf.objects)
-
-    def _store_file(self, shelf: Shelf, source: int) -> tuple[str, int]:
-        """Store the content of an open file in bounded memory."""
-        hidden = f"{self._ids.next()}.tmp"
-        digest = hashlib.sha256()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(hidden, flags, 0o600, dir_fd=shelf.staging)
-        try:
-            size = copy(source, fd, digest.update)
-            os.fsync(fd)
-            name = digest.hexdigest()
-            os.rename(hidden, name, src_dir_fd=shelf.staging, dst_dir_fd=shelf.objects)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=shelf.staging)
-            raise
-        finally:
-            os.close(fd)
-        settle(shelf.objects)
-        return name, size
-
-    def _tidy(self, shelf: Shelf, lock: int) -> None:
-        """Remove what a killed process left and the backups beyond the bounds, unless others work."""
+    def _tidy(self, shelf: Shelf, lock: int) -> bool:
+        """Remove what a killed process left and the backups beyond the bounds; False while others work."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                return
+                return False
             raise
         for name in listed(shelf.staging, "."):
-            os.unlink(name, dir_fd=shelf.staging)
+            if not name.endswith(SET):  # those are for whoever takes them back
+                with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
+                    os.unlink(name, dir_fd=shelf.staging)
         found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
         kept: set[str] = set()
         total = 0
@@ -278,6 +252,7 @@ class Backups:
         for name in listed(shelf.objects, "."):
             if name not in kept:
                 os.unlink(name, dir_fd=shelf.objects)
+        return True
 
 
 def state_of(mode: int) -> State:
@@ -290,14 +265,3 @@ def state_of(mode: int) -> State:
 def folder_of(path: str) -> str:
     """The directory of a path's records."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-
-
-def refused(error: OSError) -> ToolError:
-    """That no backup can be kept, and why."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return BackupRefused(
-            f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
-            "nothing was changed. Ask the user to remove it."
-        )
-    reason = explained(error, PLACE)
-    return FileFailed(f"No backup can be kept, so nothing was changed. {reason}")

@@ -3,25 +3,59 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from jaato.errors import ToolError
-from jaato.plugins.files.changes import Change, Changes, Loaded
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.replace import FileChanged
 from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
 from jaato.plugins.files.sweep import TooMany, files_below
+from jaato.plugins.files.targets import Change, Loaded
 from jaato.plugins.files.text import Lined, NotText
-from jaato.tools.beneath import PathRefused
 from jaato.tools.call import Call
+from jaato.tools.file_errors import PathRefused
 
+MAX_TRIES = 30
 MAX_FILES = 200
 MAX_SEARCHED_BYTES = 10 << 20
 MAX_TOTAL_BYTES = 64 << 20
 MAX_DIFF_CHARS = 8000
+Done = TypeVar("Done")
+
+
+def patient(work: Callable[[], Done], edits: Sequence[Edit]) -> Done:
+    """Do the work again while others change its files in between: each edit finds its place anew, or is refused.
+
+    Work that replaces a whole file is not repeated, since it would undo what they did.
+    """
+    tries = 1 if any(edit.new_content is not None for edit in edits) else MAX_TRIES
+    for number in range(1, tries):
+        try:
+            return work()
+        except FileChanged:
+            time.sleep(random.uniform(0, 0.01 * min(number, 10)))  # noqa: S311 only so that two do not meet again
+    return work()
+
+
+def edit_one(changes: Changes, edit: Edit, call: Call) -> dict[str, Any]:
+    """Make one edit of a file that exists. Raises `ToolError`s."""
+    with changes.lock, changes.target(edit.path) as target:
+        if target.place.info is None and edit.new_content is not None:
+            raise PathRefused(f"{edit.path!r} does not exist. Use writeNewFile to create it.")
+        loaded = changes.load(target)
+        text = applied(loaded.text, edit)
+        if text == loaded.text:
+            raise EditRefused(f"{edit.path!r} would not change: it has this content already.")
+        change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
+        changes.commit([change], call)
+        return outcome(change, unified(loaded.text, text))
 
 
 def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 NOREPLACE, EXCHANGE = 1, 2  # renameat2's flags
 CHUNK_BYTES = 1 << 20
+NOTHING = bytes(CHUNK_BYTES)
 
 
 @functools.cache
@@ -88,13 +89,20 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def copy(source_fd: int, target_fd: int, observe: Callable[[bytes], Any] | None = None) -> int:
-    """Copy an open file from its start, in bounded memory; `observe` sees each piece. Returns the bytes."""
+    """Copy an open file from its start into an empty one, in bounded memory, zeros as holes.
+
+    `observe` sees each piece. Returns the bytes.
+    """
     total = 0
     while piece := os.pread(source_fd, CHUNK_BYTES, total):
-        write_all(target_fd, piece)
+        if piece == NOTHING[: len(piece)]:
+            os.lseek(target_fd, len(piece), os.SEEK_CUR)
+        else:
+            write_all(target_fd, piece)
         total += len(piece)
         if observe is not None:
             observe(piece)
+    os.ftruncate(target_fd, total)
     return total
 
 

@@ -32,8 +32,8 @@ class Edit(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     new_content: str | None = None
 
 
-def complaint(edit: Edit) -> str | None:
-    """What is wrong with the edit in itself, or None."""
+def complaint(edit: Edit, text: str) -> str | None:
+    """What is wrong with the edit of such a text, or None."""
     if edit.new_content is not None:
         if edit.old is not None or edit.new is not None:
             return "new_content replaces the whole file; give either it or old and new, not both."
@@ -42,7 +42,7 @@ def complaint(edit: Edit) -> str | None:
         return (
             "Give old (text that is in the file) and new (what replaces it), or new_content (the whole file)."
         )
-    if not edit.old and not edit.prologue and not edit.epilogue:
+    if not edit.old and not edit.prologue and not edit.epilogue and text:
         return "old is empty. Name the text to replace, or give prologue or epilogue to insert new beside it."
     if edit.old == edit.new:
         return "old and new are the same, so nothing would change."
@@ -51,12 +51,18 @@ def complaint(edit: Edit) -> str | None:
 
 def applied(text: str, edit: Edit) -> str:
     """The file's text after the edit. Raises `EditRefused` when `old` is missing or ambiguous."""
-    problem = complaint(edit)
+    problem = complaint(edit, text)
     if problem:
         raise EditRefused(f"{edit.path!r}: {problem}")
     if edit.new_content is not None:
         return rewritten(text, edit.new_content)
     old, new = edit.old or "", edit.new or ""
+    if not text and not edit.prologue and not edit.epilogue:
+        if old:
+            raise EditRefused(
+                f"{edit.path!r} is empty, so old is not in it. Give its content as new_content."
+            )
+        return new
     if "\r" in old and text.count(old) == 1 and not edit.prologue and not edit.epilogue:
         return text.replace(old, new)  # the caller spells the line ends out
     lined = Lined(text)

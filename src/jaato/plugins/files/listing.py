@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import stat
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from jaato.plugins.files.backups import Record
-from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.reading import describe
+from jaato.plugins.files.targets import Change, Target
 from jaato.plugins.files.text import NotText, form_of
-from jaato.tools.beneath import explained
 from jaato.tools.call import Call, Output
-from jaato.tools.paths import Entry, Roots, kind_of
+from jaato.tools.entries import Entry, kind_of
+from jaato.tools.file_errors import explained
+from jaato.tools.names import shown_name
+from jaato.tools.paths import Roots
 
 MAX_DIFF_BYTES = 8 << 20
+MAX_LISTED = 2000
 
 
 def is_directory(info: os.stat_result) -> bool:
@@ -51,37 +57,55 @@ def directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
     """The entries of a directory, as lines and as data; of a huge one only the part asked for is held."""
     total = 0
 
-    def counted() -> Any:
+    def counted() -> Iterator[Entry]:
         nonlocal total
-        for entry in roots.scan(path, with_info=True):
+        for entry in roots.scan(path):
             total += 1
             yield entry
 
-    entries = heapq.nsmallest(offset + limit, counted(), key=lambda entry: entry.name)[offset:]
-    lines = [line_of(entry) for entry in entries]
-    rest = total - offset - len(entries)
+    until = offset + min(limit, MAX_LISTED)
+    chosen = heapq.nsmallest(until, counted(), key=lambda entry: entry.name)[offset:]
+    sizes = sizes_of(roots, path, chosen)
+    lines = [line_of(entry, sizes) for entry in chosen]
+    rest = total - offset - len(chosen)
     if rest > 0:
-        lines.append(f"[{rest} more; read on with offset={offset + len(entries)}]")
+        lines.append(f"[{rest} more; read on with offset={offset + len(chosen)}]")
     data = {
         "path": path,
         "total": total,
         "entries": [
-            {"name": entry.name, "kind": entry.kind, "size_bytes": entry.info.st_size if entry.info else 0}
-            for entry in entries
+            {"name": entry.name, "kind": entry.kind, "size_bytes": sizes.get(entry.name, 0)}
+            for entry in chosen
         ],
     }
+    if total and not lines:
+        lines.append(f"(nothing from offset {offset} on; there are {total} entries)")
     return Output(text="\n".join(lines) or "(empty)", structured=data)
 
 
-def line_of(entry: Entry) -> str:
+def sizes_of(roots: Roots, path: str, entries: Iterable[Entry]) -> dict[str, int]:
+    """The sizes of the files among some entries of a directory; those gone meanwhile have none."""
+    sizes: dict[str, int] = {}
+    fd = roots.open_dir(path)
+    try:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                sizes[entry.name] = os.stat(entry.name, dir_fd=fd, follow_symlinks=False).st_size
+    finally:
+        os.close(fd)
+    return sizes
+
+
+def line_of(entry: Entry, sizes: Mapping[str, int]) -> str:
     """One entry as a line."""
+    name = shown_name(entry.name)
     match entry.kind:
         case "directory":
-            return f"{entry.name}/"
+            return f"{name}/"
         case "file":
-            return f"{entry.name} {entry.info.st_size if entry.info else ''}"
+            return f"{name} {sizes.get(entry.name, '')}"
         case kind:
-            return f"{entry.name} ({kind if kind == 'link' else 'special'})"
+            return f"{name} ({kind if kind == 'link' else 'special'})"
 
 
 def info(roots: Roots, path: str) -> dict[str, Any]:

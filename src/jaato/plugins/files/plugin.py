@@ -10,15 +10,26 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.backups import Backups
-from jaato.plugins.files.batch import Search, edit_many, outcome, refuse_slash, refuse_surrogates, replace_all
-from jaato.plugins.files.changes import Change, Changes
+from jaato.plugins.files.batch import (
+    Search,
+    edit_many,
+    edit_one,
+    outcome,
+    patient,
+    refuse_slash,
+    refuse_surrogates,
+    replace_all,
+)
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.edit import Edit, EditRefused
 from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.plugins.files.recovery import recover
+from jaato.plugins.files.targets import Change
 from jaato.plugins.files.undo import find_backup, restore, undo
-from jaato.tools.beneath import PathRefused
 from jaato.tools.call import Call, Output
+from jaato.tools.file_errors import PathRefused
 from jaato.tools.paths import Roots
 from jaato.tools.tool import tool
 
@@ -58,6 +69,14 @@ class FilesPlugin(Plugin):
             self.roots = Roots(host.workspace, granted)
         self.backups = Backups(self.roots.workspace, **bounds_of(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
+        recover(self.changes)
+
+    def set_workspace_path(self, path: str) -> None:
+        """Work beneath this directory from now on; backups are kept there too."""
+        self.roots.move(Path(path))
+        if self.backups.workspace != self.roots.workspace:
+            self.backups = Backups(self.roots.workspace, **bounds_of(self.host.config.get("backups", {})))
+            self.changes = Changes(self.roots, self.backups)
 
     @tool(category=FILES, access="read", core=True)
     def readFile(
@@ -77,8 +96,8 @@ class FilesPlugin(Plugin):
 
     @tool(category=FILES, access="write", aliases={"writeFile": {}})
     def writeNewFile(self, path: str, content: str, *, call: Call) -> dict[str, Any]:
-        """Create a file with this content, and its missing directories. Refuses a path that exists; use
-        updateFile for that."""
+        """Write text to a new file: create it, make its missing directories, save this content. Refuses a path
+        that exists; use updateFile for that."""
         refuse_slash(path)
         refuse_surrogates(content)
         if not self.changes.is_absent(path):
@@ -107,24 +126,22 @@ class FilesPlugin(Plugin):
         new_content: Annotated[str | None, "instead: the whole new file"] = None,
         call: Call,
     ) -> dict[str, Any]:
-        """Change a file: old becomes new where it occurs exactly once, or new_content replaces everything.
-        Line ends and encoding are kept. Returns a diff."""
+        """Edit a file: modify, add, insert or append lines of text, old becoming new where it occurs exactly once,
+        or overwrite it with new_content. Newlines and encoding are kept. Returns a diff of the edit."""
         edit = Edit(path, old, new, prologue, epilogue, new_content)
         for text in (new, new_content):
             refuse_surrogates(text or "")
-        with self.changes.lock, self.changes.target(path) as target:
-            loaded = self.changes.load(target)
-            text = applied(loaded.text, edit)
-            if text == loaded.text:
-                raise EditRefused(f"{path!r} would not change: it has this content already.")
-            change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
-            self.changes.commit([change], call)
-            return outcome(change, unified(loaded.text, text))
+        with self.roots.helpful(path):
+            return patient(lambda: edit_one(self.changes, edit, call), [edit])
 
     @tool(category=FILES, access="write", aliases={"deleteFile": {}})
     def removeFile(self, path: str, *, call: Call) -> dict[str, Any]:
-        """Remove a file, link or empty directory; undoFileChange brings it back."""
-        with self.changes.lock, self.changes.target(path, follow=False) as target:
+        """Delete or remove a file, a link or an empty directory; undoFileChange brings it back."""
+        with (
+            self.roots.helpful(path),
+            self.changes.lock,
+            self.changes.target(path, follow=False) as target,
+        ):
             if listing.is_directory(target.info):
                 return listing.remove_directory(self.changes, target, call)
             change = Change(target, "removeFile", self.changes.see(target), None)
@@ -162,19 +179,20 @@ class FilesPlugin(Plugin):
 
     @tool(category=FILES, access="write")
     def createDirectory(self, path: str) -> dict[str, Any]:
-        """Create a directory and the missing ones above it. Fine when it exists."""
+        """Make a directory (folder) and the missing ones above it. Fine when it exists."""
         self.roots.relative(path)  # what cannot be a path is refused by its own name
         made = self.changes.make_parents(f"{path.rstrip('/')}/x")
         return {"path": path, "created": made}
 
     @tool(category=FILES, access="read")
     def list_directory(self, path: str = ".", limit: int = 500, offset: int = 0) -> Output:
-        """List one directory: names in order, directories with a slash, sizes in bytes."""
+        """List one directory: show the files and folders in it, in order, with sizes in bytes."""
         return listing.directory(self.roots, path, max(0, offset), max(1, limit))
 
     @tool(category=FILES, access="read")
     def get_file_info(self, path: str) -> dict[str, Any]:
-        """Tell what a path is: kind, size, mode, owner, time, type, encoding, line ends, link target."""
+        """Tell what a file or path is: size, permissions (mode), owner, when it was modified, type, encoding,
+        newlines, link target."""
         return listing.info(self.roots, path)
 
     @tool(category=FILES, access="write")
@@ -184,9 +202,9 @@ class FilesPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Make several edits, in one or many files, all or nothing: if one does not fit, no file changes.
+        """Apply several edits at once, in one or many files, all or nothing: if one does not fit, nothing changes.
         Edits of one file apply in order."""
-        return {"files": edit_many(self.changes, edits, call)}
+        return {"files": patient(lambda: edit_many(self.changes, edits, call), edits)}
 
     @tool(category=FILES, access="write")
     def findAndReplace(
@@ -200,27 +218,28 @@ class FilesPlugin(Plugin):
         dry_run: bool = True,
         call: Call,
     ) -> dict[str, Any]:
-        """Replace text in many files at once. The default dry run shows counts and diffs and changes nothing;
-        dry_run=false applies them, all or nothing."""
+        """Rename or replace a word, variable or pattern across all files below a directory. The default dry run shows
+        counts and diffs and changes nothing; dry_run=false applies them, all or nothing."""
         return replace_all(
             self.changes, Search(path, glob, pattern, replacement, regex), call, dry_run=dry_run
         )
 
     @tool(category=FILES, access="write")
     def undoFileChange(self, path: str, *, call: Call) -> dict[str, Any]:
-        """Take back the last change a tool made to this path; again to redo it. Older versions: listBackups,
-        restoreFile."""
+        """Undo or revert the last edit a tool made to this path; again to redo it. Refused when somebody else has
+        changed it since. See also listBackups, restoreFile."""
         change, record = undo(self.changes, path, call)
         said = outcome(change, listing.change_diff(change))
         return {**said, "undone": record.action, "undone_backup_id": record.id}
 
     @tool(category=FILES, access="write")
     def restoreFile(self, path: str, backup_id: str, *, call: Call) -> dict[str, Any]:
-        """Bring back what a file held before the change with this backup_id. What it holds now is kept."""
+        """Restore an old version of a file: what it held before the change with this backup_id. What it holds now is
+        backed up."""
         change = restore(self.changes, find_backup(self.changes, path, backup_id), call)
         return outcome(change, listing.change_diff(change))
 
     @tool(category=FILES, access="read")
     def listBackups(self, path: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """List what files held before changes, newest first: of one path or all."""
+        """List the old versions that are kept of a file, or of all, newest first."""
         return listing.backups(self.changes, path, max(1, limit))

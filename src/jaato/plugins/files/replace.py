@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
 from jaato.plugins.files.disk import EXCHANGE, copy, read_at, rename, rename_new, settle, write_all
 from jaato.protocol.ids import new_id
-from jaato.tools.beneath import FileFailed, Place, explained
+from jaato.tools.beneath import Place
+from jaato.tools.file_errors import FileFailed, explained
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
@@ -69,6 +72,7 @@ class Draft:
     fd: int
     holder_fd: int = -1
     name: str = ""
+    digest: str = ""
     notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Draft:
@@ -157,10 +161,12 @@ def draft(
     *,
     like: os.stat_result | None = None,
     mode: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Draft:
     """Write bytes, or a copy of an open file, as a draft for a place.
 
     `like` is the file whose owner, attributes and mode to keep; `mode` the mode to give, else the usual one.
+    `go_on` is asked while a file is copied, and ends that by what it raises.
 
     Raises `ToolError`s; a full disk leaves nothing behind.
     """
@@ -169,10 +175,18 @@ def draft(
     except OSError as error:
         raise explained(error, path) from None
     try:
+        digest = hashlib.sha256()
         if isinstance(content, int):
-            copy(content, made.fd)
+
+            def observe(piece: bytes) -> None:
+                go_on()
+                digest.update(piece)
+
+            copy(content, made.fd, observe)
         else:
+            digest.update(content)
             write_all(made.fd, content)
+        made.digest = digest.hexdigest()
         if like is not None:
             take_after(made, like)
         if mode is not None:

@@ -14,6 +14,7 @@ from jaato.errors import ToolError
 Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1"]
 SNIFFED_BYTES = 8192
 MAX_ALIGNED_LINES = 3000
+ODD = re.compile("[\ud800-\udfff]")
 MARKS: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -96,7 +97,7 @@ def is_utf16(data: bytes, encoding: str) -> bool:
 def shown(text: str) -> str:
     """Text for the model: one kind of line end, and U+FFFD for bytes that are no character."""
     text = text.replace("\r\n", "\n")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else ODD.sub("\ufffd", text)
 
 
 def newlines_of(text: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import BackupRefused, Record
-from jaato.plugins.files.changes import Change, Changes, Target
+from jaato.plugins.files.backups import Record, held, state_of
+from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.moves import move
-from jaato.tools.beneath import FileMissing, PathRefused, explained
+from jaato.plugins.files.replace import FileChanged
+from jaato.plugins.files.shelf import BackupRefused
+from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
+from jaato.tools.file_errors import FileMissing, PathRefused, explained
 
 
 class NothingToUndo(ToolError):
@@ -21,19 +23,47 @@ class NothingToUndo(ToolError):
 
 
 def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
-    """Take back the last change of a path; undoing again brings it back. Returns that and its record."""
+    """Take back the last change of a path; undoing again brings it back. Returns that and its record.
+
+    Raises `FileChanged` when the file is no longer as that change left it: what somebody made of it stays.
+    """
     with changes.lock:
         label, records = known(changes, path)
         now = current(changes, label)
-        for record in records:
+        for newer, record in enumerate(records):
             if record.other is not None:
                 back = move_back(changes, record, call)
                 if back is not None:
                     return back, record
-            if (record.before, record.digest or record.link) != now and not is_moved(record):
-                return restore(changes, record, call, "undoFileChange"), record
+            if is_moved(record) or record.held == now:
+                continue  # it left nothing here, or is not in effect
+            if record.after not in (None, now) or record.other is not None:
+                if newer:
+                    break
+                raise meddled(path, record)
+            if newer and record.before == "absent":
+                break
+            return restore(changes, record, call, "undoFileChange"), record
     raise NothingToUndo(
         f"{path!r} is as it was before its last known change. listBackups shows every version."
+    )
+
+
+def meddled(path: str, record: Record) -> FileChanged:
+    """The refusal to undo over what somebody else has made of a file since."""
+    if record.other is not None:
+        return FileChanged(
+            f"{path!r} cannot be moved back: {record.other!r} is there again. Nothing was changed; "
+            "use moveFile with a free name."
+        )
+    remedy = (
+        "removeFile removes it, if that is wanted."
+        if record.before == "absent"
+        else f"restoreFile with backup_id {record.id!r} brings the earlier version back, if that is wanted."
+    )
+    return FileChanged(
+        f"{path!r} is not as the last change by a tool left it: somebody else has changed it since. "
+        f"Nothing was undone. Read it; {remedy}"
     )
 
 
@@ -51,6 +81,11 @@ def find_backup(changes: Changes, path: str, backup_id: str) -> Record:
     """The record with this id among those of a path. Raises `BackupRefused` when there is none."""
     _, records = known(changes, path)
     for record in records:
+        if record.id == backup_id and record.before == "absent" and record.other is None:
+            raise BackupRefused(
+                f"Before this change {path!r} did not exist, so there is nothing to bring back. "
+                "To be rid of the file, use removeFile."
+            )
         if record.id == backup_id:
             return record
     raise BackupRefused(f"{path!r} has no backup {backup_id!r}. listBackups shows those it has.")
@@ -61,22 +96,26 @@ def is_moved(record: Record) -> bool:
     return record.other is not None and record.before != "absent" and not (record.digest or record.link)
 
 
-def current(changes: Changes, label: str) -> tuple[str, str | None]:
-    """What is there now, comparable to a record: its kind and its hash or link target."""
+def current(changes: Changes, label: str) -> str:
+    """What is there now, as records say it."""
     try:
         with changes.target(label, follow=False) as target:
-            if target.place.info is None:
-                return "absent", None
-            if stat.S_ISDIR(target.place.info.st_mode):
-                return "directory", None
-            seen = changes.see(target)
+            info = target.place.info
+            if info is None:
+                return held("absent")
+            state = state_of(info.st_mode)
+            if state == "file":
+                return held(state, digest_of(changes.roots.open_place(target.place, label)))
+            seen = changes.see(target) if state == "link" else None
+            return held(state, link=seen.link if seen is not None else None)
     except FileMissing:
-        return "absent", None
-    if seen is None:
-        return "absent", None
-    if seen.link is not None:
-        return "link", seen.link
-    return "file", hashlib.sha256(seen.data).hexdigest() if seen.data is not None else None
+        return held("absent")
+
+
+def digest_of(fd: int) -> str:
+    """The hash of an open file, which is closed."""
+    with os.fdopen(fd, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def move_back(changes: Changes, record: Record, call: Call) -> Change | None:

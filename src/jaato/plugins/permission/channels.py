@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import select
@@ -36,6 +37,7 @@ class ConsoleChannel:
         stdin, stdout = self._stdin or sys.stdin, self._stdout or sys.stdout
         if stdin is None or stdin.closed or not stdin.isatty():
             return None
+        forget_typed(stdin)
         stdout.write(f"{question_text(question)}\n{CHOICES} > ")
         stdout.flush()
         line = self._line(stdin)
@@ -72,6 +74,14 @@ class ConsoleChannel:
         return stdin.readline() or None
 
 
+def forget_typed(stdin: TextIO) -> None:
+    """Throw away what was typed before the question was there to be read: it is no answer to it."""
+    import termios
+
+    with contextlib.suppress(termios.error, OSError, ValueError):
+        termios.tcflush(stdin.fileno(), termios.TCIFLUSH)
+
+
 @dataclass(eq=False)
 class Pending:
     """A question in a queue; `answer` settles it, once, from any thread."""
@@ -79,6 +89,7 @@ class Pending:
     question: Question
     _settled: threading.Event = field(default_factory=threading.Event)
     _answer: Answer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(
         self,
@@ -89,9 +100,10 @@ class Pending:
         by: str = "",
     ) -> None:
         """Answer it, in any of the spellings of the answers. Later answers do nothing."""
-        if not self._settled.is_set():
-            self._answer = Answer(answer=answer, arguments=arguments, comment=comment, by=by)
-            self._settled.set()
+        with self._lock:
+            if not self._settled.is_set():
+                self._answer = Answer(answer=answer, arguments=arguments, comment=comment, by=by)
+                self._settled.set()
 
     def nobody(self) -> None:
         """Nobody will answer."""
@@ -99,10 +111,12 @@ class Pending:
 
     def wait(self, timeout_s: float | None) -> Answer | None:
         """The answer. Raises `TimeoutError` when the time is over."""
-        if not self._settled.wait(timeout_s):
-            self._settled.set()
-            raise TimeoutError
-        return self._answer
+        self._settled.wait(timeout_s)
+        with self._lock:
+            if not self._settled.is_set():
+                self._settled.set()
+                raise TimeoutError
+            return self._answer
 
 
 class QueueChannel:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import unicodedata
 
 from jaato.abc.asker import Question
 
 MAX_LINES = 60
+MAX_MARKS = 3
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that count as printable and show nothing."""
 MAX_CHARS = 4_000
 
 
 def question_text(question: Question) -> str:
     """Tool, arguments or change, the part that needs asking, and what a lasting answer would cover."""
-    lines = [f"May {question.tool} run?", *arguments_lines(question)]
+    lines = [f"May {visible(question.tool)} run?", *arguments_lines(question)]
     lines.append(f"  why asked: {visible(question.reason)}")
     if question.shape is None:
         lines.append("  always, turn and idle count for this call only")
@@ -45,10 +51,18 @@ def arguments_lines(question: Question) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """Text with every control and invisible character spelled out."""
-    return "".join(
-        char if char.isprintable() and unicodedata.category(char) != "Cf" else escaped(char) for char in text
-    )
+    """Text with every control and invisible character spelled out, and no more than a few marks on one letter."""
+    built, marks = [], 0
+    for char in text:
+        if char.isascii():
+            marks = 0
+            built.append(char if " " <= char <= "~" else escaped(char))
+            continue
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        seen = char.isprintable() and category != "Cf" and BLANK.match(char) is None and marks <= MAX_MARKS
+        built.append(char if seen else escaped(char))
+    return "".join(built)
 
 
 def escaped(char: str) -> str:

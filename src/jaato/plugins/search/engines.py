@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jaato.errors import ToolError
-from jaato.plugins.search.pattern import Written
+from jaato.plugins.search.letters import Written
 from jaato.plugins.search.walk import Limits
 
 FD_DIRECTORY = Path("/dev/fd")
@@ -29,6 +29,8 @@ RIPGREP_FLAGS = [
 ]  # fmt: skip
 
 
+EVERY = 1 << 31
+"""So many lines that all of a file's are named."""
 LINE_END = sys.maxsize
 """The column of a match that is nothing but the end of its line."""
 
@@ -100,6 +102,8 @@ class Ripgrep:
         self, wanted: Written, ignore_case: bool, fds: Sequence[int], most: int, limits: Limits
     ) -> list[Hits]:
         """Count in all files, then ask for the lines of those that are still to be shown."""
+        if most == EVERY:
+            return self._every(wanted, ignore_case, fds, limits)
         hits = [Hits() for _ in fds]
         positions = {str(FD_DIRECTORY / str(fd)): at for at, fd in enumerate(fds)}
         for name, text in self._run(["--count"], wanted, ignore_case, fds, limits):
@@ -115,12 +119,17 @@ class Ripgrep:
                 os.lseek(fd, 0, os.SEEK_SET)
             flags = ["--line-number", "--column", "--max-columns=1", f"--max-count={most}"]
             for name, text in self._run(flags, wanted, ignore_case, named, limits):
-                line, column, *_ = text.split(":", 2)
-                # No column is given where nothing is matched at the very end of a file.
-                hits[positions[name]].named.append(
-                    (int(line), int(column) if column.isdecimal() else LINE_END)
-                )
+                hits[positions[name]].named.append(place_of(text))
         return hits
+
+    def _every(self, wanted: Written, ignore_case: bool, fds: Sequence[int], limits: Limits) -> list[Hits]:
+        """Name every line in one run."""
+        hits = [Hits() for _ in fds]
+        positions = {str(FD_DIRECTORY / str(fd)): at for at, fd in enumerate(fds)}
+        flags = ["--line-number", "--column", "--max-columns=1"]
+        for name, text in self._run(flags, wanted, ignore_case, fds, limits):
+            hits[positions[name]].named.append(place_of(text))
+        return [Hits(len(hit.named), hit.named) for hit in hits]
 
     def _run(
         self, flags: list[str], wanted: Written, ignore_case: bool, fds: Sequence[int], limits: Limits
@@ -138,6 +147,12 @@ class Ripgrep:
             name, mark, text = line.partition(b"\0")
             if mark:
                 yield name.decode(), text.decode("utf-8", "replace")
+
+
+def place_of(text: str) -> tuple[int, int]:
+    """Line and column of a match as ripgrep writes them; it gives no column for nothing at the end of a file."""
+    line, column, *_ = text.split(":", 2)
+    return int(line), int(column) if column.isdecimal() else LINE_END
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,8 @@ class Glob:
         choices: list[tuple[Part, ...]] = []
         for choice in expand(pattern):
             names = [name for name in choice.split("/") if name not in ("", ".")]
+            if choice.endswith("/") and names and names[-1] != "**":
+                names.append("**")  # a directory is chosen with what is in it
             if ".." in names:
                 raise InvalidArguments(
                     "The glob has .. in it. Say where to start with the directory instead."

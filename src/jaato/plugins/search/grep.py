@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
+from jaato.plugins.search.batch import SMALL_BYTES, SMALL_LINES, Batch, Part
 from jaato.plugins.search.engines import Engine, Hits
-from jaato.plugins.search.pattern import Written
-from jaato.plugins.search.scan import MARKS, lines_of, read_all, text_of
+from jaato.plugins.search.letters import Written
+from jaato.plugins.search.scan import MARKS
 from jaato.plugins.search.walk import Found, Limits
+from jaato.tools.names import shown_name
 
-BATCH = 200
-"""Files open at once."""
 SNIFF_BYTES = 8192
 MAX_FILE_BYTES = 64 << 20
 MAX_LINE = 400
 MAX_NAMED = 10
+ODD = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,42 +59,46 @@ class Search:
     def run(self, files: Iterable[tuple[str, Found]]) -> Result:
         """Search the files, each given with the name it is shown by."""
         result = Result()
-        waiting = iter(files)
+        waiting = self._texts(files, result)
         while self.limits.go_on():
-            opened: list[tuple[str, int]] = []
+            batch = Batch()
             try:
-                for file in islice(self._opened(waiting, result), BATCH):
-                    opened.append(file)  # noqa: PERF402 those already open are closed when a later one raises
-                if not opened:
+                while not batch.is_full and (part := next(waiting, None)) is not None:
+                    batch.add(part)
+                if not batch.parts:
                     break
                 left = max(0, self.most - result.shown)
-                fds = [fd for _, fd in opened]
-                hits = self.engine.find(self.wanted, self.ignore_case, fds, left, self.limits)
-                for (name, fd), hit in zip(opened, hits, strict=True):
-                    self._take(result, name, fd, hit)
+                hits = batch.find(self.engine, self.wanted, self.ignore_case, left, self.limits)
+                for part, hit in zip(batch.parts, hits, strict=True):
+                    self._take(result, part, hit)
             finally:
-                for _, fd in opened:
-                    os.close(fd)
+                batch.close()
         return result
 
-    def _opened(self, files: Iterator[tuple[str, Found]], result: Result) -> Iterator[tuple[str, int]]:
-        """Each file that has text, open; what has none is only named."""
+    def _texts(self, files: Iterable[tuple[str, Found]], result: Result) -> Iterator[Part]:
+        """Each file that has text; what has none is only named."""
         for name, found in files:
             fd = found.open()
             if fd is None:
                 result.unread.append(name)
                 continue
-            kind = kind_of(fd)
+            try:
+                data = head_of(fd)
+            except OSError:
+                data = b""
+            kind = kind_of(data, os.fstat(fd).st_size)
             if kind in ("text", "empty"):
                 result.searched += 1
-            if kind == "text":
-                yield name, fd
+            if kind == "text" and (len(data) > SMALL_BYTES or data.count(b"\n") > SMALL_LINES):
+                yield Part(name, b"", fd)
                 continue
             os.close(fd)
-            if kind != "empty":
+            if kind == "text":
+                yield Part(name, data)
+            elif kind != "empty":
                 (result.binary if kind == "binary" else result.large).append(name)
 
-    def _take(self, result: Result, name: str, fd: int, hit: Hits) -> None:
+    def _take(self, result: Result, part: Part, hit: Hits) -> None:
         """Count one file's hits and read the lines of those that are shown."""
         if not hit.count:
             return
@@ -102,22 +107,26 @@ class Search:
         named = dict(hit.named[: max(0, self.most - result.shown)])
         if named:
             result.shown += len(named)
-            result.lines[name] = around(lines_of(text_of(read_all(fd))), named, self.context)
+            result.lines[part.name] = around(part.lines(), named, self.context)
 
 
-def kind_of(fd: int) -> str:
+def head_of(fd: int) -> bytes:
+    """The bytes of a small file, or those of a larger one up to one more; read from its start again later."""
+    data = os.read(fd, SMALL_BYTES + 1)
+    while data and len(data) <= SMALL_BYTES and (more := os.read(fd, SMALL_BYTES + 1 - len(data))):
+        data += more
+    os.lseek(fd, 0, os.SEEK_SET)
+    return data
+
+
+def kind_of(data: bytes, size: int) -> str:
     """`text`, `binary`, `large` or `empty`; binary is what has a NUL near its start and no UTF-16 mark."""
-    if os.fstat(fd).st_size > MAX_FILE_BYTES:
+    if size > MAX_FILE_BYTES:
         return "large"
-    try:
-        head = os.read(fd, SNIFF_BYTES)
-        os.lseek(fd, 0, os.SEEK_SET)
-    except OSError:
+    if not data:
         return "empty"
-    marked = any(head.startswith(mark) for mark, _ in MARKS)
-    if not head:
-        return "empty"
-    return "binary" if b"\0" in head and not marked else "text"
+    marked = any(data.startswith(mark) for mark, _ in MARKS)
+    return "binary" if b"\0" in data[:SNIFF_BYTES] and not marked else "text"
 
 
 def around(lines: list[str], named: dict[int, int], context: int) -> list[Line]:
@@ -138,14 +147,14 @@ def cut(line: str, column: int) -> str:
         start = max(0, min(at - MAX_LINE // 4, len(line) - MAX_LINE))
         end = start + MAX_LINE
         line = f"{'…' * (start > 0)}{line[start:end]}{'…' * (end < len(line))} ({len(line)} characters)"
-    return line if line.isascii() else line.encode("utf-8", "replace").decode()
+    return line if line.isascii() else ODD.sub("\ufffd", line)
 
 
 def rendered(result: Result) -> str:
     """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
     blocks: list[str] = []
     for name, lines in result.lines.items():
-        block = [name]
+        block = [shown_name(name)]
         last = lines[0].number - 1 if lines else 0
         for line in lines:
             if line.number > last + 1 and any(not other.is_match for other in lines):
@@ -159,7 +168,7 @@ def rendered(result: Result) -> str:
 def listed(names: list[str]) -> str:
     """A few names and how many more there are."""
     more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(shown_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def structured(result: Result, limits: Limits) -> dict[str, Any]:

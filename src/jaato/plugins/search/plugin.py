@@ -15,6 +15,7 @@ from jaato.plugins.search.grep import Result, Search, listed, rendered, structur
 from jaato.plugins.search.pattern import written
 from jaato.plugins.search.walk import Found, Limits, Walk
 from jaato.tools.call import Call, Output, clean
+from jaato.tools.names import shown_name
 from jaato.tools.paths import Roots
 from jaato.tools.tool import tool
 
@@ -39,6 +40,11 @@ class SearchPlugin(Plugin):
         self.engine: Engine | None = None
         """What searches content; None until the first search finds out."""
 
+    def set_workspace_path(self, path: str) -> None:
+        """Search beneath this directory from now on."""
+        if self.roots.move(Path(path)):
+            self.engine = None  # which program may be trusted depends on what is in reach
+
     def engine_here(self) -> Engine:
         """The engine for content; a program that lies in reach of the session is never one."""
         if self.engine is None:
@@ -56,7 +62,7 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Find files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
+        """Find or locate files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
         glob = Glob.of(pattern)
         most = bounded(max_results, MAX_RESULTS)
         limits = Limits(call.token)
@@ -74,11 +80,9 @@ class SearchPlugin(Plugin):
             notes.append(f"{total} files; the first {len(paths)} are shown. Narrow the pattern or root.")
         if not total:
             notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
-        if walk.left_out:
-            notes.append(
-                f"{walk.left_out} files or directories are git-ignored; include_ignored looks there too."
-            )
-        text = "\n".join([*paths, *(f"[{note}]" for note in notes + trouble(limits))])
+            notes += bracket_note(pattern)
+        notes += ignored_note(walk)
+        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + trouble(limits))])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
         return Output(clean(text), data | ({"stopped": limits.stopped} if limits.stopped is not None else {}))
 
@@ -97,24 +101,29 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Search file contents. Returns matching lines by file, sorted by path, and the total; hidden, git-ignored and
-        binary files are left out."""
+        """Search or grep the contents of files: find text or code. Returns matching lines by file, sorted by path,
+        and the total; hidden, git-ignored and binary files are left out."""
         limits = Limits(call.token)
         most = bounded(max_results, MAX_RESULTS)
         shown = bounded(context, MAX_CONTEXT, 0)
+        notes: list[str] = []
         wanted = written(pattern, literal=literal)
         search = Search(wanted, ignore_case, shown, most, self.engine_here(), limits)
         if stat.S_ISDIR(self.roots.stat(path).st_mode):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
             walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
             result = search.run(named(walk, Glob.of(glob, anywhere=True) if glob is not None else None))
+            if not result.total:
+                notes += ignored_note(walk)
+            if glob is not None and not result.searched:
+                notes += [f"The glob {glob!r} chooses no file with text.", *bracket_note(glob)]
         else:
             self.roots.open_file(path).close()  # says why, where it is no regular file
             with self.roots.locate(path) as place:
                 name = shown_below(self.roots, place.path.parts)
                 result = search.run([(name, Found((place.name,), place.dir_fd))])
         limits.unread += result.unread
-        text = "\n\n".join(part for part in (rendered(result), remarks(result, limits)) if part)
+        text = "\n\n".join(part for part in (rendered(result), remarks(result, limits, notes)) if part)
         return Output(clean(text), structured(result, limits))
 
 
@@ -132,8 +141,13 @@ def shown_below(roots: Roots, parts: tuple[str, ...]) -> str:
     """A path as it is shown: below the workspace by its rest, elsewhere whole."""
     home = roots.workspace.parts
     if parts[: len(home)] == home:
-        return clean("/".join(parts[len(home) :])) or "."
-    return clean(str(PurePosixPath(*parts)))
+        return sendable("/".join(parts[len(home) :])) or "."
+    return sendable(str(PurePosixPath(*parts)))
+
+
+def sendable(path: str) -> str:
+    """The path, or where bytes in it are no UTF-8 a form that says which."""
+    return path if clean(path) == path else shown_name(path)
 
 
 def shown_path(walk: Walk, names: tuple[str, ...]) -> str:
@@ -148,7 +162,19 @@ def named(walk: Walk, glob: Glob | None) -> Iterator[tuple[str, Found]]:
             yield shown_path(walk, found.names), found
 
 
-def remarks(result: Result, limits: Limits) -> str:
+def ignored_note(walk: Walk) -> list[str]:
+    """That a walk has passed over what git ignores, if it has."""
+    if not walk.left_out:
+        return []
+    return [f"{walk.left_out} files or directories are git-ignored; include_ignored looks there too."]
+
+
+def bracket_note(pattern: str) -> list[str]:
+    """That a bracket is a set of characters, where a glob that chose nothing has one."""
+    return ["[…] is one of some characters; write \\[ for a bracket itself."] if "[" in pattern else []
+
+
+def remarks(result: Result, limits: Limits, more: list[str]) -> str:
     """What a reader must know beside the lines: how many there are, and what was not searched."""
     notes = []
     if result.total > result.shown:
@@ -158,20 +184,22 @@ def remarks(result: Result, limits: Limits) -> str:
         )
     elif result.total:
         notes.append(f"{result.total} matching lines in {result.files} of {result.searched} files.")
-    else:
+    elif limits.stopped is None:
         notes.append(f"No line matches in {result.searched} files.")
     if result.binary:
         notes.append(f"Binary, not searched: {listed(result.binary)}.")
     if result.large:
         notes.append(f"Too large, not searched: {listed(result.large)}. Use run with a program that streams.")
-    return "\n".join(f"[{note}]" for note in notes + trouble(limits))
+    return "\n".join(f"[{note}]" for note in notes + more + trouble(limits))
 
 
 def trouble(limits: Limits) -> list[str]:
     """What ended the search early or kept it out."""
     notes = []
     if limits.stopped is not None:
-        notes.append(f"Stopped: {limits.stopped}; there may be more. Start in a smaller directory.")
+        notes.append(
+            f"Stopped: {limits.stopped}; there may be more. Start in a smaller directory, or simplify the pattern."
+        )
     if limits.unread:
         notes.append(f"Could not be read: {listed(limits.unread)}.")
     return notes

@@ -91,10 +91,10 @@ def is_ignored(names: Sequence[str], is_directory: bool, rules: Sequence[Ignore]
     return False
 
 
-def read_rules(dir_fd: int) -> list[Rule]:
+def read_rules(dir_fd: int, name: str = ".gitignore") -> list[Rule]:
     """The rules of a directory's .gitignore, none when there is no sensible one."""
     try:
-        fd = os.open(".gitignore", OPEN_FILE, dir_fd=dir_fd)
+        fd = os.open(name, OPEN_FILE, dir_fd=dir_fd)
     except OSError:
         return []
     with os.fdopen(fd, "rb") as file:
@@ -153,18 +153,24 @@ class Walk:
         """The start, with the rules of every directory between the root and it."""
         rules: list[Ignore] = []
         root = str(self.root)
-        for depth in range(0 if self.ignored else len(self.base)):
-            try:
-                fd = self.roots.open_dir(str(PurePosixPath(root, *self.base[:depth])))
-            except ToolError:
-                continue
-            try:
-                own = read_rules(fd)
-            finally:
-                os.close(fd)
-            rules += [(depth, own)] if own else []
+        if not self.ignored:
+            rules += self.above(0, PurePosixPath(root, ".git", "info"), "exclude")
+            for depth in range(len(self.base)):
+                rules += self.above(depth, PurePosixPath(root, *self.base[:depth]), ".gitignore")
         fd = self.roots.open_dir(self.start)
         return self.level(fd, (), tuple(rules))
+
+    def above(self, depth: int, directory: PurePosixPath, name: str) -> list[Ignore]:
+        """The rules of a file above the start, as far as there is one."""
+        try:
+            fd = self.roots.open_dir(str(directory))
+        except ToolError:
+            return []
+        try:
+            own = read_rules(fd, name)
+        finally:
+            os.close(fd)
+        return [(depth, own)] if own else []
 
     def level(self, fd: int, names: tuple[str, ...], rules: tuple[Ignore, ...]) -> Level:
         """The directory read: its entries in order, and its own rules after those above."""

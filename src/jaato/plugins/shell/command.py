@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import secrets
 import socket
-import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.plugins.shell.launch import Launcher
+from jaato.plugins.shell.ended import Ended, interrupted
+from jaato.plugins.shell.launch import Launcher, spool_directory
 from jaato.plugins.shell.sweep import MARK, sweep
 from jaato.plugins.shell.text import Shown
 from jaato.plugins.shell.warden import wire
+from jaato.plugins.shell.warden.output import SPOOL_PREFIX
+from jaato.plugins.shell.warden.roundup import MOST_TIMES
 from jaato.plugins.shell.warden.supervise import KILL_WITHIN_S
 
-ANSWER_WITHIN_S = 5.0
+ANSWER_WITHIN_S = 20.0
 NUDGE_EVERY_S = 2.0
+GONE_WITHIN_S = KILL_WITHIN_S * MOST_TIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +40,6 @@ class Limits:
     grace_s: float = 0.5
     settle_s: float = 0.1
     max_processes: int = 2000
-
-
-@dataclass(slots=True)
-class Ended:
-    """How a command ended. `spool` has all of its output if that was over the bound; its taker removes it."""
-
-    code: int | None = None
-    reason: str = ""
-    head: bytes = b""
-    tail: bytes = b""
-    total: int = 0
-    spool: Path | None = None
-    spool_error: str = ""
-    duration_s: float = 0.0
-    left: list[str] = field(default_factory=list)
-    left_count: int = 0
-    stuck: list[str] = field(default_factory=list)
 
 
 class Command:
@@ -69,12 +57,13 @@ class Command:
     ) -> None:
         self.id = secrets.token_hex(16)
         self.limits = limits
-        self.spool = Path(tempfile.gettempdir()) / f"jaato-run-{self.id}"
+        self.timeout_s = timeout_s
+        self.spool = spool_directory() / f"{SPOOL_PREFIX}{self.id}"
         self.request = {
             "id": self.id,
-            "argv": list(argv),
-            "cwd": str(cwd),
-            "env": {**environment, MARK: self.id},
+            "argv": [argument.encode("utf-8", "surrogateescape") for argument in argv],
+            "cwd": os.fsencode(absolute(cwd)),
+            "env": {os.fsencode(k): os.fsencode(v) for k, v in {**environment, MARK: self.id}.items()},
             "timeout_s": timeout_s,
             "bound_bytes": limits.bound_bytes,
             "cap_bytes": limits.cap_bytes,
@@ -91,6 +80,8 @@ class Command:
         self._head = self._tail = b""
         self._streamed = bytearray()
         self._socket: socket.socket | None = None
+        self.asking = False
+        self._asked = self._stopping = False
 
     async def run(self, launcher: Launcher) -> Ended:
         """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
@@ -99,10 +90,16 @@ class Command:
         """
         await self._open(launcher)
         try:
+            self.asking = not self._stopping
+            if not self.asking:
+                return Ended(reason="stopped")
             await self._send(wire.value_frame(wire.REQUEST, self.request))
-            await self._until_ended(launcher)
+            self._asked = True
+            if self._stopping:
+                self.stop()
+            heard = await self._until_ended(launcher, self._silent_at())
             if self._ended is None:
-                await self._sweep()
+                await self._sweep("lost" if heard else "silent")
             return self._outcome()
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -114,7 +111,8 @@ class Command:
 
     def stop(self) -> None:
         """Ask for the end of it; from any thread, any number of times."""
-        if self._socket is not None:
+        self._stopping = True
+        if self._asked and self._socket is not None:
             try:
                 self._socket.send(wire.frame(wire.STOP))
             except OSError:
@@ -131,8 +129,7 @@ class Command:
             pid = launcher.warden_pid
             ready = False
             try:
-                with anyio.move_on_after(ANSWER_WITHIN_S):
-                    ready = await self._receive() and self._ended is None
+                ready = await self._is_ready(launcher)
             finally:
                 if not ready:
                     self._close()
@@ -143,6 +140,23 @@ class Command:
         raise ToolError(
             "Commands cannot be run here now: no process could be started for this one. Try again."
         )
+
+    async def _is_ready(self, launcher: Launcher) -> bool:
+        """Whether the supervisor says that it is there; a warden that a command has stopped is woken."""
+        last = time.monotonic() + ANSWER_WITHIN_S
+        while time.monotonic() < last:
+            with anyio.move_on_after(NUDGE_EVERY_S) as waited:
+                return await self._receive() and self._ended is None
+            if waited.cancelled_caught:
+                launcher.nudge()
+        return False
+
+    def _silent_at(self) -> float:
+        """When the supervisor must have had its last word (`time.monotonic()`); never without a timeout."""
+        if self.timeout_s is None:
+            return math.inf
+        spare_s = self.limits.grace_s + self.limits.settle_s + GONE_WITHIN_S + ANSWER_WITHIN_S
+        return time.monotonic() + self.timeout_s + spare_s
 
     async def _send(self, data: bytes) -> None:
         assert self._socket is not None
@@ -155,14 +169,20 @@ class Command:
             except (BrokenPipeError, ConnectionResetError):
                 return  # the supervisor was killed; the warden's word or the end of the stream says so
 
-    async def _until_ended(self, launcher: Launcher) -> None:
-        """Until its last word or the end of the stream; a warden that was stopped meanwhile is woken."""
+    async def _until_ended(self, launcher: Launcher, last: float = math.inf) -> bool:
+        """Until its last word or the end of the stream; False when neither came until `last`.
+
+        A warden that was stopped meanwhile is woken.
+        """
         going = True
         while going and self._ended is None:
+            if time.monotonic() > last:
+                return False
             with anyio.move_on_after(NUDGE_EVERY_S) as waited:
                 going = await self._receive()
             if waited.cancelled_caught:
                 launcher.nudge()
+        return True
 
     async def _receive(self) -> bool:
         """Take what has come; False when nothing more will."""
@@ -197,7 +217,7 @@ class Command:
                 self._ended = self._understood(wire.value_of(payload))
                 self._shown.end()
             case wire.LOST:
-                self._ended = self._lost()
+                self._ended = interrupted("lost", self.spool, bytes(self._streamed), self.limits.bound_bytes)
 
     def _understood(self, ended: dict[str, Any]) -> Ended:
         if "failure" in ended:
@@ -205,24 +225,25 @@ class Command:
         spooled = ended.pop("spooled")
         return Ended(**ended, head=self._head, tail=self._tail, spool=self.spool if spooled else None)
 
-    def _lost(self) -> Ended:
-        """The supervisor was killed: what it had forwarded is all there is."""
-        self.spool.unlink(missing_ok=True)
-        return Ended(reason="lost", head=bytes(self._streamed), total=len(self._streamed))
-
     async def _end(self, launcher: Launcher) -> None:
         """Stop it and wait until nothing of it is left."""
         if self._socket is None or self._ended is not None:
             return
+        if not self._asked:
+            return  # it starts nothing of half a request, and ends when the socket does
         self.stop()
-        with anyio.move_on_after(self.limits.grace_s + KILL_WITHIN_S + ANSWER_WITHIN_S):
+        with anyio.move_on_after(self.limits.grace_s + GONE_WITHIN_S + ANSWER_WITHIN_S):
             await self._until_ended(launcher)
         if self._ended is None:
-            await self._sweep()
+            await self._sweep("lost")
 
-    async def _sweep(self) -> None:
-        await anyio.to_thread.run_sync(functools.partial(sweep, self.id, self.pid, self.group))
-        self._ended = self._lost()
+    async def _sweep(self, reason: str) -> None:
+        work = functools.partial(sweep, self.id, self.pid, self.group)
+        try:
+            await anyio.to_thread.run_sync(work)
+        except RuntimeError:
+            work()  # no thread can be started: the user has as many processes as are allowed
+        self._ended = interrupted(reason, self.spool, bytes(self._streamed), self.limits.bound_bytes)
 
     def _outcome(self) -> Ended:
         assert self._ended is not None
@@ -234,6 +255,14 @@ class Command:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root; raises `ToolError` where it starts in a directory that was removed."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise ToolError("The directory that jaato was started in is gone; give it a workspace.") from None
 
 
 def shell_of() -> str:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 PROVIDER_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 """What jaato calls models with. `GITHUB_TOKEN` stays: `gh` and git work with it."""
 
+ASKS = ("PAGER", "EDITOR", "ASKPASS")
+"""How the names end of what programs show, edit and ask with; those that are not made neutral are dropped."""
+
 UNSET = ("COLORTERM", "FORCE_COLOR", "CLICOLOR_FORCE", "GPG_TTY", "SSH_TTY")
 
 NEUTRAL = {
@@ -25,6 +28,7 @@ NEUTRAL = {
     "GIT_ASKPASS": "false",
     "SSH_ASKPASS": "false",
     "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
     "SUDO_ASKPASS": "false",
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
@@ -40,5 +44,7 @@ def for_commands(
 ) -> dict[str, str]:
     """The environment made neutral, without provider keys and `hidden` names; `extra` has the last word."""
     gone = {*PROVIDER_KEYS, *UNSET, *hidden}
-    kept = {name: value for name, value in environment.items() if name not in gone}
+    kept = {
+        name: value for name, value in environment.items() if name not in gone and not name.endswith(ASKS)
+    }
     return {**kept, **NEUTRAL, **(extra or {})}

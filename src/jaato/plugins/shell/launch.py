@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -13,9 +14,17 @@ from pathlib import Path
 
 import jaato
 
-PACKAGES = Path(jaato.__file__).parent.parent
+PACKAGES = Path(jaato.__file__).resolve().parent.parent
 START = "import sys; sys.path.append(sys.argv[1]); from jaato.plugins.shell.warden.main import main; main()"
 CLOSE_WITHIN_S = 15.0
+
+
+def spool_directory() -> Path:
+    """Where temporary files go; `/tmp` where none can be written, and the command runs without."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        return Path("/tmp")  # noqa: S108 nothing is made there without O_EXCL
 
 
 class Launcher:
@@ -75,11 +84,11 @@ class Launcher:
     def _running(self) -> socket.socket:
         if self._control is not None and self._owner == os.getpid():
             return self._control
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair()
         try:
             self._pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", "-B", "-c", START, str(PACKAGES)],
+                [sys.executable, "-I", "-S", "-B", "-c", START, str(PACKAGES), str(spool_directory())],
                 {},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),

@@ -10,8 +10,9 @@ import msgspec
 
 from jaato import settings
 from jaato.abc.plugin import Host, Plugin
-from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.plugins.shell.command import Command, Ended, Limits, shell_of
+from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
+from jaato.plugins.shell.command import Command, Limits, shell_of
+from jaato.plugins.shell.ended import Ended
 from jaato.plugins.shell.environ import for_commands
 from jaato.plugins.shell.launch import Launcher
 from jaato.plugins.shell.text import joined
@@ -19,7 +20,15 @@ from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
 ALIAS = {"cmd": "command"}
+LONGEST_BYTES = 16 << 20
 KEEP_ONE = "To keep one running, call run with background=true."
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What the configuration says of a command's environment; `Limits` are read beside it."""
+
+    env: dict[str, str | int | float] = {}
+    hide_env: list[str] = []
 
 
 class ShellPlugin(Plugin):
@@ -33,9 +42,14 @@ class ShellPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.limits = msgspec.convert(
-            {key: value for key, value in host.config.items() if key in Limits.__dataclass_fields__}, Limits
-        )
+        given = dict(host.config)
+        try:
+            self.environment = msgspec.convert(given, Environment, strict=False)
+            self.limits = msgspec.convert(
+                {key: value for key, value in given.items() if key in Limits.__dataclass_fields__}, Limits
+            )
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = Launcher()
 
     @tool(
@@ -67,8 +81,6 @@ class ShellPlugin(Plugin):
             timeout_s=timeout_s,
             show=call.output,
         )
-        if not call.workspace.is_dir():
-            raise ToolError(f"The workspace {call.workspace} is not there; create it or choose another.")
         forget = call.token.on_cancel(running.stop)
         try:
             ended = await running.run(self.launcher)
@@ -90,8 +102,13 @@ class ShellPlugin(Plugin):
         issues = []
         if not command.strip():
             issues.append(("/command", "is empty"))
-        if any("\0" in text for text in (command, *(args or ()))):
-            issues.append(("/command", "has a NUL character, which no command can have"))
+        for text in (command, *(args or ())):
+            if "\0" in text:
+                issues.append(("/command", "has a NUL character, which no command can have"))
+            if not is_text(text):
+                issues.append(("/command", "has half a surrogate pair, which is no character"))
+            if len(text) > LONGEST_BYTES:
+                issues.append(("/command", "is too long for the system; write it to a script and run that"))
         if timeout_s is not None and not timeout_s > 0:
             issues.append(("/timeout_s", "must be above 0"))
         if issues:
@@ -105,16 +122,23 @@ class ShellPlugin(Plugin):
             given = self.host.service("environ")
         except KeyError:
             given = settings.environment()
-        return for_commands(given, self.host.config.get("hide_env", ()), self.host.config.get("env"))
+        more = {key: str(value) for key, value in self.environment.env.items()}
+        return for_commands(given, self.environment.hide_env, more)
 
 
 def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
     """Why a command could not be started, and what to do."""
     doing, error = ended.stuck
+    if doing == "enter" and error in ("No such file or directory", "Not a directory"):
+        return f"The workspace {call.workspace} is not there; create it or choose another."
+    if doing == "enter":
+        return f"Commands cannot run in the workspace {call.workspace}: {error}."
+    if doing == "fork for":
+        return f"No process could be started for the command: {error}. End some, then try again."
     if error == "No such file or directory" and doing == "run":
         return f"There is no program {command!r} on the PATH. Check its name, or install it."
     if error == "Argument list too long":
-        return "The command is too long for the system. Write it to a script file and run that."
+        return "The command, or its environment, is too long. Write it to a script file and run that."
     if error == "Permission denied" and doing == "run":
         return f"{command!r} is not executable. Run it with its interpreter, or make it executable."
     program = command if args is not None else "the shell"
@@ -150,11 +174,15 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
             notes.append(
                 "It killed the process that supervised it, so it was killed too; its exit code is not known."
             )
+        case "silent":
+            value["signal"] = "SIGKILL"
+            value["timed_out"] = True
+            notes.append("Its supervisor did not answer in time, so all of it was killed.")
     if ended.left:
         more = f" and {ended.left_count - len(ended.left)} more" if ended.left_count > len(ended.left) else ""
         notes.append(f"Still running at its exit, so killed: {'; '.join(ended.left)}{more}. {KEEP_ONE}")
     if ended.stuck:
-        notes.append(f"Could not be killed: {'; '.join(ended.stuck)}.")
+        notes.append(f"Could not be killed yet, and still being tried: {'; '.join(ended.stuck)}.")
     if notes:
         value["note"] = " ".join(notes)
     return {**value, "duration_s": ended.duration_s}
@@ -172,6 +200,15 @@ async def keep(ended: Ended, call: Call, value: dict[str, Any]) -> list[str]:
     except LookupError:
         return ["The output was cut and the rest not kept. Filter it or send it to a file to see all."]
     return [f"Read all of it with readFile on {value['handle']}."]
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8; what stands for bytes that are no text counts as text."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def signal_name(number: int) -> str:

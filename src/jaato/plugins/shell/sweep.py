@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
-from pathlib import Path
 
 from jaato.plugins.shell.warden import cgroup, tree
+from jaato.plugins.shell.warden.roundup import Roundup
 
 MARK = "JAATO_CALL"
 SWEEP_WITHIN_S = 5.0
@@ -21,30 +20,23 @@ def sweep(call_id: str, session: int, group: str) -> None:
     if group:
         cgroup.kill(group)
     until = time.monotonic() + SWEEP_WITHIN_S
+    roundup = Roundup(lambda: suspects(f"{MARK}={call_id}".encode(), session))
     quiet = 0
     while quiet < 3 and time.monotonic() < until:
-        found = suspects(f"{MARK}={call_id}".encode(), session)
-        below = [pid for suspect in found for pid in tree.descendants(suspect)]
-        tree.send({*found, *below}, signal.SIGKILL)
-        quiet = 0 if found else quiet + 1
+        quiet = quiet + 1 if roundup.step() else 0
         time.sleep(0.002)
     if group:
         cgroup.end(group, until)
 
 
-def suspects(mark: bytes, session: int) -> list[int]:
-    """Living processes with this text in their environment, or of this session."""
-    found = []
-    for process in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
-        if not process.name.isdigit() or int(process.name) == os.getpid():
-            continue
+def suspects(mark: bytes, session: int) -> set[int]:
+    """Living processes of this session, or with this text in their environment where that can be read."""
+    found = set(tree.in_sessions({session} if session else ()))
+    for pid, row in tree.table().items() if tree.LISTED else ():
         try:
-            state, _, _, its_session = (process / "stat").read_bytes().rpartition(b")")[2].split()[:4]
-            if state in (b"Z", b"X"):
-                continue
-            marked = mark in (process / "environ").read_bytes()
-        except (OSError, ValueError):
+            with open(f"{tree.PROC}/{pid}/environ", "rb") as environment:
+                if row[2] not in b"ZX" and mark in environment.read():
+                    found.add(pid)
+        except OSError:
             continue
-        if marked or (session and int(its_session) == session):
-            found.append(int(process.name))
-    return found
+    return found - {os.getpid()}

@@ -7,10 +7,11 @@ import json
 import re
 from typing import Any
 
-from jaato.abc.provider import CallDelta, TextDelta
+from jaato.abc.provider import CallDelta, TextDelta, ThinkingDelta
 
 ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*')
-CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"args"\s*:\s*')
+STEP = r'\s*\{\s*(?:"step"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*)?'
+CALL = re.compile(STEP + r'"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"args"\s*:\s*')
 ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 REPLACEMENT = chr(0xFFFD)
 
@@ -76,8 +77,8 @@ def code(digits: str) -> int:
 
 
 class TurnReader:
-    """One turn as it is written. `raw` is all of it; `answer` the answer's text so far; `call` the call's
-    name.
+    """One turn as it is written. `raw` is all of it; `answer` the answer's text so far; `step`
+    what a call is for, and `call` its name.
 
     With `structured` the answer is a JSON value of its own, whose text is given out whole when it is
     complete.
@@ -86,12 +87,13 @@ class TurnReader:
     def __init__(self, *, structured: bool = False) -> None:
         self.raw = ""
         self.answer = ""
+        self.step = ""
         self.call: str | None = None
         self._structured = structured
         self._string: StringDecoder | None = None
         self._seen = 0
 
-    def feed(self, text: str) -> list[TextDelta | CallDelta]:
+    def feed(self, text: str) -> list[TextDelta | ThinkingDelta | CallDelta]:
         """What this piece adds for the reader."""
         self.raw += text
         if self._string is not None:
@@ -104,18 +106,19 @@ class TurnReader:
                 self._string = StringDecoder()
                 return self._text(rest[1:])
         elif found := CALL.match(self.raw):
-            self.call = str(json.loads(f'"{found[1]}"'))
+            self.step, self.call = (str(json.loads(f'"{text or ""}"')) for text in found.groups())
             self._seen = found.end()
-            return [CallDelta(0, self.call, ""), *self._arguments()]
+            said = [ThinkingDelta(self.step)] if self.step else []
+            return [*said, CallDelta(0, self.call, ""), *self._arguments()]
         return []
 
-    def _text(self, text: str) -> list[TextDelta | CallDelta]:
+    def _text(self, text: str) -> list[TextDelta | ThinkingDelta | CallDelta]:
         assert self._string is not None
         said = self._string.feed(text)
         self.answer += said
         return [TextDelta(said)] if said else []
 
-    def _arguments(self) -> list[TextDelta | CallDelta]:
+    def _arguments(self) -> list[TextDelta | ThinkingDelta | CallDelta]:
         # the last brace closes the turn, not the arguments: one character is held back until another follows
         stop = len(self.raw) - 1
         if stop <= self._seen:

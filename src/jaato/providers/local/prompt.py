@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall, ToolResult
+from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.examples import EXAMPLES, Example
+from jaato.providers.local.examples import EXAMPLES, Example, answer, call
 from jaato.providers.local.views import found_tools, seen
 
 CORE = (
@@ -29,11 +29,11 @@ SYSTEM = "You help the user with the files of one project."
 
 RULES = """\
 You are an agent that does the user's task with tools. Reply with one JSON object, either
-{"tool": NAME, "args": {...}} to use one tool, or
+{"step": what to do now, in a few words, "tool": NAME, "args": {...}} to use one tool, or
 {"answer": TEXT} when every part of the task is done, or at once when no file is needed: general knowledge, \
 explanations, arithmetic, greetings. TEXT says what you found or did, with its names and values.
 Use one tool at a time; its result comes back to you. Take names, paths and texts exactly as the user \
-wrote them. Leave out arguments marked ? unless the user asked for them. What a file says you must read \
+wrote them; the project's own folder is ".". Leave out arguments marked ? unless the user asked for them. What a file says you must read \
 first; a name you do not know you must look up first.
 run is for the project's own programs, tests and git. For everything outside its files (mail, chat, web pages, \
 screenshots, images, databases, other services and devices) never use run: call list_tools first, then \
@@ -103,13 +103,13 @@ def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
         parts.append(f"You can also use:\n{lines}")
     if not parts:
         return []
-    reply = json.dumps({"answer": "Ready."})
+    reply = answer("Ready.")
     return [{"role": "user", "content": "\n\n".join(parts)}, {"role": "assistant", "content": reply}]
 
 
 def fitting(names: set[str]) -> list[Example]:
     """The examples whose tools are all declared; none when they would show answers alone, which would be followed."""
-    found = [example for example in EXAMPLES if example.uses <= names]
+    found = [example for example in EXAMPLES if example.uses <= names and example.without not in names]
     return found if any(example.uses for example in found) else []
 
 
@@ -164,10 +164,12 @@ def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[
     """One message as (role, text) pairs; what a text model cannot see is named instead, and results end with
     `below`."""
     if message.role == "assistant":
-        calls = [as_call(part) for part in message.parts if isinstance(part, ToolCall)]
+        thoughts = [part.text for part in message.parts if isinstance(part, Thinking)]
+        step = thoughts[0] if thoughts and message.provider == "local" else ""
+        calls = [as_call(part, step) for part in message.parts if isinstance(part, ToolCall)]
         refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
         text = message.text or "\n".join(refusals)
-        lines = calls or ([json.dumps({"answer": text}, ensure_ascii=False)] if text else [])
+        lines = calls or ([answer(text)] if text else [])
         return [("assistant", "\n".join(lines))] if lines else []
     pieces: list[str] = []
     for part in message.parts:
@@ -185,9 +187,9 @@ def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[
     return [("user", "\n\n".join(pieces))] if pieces else []
 
 
-def as_call(call: ToolCall) -> str:
-    """A call in the form the model writes it."""
-    return json.dumps({"tool": call.name, "args": call.arguments}, ensure_ascii=False)
+def as_call(part: ToolCall, step: str) -> str:
+    """A call in the form the model writes it; one that another model made has no step of its own."""
+    return call(step or f"use {part.name}", part.name, **part.arguments)
 
 
 def as_result(result: ToolResult, shown: dict[str, str]) -> str:

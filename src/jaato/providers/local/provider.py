@@ -11,7 +11,7 @@ from typing import Any
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import ConnectionFault, InvalidRequest, MalformedReply, ProviderError
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import FinishReason, Message, Text, ToolCall, Usage
+from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.answer import TurnReader
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
@@ -177,7 +177,9 @@ class LocalProvider:
     def _reply(self, reader: TurnReader, finish: str, usage: Usage, request: ModelRequest) -> Reply:
         """The whole message of a finished turn."""
         part, reason = part_of(reader, finish, request.tools)
-        message = Message("assistant", [part] if part else [], provider=self.name, model=self._model)
+        parts: list[Part] = [Thinking(reader.step)] if reader.step else []
+        parts += [part] if part else []
+        message = Message("assistant", parts, provider=self.name, model=self._model)
         return Reply(message, reason, usage)
 
 

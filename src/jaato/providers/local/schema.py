@@ -11,6 +11,8 @@ from jaato.protocol.specs import ToolSpec
 MAX_STRING_CHARS = 6000
 MAX_ANSWER_CHARS = 4000
 MAX_ITEMS = 32
+MAX_STEP_CHARS = 80
+STEP = {"type": "string", "maxLength": MAX_STEP_CHARS}
 PROSE = frozenset({"title", "description", "default", "examples", "$comment", "deprecated", "$schema", "$id"})
 NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 VERBATIM = frozenset({"const", "enum", "required"})
@@ -38,7 +40,7 @@ def turn_schema(
         key = f"t{index}"
         parameters = tool.parameters if exact else {"type": "object"}
         definitions[key] = bounded({**parameters, "type": "object"}, f"#/$defs/{key}")
-        choices.append(closed(tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
+        choices.append(closed(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
     else:

@@ -13,6 +13,7 @@ from jaato.protocol.specs import ToolSpec
 
 MAX_FOUND = 6
 FOUND_CHARS = 100
+NEXT = "Get the one you need with get_tool_schemas."
 
 
 class View(NamedTuple):
@@ -34,10 +35,10 @@ VIEWS: Mapping[str, View] = {
     "writeNewFile": view("Create a new file with this content.", "path content"),
     "updateFile": view("Change an existing file: the text `old` becomes `new`.", "path old new"),
     "removeFile": view("Delete a file.", "path"),
-    "moveFile": view("Rename or move a file; it does not copy.", "source_path destination_path"),
+    "moveFile": view("Rename or move a file.", "source_path destination_path"),
     "copyFile": view("Copy a file.", "source_path destination_path"),
-    "grep_content": view("Find in which files a text occurs.", "pattern", "path"),
-    "glob_files": view("Find files by their name, such as **/*.py.", "pattern", "root"),
+    "grep_content": view("Find in which files below a folder a text occurs.", "path pattern"),
+    "glob_files": view("Find files below a folder by their name, such as **/*.py.", "root pattern"),
     "run": view("Run a shell command: tests, git, builds.", "command"),
     "createPlan": view("Write down a plan of several steps.", "title steps"),
     "list_tools": view(
@@ -94,7 +95,7 @@ def found_tools(result: ToolResult) -> str | None:
     lines = [line_of(tool) for tool in tools if isinstance(tool, dict)]
     if not lines:
         return "There is no such tool."
-    return "\n".join(dict.fromkeys(lines[:MAX_FOUND]))
+    return "\n".join([*dict.fromkeys(lines[:MAX_FOUND]), NEXT])
 
 
 def line_of(tool: dict[str, Any]) -> str:

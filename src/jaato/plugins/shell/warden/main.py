@@ -7,14 +7,20 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.start import IGNORED
+from jaato.plugins.shell.warden.output import clear_stale
+from jaato.plugins.shell.warden.roundup import Roundup
+from jaato.plugins.shell.warden.start import IGNORED, close_all_but
 from jaato.plugins.shell.warden.supervise import Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
+CLEAN_WITHIN_S = 3.0
+SLOWEST_MS = 1000
+STUCK = 75  # how a supervisor exits that could not end all it had started
 
 
 class Warden:
@@ -27,6 +33,9 @@ class Warden:
         self.sockets: dict[int, socket.socket] = {}
         self.closing_at: float | None = None
         self.wakeup_fd = wakeup()
+        self.roundup: Roundup | None = None
+        self.pause_ms = 1
+        self.lost: dict[int, tuple[socket.socket, float]] = {}
 
     def run(self) -> None:
         """Until jaato is gone and so is everything that was started for it."""
@@ -36,7 +45,7 @@ class Warden:
         if self.parent_fd >= 0:
             poll.register(self.parent_fd, select.POLLIN)
         while self.closing_at is None or self.sockets:
-            for fd, _ in poll.poll(None if self.closing_at is None else 200):
+            for fd, _ in poll.poll(self._wait_ms()):
                 if fd == self.wakeup_fd:
                     os.read(fd, 4096)
                 elif fd == self.parent_fd or not self._accept():
@@ -47,7 +56,14 @@ class Warden:
             self._look_after()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 tree.send(self.sockets, signal.SIGKILL)
-        self._clean()
+        Roundup(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
+
+    def _wait_ms(self) -> int | None:
+        """How long to sleep if nothing comes; what a supervisor left is looked for ever less often."""
+        if self.roundup is None:
+            return None if self.closing_at is None else 200
+        self.pause_ms = min(self.pause_ms * 2, SLOWEST_MS)
+        return self.pause_ms
 
     def _end_all(self) -> None:
         """Let every supervisor hear the end of its socket, also while jaato is still there."""
@@ -62,7 +78,7 @@ class Warden:
     def _accept(self) -> bool:
         """Fork a supervisor for the socket that came; False when jaato has closed its end."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.control, 16, 4, socket.MSG_CMSG_CLOEXEC)
+            data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
         except OSError:
             return False
         if not data:
@@ -91,20 +107,18 @@ class Warden:
         code = 70
         try:
             os.setsid()
-            tree.become_subreaper()
             self.control.close()
-            for other in self.sockets.values():
+            for other in (*self.sockets.values(), *(lost for lost, _ in self.lost.values())):
                 other.close()
-            Supervisor(
-                wire_end, self.parent_fd, wakeup(), f"{self.groups}{os.getpid()}" if self.groups else ""
-            ).run()
-            code = 0
+            group = f"{self.groups}{os.getpid()}" if self.groups else ""
+            supervisor = Supervisor(wire_end, self.parent_fd, wakeup(), group)
+            supervisor.run()
+            code = STUCK if supervisor.stuck else 0
         finally:
             os._exit(code)
 
     def _look_after(self) -> None:
         """Take in ended supervisors; one that was killed or stopped by what it supervised is made up for."""
-        killed: list[int] = []
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -112,38 +126,58 @@ class Warden:
                 break
             if pid == 0:
                 break
-            if os.WIFSTOPPED(status):
-                os.kill(pid, signal.SIGKILL)
-            elif pid in self.sockets and status == 0:
-                self.sockets.pop(pid).close()
+            if not os.WIFSTOPPED(status):
+                self._reaped(pid, status)
             elif pid in self.sockets:
-                killed.append(pid)
-        if killed:
-            for pid in killed if self.groups else ():
-                cgroup.kill(f"{self.groups}{pid}")
-            self._clean()
-        for pid in killed:
-            lost = self.sockets.pop(pid)
-            if self.groups:
-                cgroup.end(f"{self.groups}{pid}", time.monotonic() + CLOSING_S)
-            try:
-                lost.setblocking(False)
-                lost.send(wire.frame(wire.LOST))
-            except OSError:
-                pass
-            lost.close()
+                os.kill(pid, signal.SIGKILL)
+        if self.roundup is None:
+            return
+        done = self.roundup.step()
+        if done:
+            self.roundup = None
+        for pid, (wire_end, until) in list(self.lost.items()):
+            if done or time.monotonic() > until:
+                self._say_lost(pid, wire_end)
 
-    def _clean(self) -> None:
-        """Kill what killed supervisors left behind: it is ours now, and no supervisor of ours."""
-        ended: dict[int, int] = {}
-        tree.kill_below(lambda: self.sockets.keys() - ended.keys(), ended.__setitem__, CLOSING_S)
-        for pid in ended.keys() & self.sockets.keys():
-            self.sockets.pop(pid).close()
+    def _reaped(self, pid: int, status: int) -> None:
+        """A child has ended: a supervisor that did not clean up behind itself leaves that to us."""
+        wire_end = self.sockets.pop(pid, None)
+        if wire_end is None:
+            return
+        if status == 0:
+            wire_end.close()
+            return
+        self.roundup = self.roundup or Roundup(self._strays, self._reaped)
+        self.pause_ms = 1
+        if os.waitstatus_to_exitcode(status) == STUCK:
+            wire_end.close()
+            return
+        if self.groups:
+            cgroup.kill(f"{self.groups}{pid}")
+        self.lost[pid] = (wire_end, time.monotonic() + CLOSING_S)
+
+    def _say_lost(self, pid: int, wire_end: socket.socket) -> None:
+        """Tell jaato of a killed supervisor, when nothing of its command is left."""
+        del self.lost[pid]
+        if self.groups:
+            cgroup.end(f"{self.groups}{pid}", time.monotonic() + 1)
+        try:
+            wire_end.setblocking(False)
+            wire_end.send(wire.frame(wire.LOST))
+        except OSError:
+            pass
+        wire_end.close()
+
+    def _strays(self) -> set[int]:
+        """What killed supervisors left behind: it is ours now, and no supervisor of ours."""
+        return set(tree.children(os.getpid())).difference(self.sockets)
 
 
 def wakeup() -> int:
     """A descriptor that can be read when a child has changed its state."""
-    readable, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    readable, written = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(written, False)
     signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return readable
@@ -158,13 +192,16 @@ def open_process(pid: int) -> int:
 
 
 def main() -> None:
-    """Be the warden; descriptor 0 is the control socket."""
+    """Be the warden; descriptor 0 is the control socket, the last argument the directory of spool files."""
     os.setsid()
+    os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
     control = socket.socket(fileno=os.dup(CONTROL_FD))
     os.dup2(os.open(os.devnull, os.O_RDWR), CONTROL_FD)
+    close_all_but(control.fileno())
+    clear_stale(sys.argv[-1])
     gc.disable()
     gc.freeze()
     Warden(control).run()

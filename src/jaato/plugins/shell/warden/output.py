@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
 import time
 
+SPOOL_PREFIX = "jaato-run-"
+STALE_S = 24 * 3600.0
 SHOWN_BYTES = 16384
 SHOW_EVERY_S = 0.05
 
@@ -75,6 +79,10 @@ class Captured:
         """Finish the spool file; whether it holds all the output."""
         if self._file < 0:
             return False
+        try:
+            os.utime(self._file)  # its taker has time, however long ago the last of it was written
+        except OSError:
+            pass
         os.close(self._file)
         self._file = -1
         return not self.over_cap and not self.spool_error
@@ -85,6 +93,10 @@ class Captured:
         except OSError as error:
             self.spool_error = os.strerror(error.errno or 0)
             return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pass  # this file system has no locks
         self._write(bytes(self.head))
 
     def _write(self, data: bytes) -> None:
@@ -96,3 +108,29 @@ class Captured:
             self.spool_error = os.strerror(error.errno or 0)
             os.close(self._file)
             self._file = -1
+
+
+def clear_stale(directory: str) -> None:
+    """Remove this user's spool files that nobody took or wrote to for a day: jaato was killed over them."""
+    try:
+        names = [name for name in os.listdir(directory) if name.startswith(SPOOL_PREFIX)]
+    except OSError:
+        return
+    for name in names:
+        path = f"{directory}/{name}"
+        try:
+            seen = os.lstat(path)
+            if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.getuid():
+                continue
+            if time.time() - seen.st_mtime < STALE_S:
+                continue
+            spool = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+        except OSError:
+            continue  # its supervisor still writes it
+        finally:
+            os.close(spool)

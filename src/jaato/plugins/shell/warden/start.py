@@ -36,13 +36,13 @@ IGNORED = (
 
 def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any] | None]:
     """Start the command; its pid, the reading end of its output, and why it could not be, if it could not."""
-    output_fd, output = os.pipe2(os.O_CLOEXEC)
+    output_fd, output = os.pipe()
     try:
         fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except OSError:
-        pass  # the user's share of pipe memory is used up; the default size works
+    except (AttributeError, OSError):
+        pass  # it is Linux's, and the user's share of pipe memory may be used up; the default size works
     os.set_blocking(output_fd, False)
-    failed, fail = os.pipe2(os.O_CLOEXEC)
+    failed, fail = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:
@@ -68,24 +68,32 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.closerange(3, fail)
-        os.closerange(fail + 1, 1 << 20)
-        doing = "enter the directory of"
-        os.chdir(os.fsencode(request["cwd"]))
+        close_all_but(fail)
+        doing = "enter"
+        os.chdir(request["cwd"])
         doing = "run"
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
         os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
         limit_processes(USER_PROCESSES + request["max_processes"])
-        arguments = [os.fsencode(argument) for argument in request["argv"]]
-        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
-        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 a shell is among the arguments if one is wanted
+        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 a shell is among the arguments if one is wanted
     except (OSError, ValueError) as error:
         code = error.errno if isinstance(error, OSError) else None
-        report = {"doing": doing, "error": os.strerror(code) if code else repr(error)}
+        report = {"doing": doing, "error": os.strerror(code) if code else str(error)}
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every descriptor but the standard three and these."""
+    try:
+        listed = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        listed = list(range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    for fd in listed:
+        if fd > 2 and fd not in kept:
+            os.closerange(fd, fd + 1)  # the listing's own is closed already
 
 
 def limit_processes(most: int) -> None:

@@ -10,6 +10,7 @@ import time
 
 from jaato.plugins.shell.warden import cgroup, tree, wire
 from jaato.plugins.shell.warden.output import Captured
+from jaato.plugins.shell.warden.roundup import Roundup
 from jaato.plugins.shell.warden.start import PIPE_BYTES, start
 
 TYPE_CHECKING = False
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 16
 TICK_S = 0.25
+BLIND_TICK_S = 2.0  # where only `ps` can say how many processes there are
 KILL_WITHIN_S = 5.0
 MANY = 100  # more than this is not about to end by itself
-BUSY_FORKS = 300  # new processes on the whole machine within a tick that make us count our own
+BUSY_FORKS = 300  # so many new processes on the whole machine, and we count our own again
 
 
 class Supervisor:
     """Runs one request to its end; its process is the subreaper of all that the command starts."""
 
     def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
+        self.adopts = tree.become_subreaper()
         self.socket = wire_end
         self.parent_fd = parent_fd
         self.wakeup_fd = wakeup_fd
@@ -44,6 +47,8 @@ class Supervisor:
         self.next_tick = 0.0
         self.forks = 0
         self.deaf = False
+        self.called_off = False
+        self.stuck: list[int] = []
 
     def run(self) -> None:
         """From the request to the last word. The warden closes the socket after us."""
@@ -63,6 +68,8 @@ class Supervisor:
             return
         self._send(wire.value_frame(wire.STARTED, {"pid": self.pid}))
         self.started = time.monotonic()
+        if self.called_off:
+            self._stop("stopped")
         self._watch()
         duration_s = time.monotonic() - self.started
         left = self._settle() if not self.reason else []
@@ -76,13 +83,15 @@ class Supervisor:
             data = self.socket.recv(1 << 16)
             if not data:
                 return False
-            for kind, payload in self.frames.feed(data):
-                if kind == wire.STOP:
-                    return False
+            heard = self.frames.feed(data)
+            self.called_off = any(kind == wire.STOP for kind, _ in heard)
+            for kind, payload in heard:
                 if kind == wire.REQUEST:
                     self.request = wire.value_of(payload)
                     self.socket.setblocking(False)
                     return True
+            if self.called_off:
+                return False
 
     def _watch(self) -> None:
         """Until the command has ended, or was told to and had its time to."""
@@ -126,9 +135,11 @@ class Supervisor:
         if self.captured.over_cap:
             self._stop("output")
         if now >= self.next_tick:
-            self.next_tick = now + TICK_S
-            before, self.forks = self.forks, tree.forks_so_far()
-            if not 0 <= self.forks - before < BUSY_FORKS:
+            forks = tree.forks_so_far()
+            self.next_tick = now + (TICK_S if forks >= 0 else BLIND_TICK_S)
+            many = min(BUSY_FORKS, self.request["max_processes"] // 4)
+            if forks < 0 or not 0 <= forks - self.forks < many:
+                self.forks = forks
                 self._count()
         if not self.reason:
             return False
@@ -143,11 +154,11 @@ class Supervisor:
             self._stop("processes")
 
     def _stop(self, reason: str) -> None:
-        """Ask the command to end, once."""
+        """Ask the command to end, once; what forks too fast is not asked."""
         if self.reason:
             return
         self.reason = reason
-        if self.status is None and self.request["grace_s"] > 0:
+        if self.status is None and self.request["grace_s"] > 0 and reason != "processes":
             tree.kill_group(self.pid, signal.SIGTERM)
             tree.kill_group(self.pid, signal.SIGCONT)
 
@@ -221,16 +232,19 @@ class Supervisor:
 
     def _clean(self) -> list[str]:
         """Kill all that is left; the names of what would not die."""
-        stuck: list[int] = []
-        if not tree.reap(self._reaped):
+        if not tree.reap(self._reaped) or not self.adopts:
             if self.group:
                 cgroup.kill(self.group)
-            if self.status is None and self.pid:
-                tree.kill_group(self.pid, signal.SIGKILL)
-            stuck = tree.kill_below(tuple, self._reaped, KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
+            roundup = Roundup(self._tops, self._reaped)
+            self.stuck = roundup.to_end(KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
         if self.group:
             cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
-        return [f"{pid} {tree.command_line(pid)}".strip() for pid in stuck]
+        return [f"{pid} {tree.command_line(pid)}".strip() for pid in self.stuck]
+
+    def _tops(self) -> set[int]:
+        """The tops of what is left: our children, and where no orphan becomes ours, the command's session."""
+        own = set(tree.children(os.getpid()))
+        return own if self.adopts or not self.pid else own.union(tree.in_sessions({self.pid}))
 
     def _reaped(self, pid: int, status: int) -> None:
         if pid == self.pid:

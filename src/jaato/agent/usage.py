@@ -1,0 +1,42 @@
+"""What tokens cost, and how many of them are in the context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaato.agent.state import State
+from jaato.protocol.messages import Usage
+from jaato.protocol.specs import ModelInfo
+
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How full the model's context is."""
+
+    total_tokens: int
+    context_limit: int | None
+    percent_used: float | None
+
+
+def price_of(usage: Usage | None, info: ModelInfo) -> float | None:
+    """The price of this many tokens in US dollars; None when unknown."""
+    if usage is None or info.price_input is None or info.price_output is None:
+        return None
+    cached = info.price_cached_input if info.price_cached_input is not None else info.price_input
+    plain = usage.input_tokens - usage.cached_input_tokens
+    micro = (
+        plain * info.price_input
+        + usage.cached_input_tokens * cached
+        + usage.output_tokens * info.price_output
+    )
+    return micro / 1_000_000
+
+
+def context_of(state: State, limit: int | None) -> Context:
+    """How full a context of `limit` tokens is: as the provider counted last, else estimated from the text."""
+    used = state.last_usage
+    estimate = state.written_chars // CHARS_PER_TOKEN
+    total = estimate if used is None else used.input_tokens + used.output_tokens
+    return Context(total, limit, 100 * total / limit if limit else None)

@@ -1,0 +1,53 @@
+"""What an argument may be, and how it is said that it is not."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+MAX_COMPLAINT_CHARS = 500
+MAX_DIGITS = 9
+
+
+class Parser(ArgumentParser):
+    """A parser whose complaints are short and harm no terminal, whatever it was given."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments; a key among them that has no place there is not repeated."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest and getattr(found, "command", None) == "login":
+            self.error(
+                "a key is not given as an argument, where others can see it: type it, or use --key-stdin"
+            )
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, with the usage, and end with 2."""
+        from jaato.cli.screen import visible
+
+        if len(message) > MAX_COMPLAINT_CHARS:
+            message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
+        super().error(visible(message))
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or len(text) > MAX_DIGITS or not int(text):
+        raise ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def temperature(text: str) -> float:
+    """A finite number from zero up."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is no number from zero up")
+    return number

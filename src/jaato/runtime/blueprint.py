@@ -1,0 +1,59 @@
+"""The description of a session that is to be put together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaato.abc.asker import Asker
+from jaato.abc.provider import Provider
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.turn import Limits
+from jaato.protocol.specs import ModelSettings
+from jaato.runtime.registry import PluginRegistry
+from jaato.tools.ledger import TokenLedger
+from jaato.tools.permissions import Policy
+from jaato.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from jaato.runtime.choose import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a session should be; what is None comes from the settings."""
+
+    model: str | None = None
+    provider: str | Provider | None = None
+    tools: tuple[Callable[..., Any] | Tool, ...] = ()
+    workspace: Path | None = None
+    session: str | None = None
+    name: str | None = None
+    prompt: str | None = None
+    plugins: tuple[str, ...] | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    yes: bool = False
+    read_only: bool = False
+    settings: ModelSettings = ModelSettings()
+    limits: Limits | None = None
+    retry: RetryPolicy = RetryPolicy()
+    base_url: str | None = None
+    interface: str | None = None
+    api_key: str | None = None
+    state_dir: Path | None = None
+    environ: dict[str, str] | None = None
+    resume: bool = False
+    """Go on with the newest session of the workspace."""
+    progress: Callable[[str, int, int | None], None] | None = None
+    chosen: Callable[[Choice, str], None] | None = None
+    """Told which provider and model answer, and why."""
+    confirm: Callable[[str], Awaitable[bool]] | None = None
+    """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
+    registry: PluginRegistry | None = None
+    """Plugins that are somebody else's to shut down; None: made for this session."""
+    policy: Policy | None = None
+    asker: Asker | None = None
+    ledger: TokenLedger | None = None

@@ -1,0 +1,134 @@
+"""`JaatoSession`: one agent's conversation, for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from jaato.agent.session import Session
+from jaato.errors import from_code
+from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
+from jaato.protocol.messages import Message
+from jaato.runtime.hooks import completion, context_usage, feed
+from jaato.runtime.message import text_of
+from jaato.runtime.portal import PORTAL
+
+OutputCallback = Callable[[str, str, str], None]
+RetryCallback = Callable[[str, int, int, float], None]
+CANCELLED = "[Generation cancelled]"
+
+
+class JaatoSession:
+    """One agent's conversation; shares provider, plugins, permissions and ledger with its runtime."""
+
+    def __init__(self, session: Session, close: Callable[[], Awaitable[None]]) -> None:
+        self._session = session
+        self._close = close
+        self._retry_callback: RetryCallback | None = None
+        self._stop_hooks: Callable[[], None] = lambda: None
+        self._completed: Callable[[bool], None] = lambda _well: None
+        self._well = True
+        self.closed = False
+
+    @property
+    def live(self) -> Session:
+        """The session on the loop; touch it there only."""
+        return self._session
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether a message is being worked on."""
+        return self._session.busy
+
+    def send_message(self, text: str, on_output: OutputCallback | None = None) -> str:
+        """Send a message and wait for the response's text. A message sent while another is worked on is queued for
+        the next pause and answered there: this call then returns an empty text at once.
+
+        Raises what ended the turn: a `ProviderError`, `LimitReached`. A stopped turn gives the text so far and
+        `[Generation cancelled]`.
+        """
+        return PORTAL.call(self._send(text_of(text), on_output))
+
+    async def _send(self, text: str, on_output: OutputCallback | None) -> str:
+        session = self._session
+        said: list[str] = []
+
+        def listen(event: Event) -> None:
+            match event:
+                case AgentOutput(source="model"):
+                    said.append(event.text)
+                    if on_output is not None:
+                        on_output("model", event.text, event.mode)
+                case ToolOutput() if on_output is not None:
+                    on_output("tool", event.text, "append" if event.offset else "write")
+                case Retry():
+                    said.clear()
+                    if self._retry_callback is not None:
+                        problem = event.error.message
+                        self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
+
+        before = len(session.state.messages)
+        silence = session.journal.bus.listen(listen)
+        try:
+            turn = await session.post(text)
+        finally:
+            silence()
+        if turn is None:
+            return ""
+        self._well = turn.reason != "error"
+        return outcome_text(session.state.messages[before:], turn)
+
+    def get_history(self) -> list[Message]:
+        """The conversation so far."""
+        return list(self._session.state.messages)
+
+    def get_context_usage(self) -> dict[str, Any]:
+        """How full the context is: model, context_limit, total_tokens, prompt_tokens, output_tokens, turns,
+        percent_used, tokens_remaining."""
+        return context_usage(self._session)
+
+    def request_stop(self) -> bool:
+        """Stop the turn that runs; whether one did. Safe from any thread."""
+        running = self._session.busy
+        PORTAL.loop().call_soon_threadsafe(self._session.stop)
+        return running
+
+    def set_ui_hooks(self, hooks: Any, agent_id: str = "main") -> None:
+        """Tell these hooks what happens, to the session's end (`on_agent_completed`); None ends it before."""
+        self._stop_hooks()
+        self._stop_hooks, self._completed = lambda: None, lambda _well: None
+        if hooks is not None:
+            self._stop_hooks = feed(hooks, self._session, agent_id)
+            self._completed = completion(hooks, agent_id)
+
+    def set_retry_callback(self, callback: RetryCallback | None) -> None:
+        """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
+        self._retry_callback = callback
+
+    def set_streaming_enabled(self, enabled: bool) -> None:
+        """Whether output is shown as it comes, or once it is whole."""
+        self._session.reply.streaming = enabled
+
+    def close(self) -> None:
+        """End the session; its log stays."""
+        if not self.closed:
+            PORTAL.call(self._closing())
+            self._completed(self._well)
+
+    async def _closing(self) -> None:
+        if not self.closed:
+            self.closed = True
+            await self._close()
+            self._stop_hooks()
+
+
+def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
+    """The text of a finished turn, which brought these messages; raises what ended it badly."""
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
+    text = last.text if last is not None else ""
+    match turn.reason:
+        case "cancelled" | "interrupted":
+            return f"{text}{CANCELLED}" if not text else f"{text} {CANCELLED}"
+        case "error" | "limit" if turn.error is not None:
+            raise from_code(turn.error.code, turn.error.message)
+    return text

@@ -1,0 +1,33 @@
+"""What a program says to an agent: text, and files."""
+
+from __future__ import annotations
+
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+from jaato.agent.session import Session
+from jaato.errors import ConfigError
+from jaato.protocol.messages import Media
+
+
+def text_of(prompt: Any) -> str:
+    """The prompt, empty for None; raises `ConfigError` for one that is no text."""
+    if prompt is None:
+        return ""
+    if not isinstance(prompt, str):
+        raise ConfigError(f"What an agent is told is text, not {type(prompt).__name__}.")
+    return prompt
+
+
+def attach(session: Session, path: Path) -> Media:
+    """A file as a part of a message; raises `ConfigError` when it cannot be read or is no media type known."""
+    mime_type = mimetypes.guess_type(path.name)[0]
+    if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
+        raise ConfigError(f"{path} is no image, audio or PDF file by its name.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    digest = session.journal.store.put_blob(session.state.session_id, data)
+    return Media(mime_type, digest, len(data), path.name)

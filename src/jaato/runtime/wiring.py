@@ -1,0 +1,62 @@
+"""Plugins are told where and in which session they work, and let go of in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from jaato.log import logger
+from jaato.runtime.adapt import Toolset, call_optional
+from jaato.runtime.discovery import BROKEN
+
+LOG = logger("registry")
+
+
+class Sessions:
+    """The sessions that use one registry, oldest first. A plugin hears of every one that lives, the newest last."""
+
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        self._report = report
+        self._live: list[Any] = []
+
+    def add(self, session: Any, toolsets: Iterable[Toolset]) -> None:
+        """One more session, now the newest; the plugins are told."""
+        self._live = [*(one for one in self._live if one is not session), session]
+        for toolset in toolsets:
+            self._tell(toolset, session)
+
+    def remove(self, session: Any, toolsets: Iterable[Toolset]) -> None:
+        """A session has ended; where it was the newest, the plugins are told of the one before it."""
+        newest = bool(self._live) and self._live[-1] is session
+        self._live = [one for one in self._live if one is not session]
+        if newest and self._live:
+            for toolset in toolsets:
+                self._tell(toolset, self._live[-1])
+
+    def introduce(self, toolset: Toolset) -> None:
+        """A plugin that comes late is told of every session; raises what it raises."""
+        if join := toolset.wiring.get("set_session"):
+            for session in self._live:
+                join(session)
+
+    def _tell(self, toolset: Toolset, session: Any) -> None:
+        if join := toolset.wiring.get("set_session"):
+            try:
+                join(session)
+            except BROKEN as error:
+                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
+
+
+def place(toolset: Toolset, workspace: Path) -> None:
+    """Tell a plugin where it works; raises what it raises."""
+    if settle := toolset.wiring.get("set_workspace_path"):
+        settle(str(workspace))
+
+
+def release(plugin: Any) -> None:
+    """Shut a plugin down; one that fails in doing so harms nobody else."""
+    try:
+        call_optional(plugin, "shutdown")
+    except BROKEN as error:  # the others still have to be shut down
+        LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)

@@ -1,0 +1,61 @@
+"""A permission question: what it says, who waits for its answer, and what becomes of a call when nobody can answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaato.abc.asker import Answer, Question
+from jaato.protocol.ids import new_id
+from jaato.tools.policy_rules import SHELL_TOOLS
+from jaato.tools.verdict import Decision, Verdict, deny
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "comment": "c"}
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A call that waits for an answer; `settled` when an `all` has allowed it."""
+
+    call: Call
+    digest: str
+    settled: bool = False
+
+
+def word_of(answer: Answer) -> str:
+    """An answer in its canonical spelling, known or not."""
+    word = answer.answer.strip().lower()
+    return SPELLINGS.get(word, word)
+
+
+def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: float | None) -> Question:
+    """The question about a call, to be answered in so many seconds or without end."""
+    deadline = None
+    if timeout_s is not None:
+        deadline = (datetime.now(UTC) + timedelta(seconds=timeout_s)).isoformat(timespec="milliseconds")
+    return Question(
+        id=new_id("q"),
+        call_id=waiting.call.id,
+        tool=waiting.call.name,
+        arguments=waiting.call.arguments,
+        digest=waiting.digest,
+        reason=reason,
+        shape=verdict.shape if verdict.lasting else None,
+        deadline=deadline,
+    )
+
+
+def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
+    """Denied because no one can be asked, with the ways to allow it."""
+    pattern = f"{tool.name}({verdict.shape})" if verdict.shape and tool.name in SHELL_TOOLS else tool.name
+    where = path or "a permission file"
+    remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
+    if not verdict.lasting:
+        remedy = "Only someone who is asked can allow it, for this one call."
+    return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")

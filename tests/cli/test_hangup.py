@@ -1,0 +1,95 @@
+"""What ends a program from outside: a closed terminal, a shell that ignores signals for it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pexpect
+import pytest
+from tests.cli.desk import Desk, call, say
+from tests.cli.test_chat import talking
+
+NAP = "61.7"
+
+
+def test_a_terminal_that_closes_stops_the_turn(desk: Desk) -> None:
+    """SIGHUP is an interruption like any other: what ran ends, the log says so, the code is 130."""
+    running = desk.start("run", "--yes", *desk.script(call("run", command=f"sleep {NAP}"), say("x")), "go")
+    assert running.stderr is not None
+    while b"> run" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGHUP)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+    kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
+    assert kinds[-2:] == ["tool.call_end", "turn.completed"]
+    assert subprocess.run(["pgrep", "-fx", f"sleep {NAP}"], check=False).returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_ignored(desk: Desk, number: signal.Signals) -> None:
+    """Under nohup, or in the background of a script, the run goes on."""
+    ignoring = (
+        f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); "
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    script = desk.script(call("run", command="echo begun; sleep 0.5"), say("Done."))
+    running = subprocess.Popen(
+        [sys.executable, "-c", ignoring, "-m", "jaato", "run", "--yes", *script, "go"],
+        cwd=desk.work, env=desk.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert running.stderr is not None
+    while b"> run" not in running.stderr.readline():
+        pass
+    running.send_signal(number)
+    out, _ = running.communicate(timeout=30)
+    assert (running.returncode, out) == (0, b"Done.\n")
+
+
+def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: Desk) -> None:
+    """A chat whose terminal goes away stops its turn and closes its log."""
+    script = desk.script(call("run", command=f"sleep {NAP}"), say("x"))
+    child = pexpect.spawn(
+        sys.executable, ["-m", "jaato", "chat", "--yes", *script],
+        cwd=str(desk.work), env={**desk.env, "NO_COLOR": "1"}, encoding="utf-8", timeout=20,
+    )  # fmt: skip
+    child.expect("> $")
+    child.send("wait\n")
+    child.expect("> run sleep")
+    child.kill(signal.SIGHUP)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
+    assert kinds[-2:] == ["tool.call_end", "turn.completed"]
+
+
+@pytest.mark.parametrize("toolkit", [True, False])
+def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
+    """While the chat waits for a line, with either editor, SIGHUP ends it at once."""
+    with talking(desk, *desk.script(say("Good day.")), term="xterm", toolkit=toolkit) as child:
+        child.expect("Ctrl-D leaves")
+        child.send("hi\r")
+        child.expect("Good day.")
+        child.expect("tokens in")
+        child.expect(">")
+        time.sleep(0.3)
+        child.kill(signal.SIGHUP)
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+
+
+def test_an_interrupted_run_is_still_json(desk: Desk) -> None:
+    """With --output json an interruption before the session is one object too."""
+    running = desk.start("run", *desk.script(say("x")), "--output", "json", "go", stdin=subprocess.PIPE)
+    assert running.stderr is not None
+    assert b"waiting for the end of stdin" in running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert json.loads(out)["exit_code"] == 130

@@ -1,0 +1,59 @@
+"""A request in plain words finds the tool for it first, among the tools that every session has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.files.desk import Desk
+
+from jaato.abc.plugin import Plugin
+from jaato.plugins.background.plugin import BackgroundPlugin
+from jaato.plugins.search.plugin import SearchPlugin
+from jaato.plugins.todo.plugin import TodoPlugin
+from jaato.tools.search import Index
+from jaato.tools.tool import tools_of
+
+WANTED = {
+    "delete a file": "removeFile",
+    "erase a file": "removeFile",
+    "delete a directory": "removeFile",
+    "delete the plan": "clearPlan",
+    "make a new file": "writeNewFile",
+    "create a file": "writeNewFile",
+    "save text to a file": "writeNewFile",
+    "append to a file": "updateFile",
+    "overwrite a file": "updateFile",
+    "insert text into a file": "updateFile",
+    "rename a file": "moveFile",
+    "duplicate a file": "copyFile",
+    "make a folder": "createDirectory",
+    "list directory contents": "list_directory",
+    "file size and permissions": "get_file_info",
+    "change several files at once": "multiFileEdit",
+    "rename a variable in all files": "findAndReplace",
+    "revert an edit": "undoFileChange",
+    "restore an old version": "restoreFile",
+    "which versions of a file are kept": "listBackups",
+    "find text in files": "grep_content",
+    "search code for a function": "grep_content",
+    "find files by name": "glob_files",
+    "locate a file": "glob_files",
+    "add a step to the plan": "addStep",
+}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """An index over the tools of four plugins."""
+    host = Desk(Path(tmp_path_factory.mktemp("w")))
+    plugins: list[Plugin] = [host.plugin, SearchPlugin(host), TodoPlugin(host), BackgroundPlugin(host)]
+    found = Index()
+    found.update([tool.spec for plugin in plugins for tool in tools_of(plugin, plugin.name)])
+    return found
+
+
+@pytest.mark.parametrize(("request_", "tool"), WANTED.items(), ids=lambda value: str(value).replace(" ", "-"))
+def test_a_plain_request_finds_its_tool(index: Index, request_: str, tool: str) -> None:
+    """The tool meant is the first of the list."""
+    assert index.search(request_)[0][0] == tool
