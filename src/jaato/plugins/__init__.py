@@ -9,5 +9,9 @@ BUILTIN = {
     "search": "jaato.plugins.search.plugin:SearchPlugin",
     "clarification": "jaato.plugins.clarification.plugin:ClarificationPlugin",
     "background": "jaato.plugins.background.plugin:BackgroundPlugin",
+    "git": "jaato.plugins.git.plugin:GitPlugin",
+    "machine": "jaato.plugins.machine.plugin:MachinePlugin",
+    "web": "jaato.plugins.web.plugin:WebPlugin",
+    "services": "jaato.plugins.web.services:ServicesPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -21,6 +21,7 @@ CATEGORY_TEXTS = {
     "memory": "templates and notes that last",
     "knowledge": "reference documents",
     "code": "language servers, notebooks, calculation",
+    "git": "status, history and differences of repositories",
     "MCP": "tools of connected MCP servers",
     "registry": "tools of remote registries",
     "prompt": "stored prompts",
