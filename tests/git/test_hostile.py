@@ -6,56 +6,12 @@ import os
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
 from tests.git.desk import Desk, started
+from tests.git.traps import CALLS, trapped
 
-from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.git import git_environment, git_program, run_git
-
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    ("git_status", {}),
-    ("git_diff", {}),
-    ("git_diff", {"staged": True}),
-    ("git_diff", {"from_revision": "HEAD~1"}),
-    ("git_log", {}),
-    ("git_log", {"paths": ["a.txt"]}),
-    ("git_blame", {"path": "a.txt"}),
-    ("git_show", {}),
-    ("git_show", {"path": "a.txt"}),
-]
-KEYS = [
-    "core.fsmonitor", "core.pager", "pager.status", "pager.log", "pager.diff", "core.sshCommand", "core.editor",
-    "core.askPass", "core.gitProxy", "core.alternateRefsCommand", "diff.external", "diff.trap.command",
-    "diff.trap.textconv", "filter.trap.clean", "filter.trap.smudge", "filter.trap.process", "filter.a=b.c.clean",
-    "gpg.program", "gpg.ssh.program", "credential.helper", "interactive.diffFilter", "diff.tool", "alias.status",
-    "alias.log", "alias.diff", "uploadpack.packObjectsHook", "remote.origin.uploadpack", "trailer.x.command",
-]  # fmt: skip
-
-
-def trapped(desk: Desk) -> Path:
-    """A repository in which everything that can name a program names a trap; the file the trap would leave."""
-    sprung = desk.work.parent / "sprung"
-    trap = desk.work / "trap.sh"
-    trap.write_text(f'#!/bin/sh\necho "$0 $*" >> {sprung}\nexit 0\n')
-    trap.chmod(0o755)
-    desk.commit("first", a_txt="1\n", _gitattributes="* filter=trap diff=trap\n*.b filter=a=b.c\n")
-    desk.commit("second", a_txt="2\n")
-    for name in [*os.listdir(desk.work / ".git" / "hooks"), "post-index-change", "fsmonitor-watchman"]:
-        hook = desk.work / ".git" / "hooks" / name.removesuffix(".sample")
-        hook.write_bytes(trap.read_bytes())
-        hook.chmod(0o755)
-    for key in KEYS:
-        desk.git("config", "--local", key, str(trap))
-    desk.git("config", "--local", "log.showSignature", "true")
-    desk.git("config", "--local", "filter.trap.required", "true")
-    desk.git("config", "--local", "diff.submodule", "diff")
-    desk.git("config", "--local", "core.untrackedCache", "true")
-    (desk.work / "a.txt").write_text("3\n")
-    (desk.work / "x.b").write_text("3\n")
-    return sprung
+from jaato.errors import ToolError
 
 
 def test_nothing_a_repository_configures_is_run(tmp_path: Path) -> None:
@@ -207,106 +163,3 @@ def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
     with pytest.raises(ToolError):
         desk.ask("git_show", revision=name, path="a.txt")
     assert not sprung.exists()
-
-
-def test_another_user_s_repository_is_explained(tmp_path: Path) -> None:
-    """git's own distrust stands, with the command by which the user can lift it."""
-    if os.getuid() != 0:
-        pytest.skip("only root can give files away")
-    desk = started(tmp_path)
-    desk.commit("first")
-    for path in (desk.work, desk.work / ".git"):
-        os.chown(path, 12345, 12345)
-    with pytest.raises(ToolError, match=r"safe\.directory"):
-        desk.ask("git_status")
-
-
-def test_git_is_never_one_from_the_workspace(tmp_path: Path) -> None:
-    """A program called git in reach of the session is passed over, and so is a relative PATH."""
-    desk = started(tmp_path)
-    fake = desk.work / "git"
-    fake.write_text("#!/bin/sh\nexit 0\n")
-    fake.chmod(0o755)
-    path = f"{desk.work}:.:{os.defpath}"
-    assert git_program({"PATH": path}, [desk.work]) == git_program({"PATH": os.defpath})
-    assert git_program({"PATH": str(desk.work)}, [desk.work]) is None
-    desk.environ["PATH"] = str(desk.work)
-    desk.open()
-    with pytest.raises(ToolError, match="not installed"):
-        desk.ask("git_status")
-
-
-def test_a_git_that_cannot_be_told_what_not_to_run_is_not_used(tmp_path: Path) -> None:
-    """One that does not know settings from the environment, as before 2.31, answers nothing, and runs nothing."""
-    desk = started(tmp_path)
-    sprung = trapped(desk)
-    old = tmp_path / "old" / "git"
-    old.parent.mkdir()
-    old.write_text(f'#!/bin/sh\nunset GIT_CONFIG_COUNT\nexec {git_program(desk.environ)} "$@"\n')
-    old.chmod(0o755)
-    desk.environ["PATH"] = f"{old.parent}:{os.defpath}"
-    desk.open()
-    for name, arguments in CALLS:
-        with pytest.raises(ToolError, match=r"2\.31"):
-            desk.ask(name, **arguments)
-    assert not sprung.exists()
-
-
-def test_variables_that_lead_elsewhere_are_dropped(tmp_path: Path) -> None:
-    """`GIT_DIR` and its like in the environment of the daemon do not decide what is read."""
-    desk = started(tmp_path)
-    desk.commit("here")
-    desk.environ |= {
-        "GIT_DIR": "/nowhere",
-        "GIT_EXTERNAL_DIFF": "/bin/false",
-        "GIT_TRACE": str(tmp_path / "trace"),
-    }
-    desk.open()
-    assert desk.ask("git_log")["commits"][0]["subject"] == "here"
-    assert not (tmp_path / "trace").exists()
-
-
-def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
-    """When the time is over, or the call is cancelled, git is gone."""
-    desk = started(tmp_path)
-    os.mkfifo(tmp_path / "fifo")
-    desk.git("config", "include.path", str(tmp_path / "unused"))
-    program = git_program(desk.environ)
-    assert program is not None
-    os.rename(tmp_path / "fifo", tmp_path / "unused")
-    told = git_environment(desk.environ)
-
-    async def slow(within_s: float) -> None:
-        await run_git(program, ["status"], cwd=desk.work, environ=told, most_bytes=100, within_s=within_s)
-
-    with pytest.raises(ToolTimeout, match="Narrow it"):
-        anyio.run(slow, 0.2)
-
-    async def cancelled() -> bool:
-        with anyio.move_on_after(0.2) as scope:
-            await slow(60)
-        return scope.cancelled_caught
-
-    assert anyio.run(cancelled)
-    assert not [entry for entry in Path("/proc").iterdir() if works_in(entry, desk.work)]
-
-
-def works_in(entry: Path, place: Path) -> bool:
-    """Whether a process has this directory as its own."""
-    try:
-        return entry.name.isdigit() and os.readlink(entry / "cwd") == str(place)
-    except OSError:
-        return False
-
-
-def test_the_tools_read_and_are_found_by_need(tmp_path: Path) -> None:
-    """All of them only read, are discoverable, and are described in forty words."""
-    desk = started(tmp_path)
-    for tool in desk.tools.values():
-        assert (tool.spec.access, tool.spec.category, tool.spec.discoverability) == (
-            "read",
-            "git",
-            "discoverable",
-        )
-        assert 5 < len(tool.spec.description.split()) <= 40
-    assert set(desk.tools) == {"git_status", "git_diff", "git_log", "git_blame", "git_show"}
