@@ -59,6 +59,17 @@ FIELDS: dict[str, Field] = {
     "allow": Field("list", [], "tools and command patterns that run without asking"),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
+    "allow_hosts": Field(
+        "list",
+        [],
+        "hosts at private addresses that web tools may reach: localhost:8080, *.corp.example, 10.0.0.0/8, * for all",
+    ),
+    "search_engine": Field("text", "ddgs", "where web_search asks: ddgs, or the URL of a SearXNG server"),
+    "service_keys": Field(
+        "list",
+        [],
+        "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

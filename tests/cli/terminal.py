@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pexpect
 from tests.cli.desk import Desk
 
 WITHOUT_TOOLKIT = "import sys; sys.modules['prompt_toolkit'] = None; from jaato.cli import main; sys.exit(main(sys.argv[1:]))"
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @contextmanager
@@ -44,3 +46,12 @@ def leave(child: Any) -> int:
     child.close()
     code: int = child.exitstatus
     return code
+
+
+def at_rest(child: Any) -> None:
+    """Wait until the chat waits for a key: a signal between a prompt and its wait is heard with the next key only."""
+    quiet = 0
+    while quiet < 5:
+        state = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        quiet = quiet + 1 if state == "S" else 0
+        time.sleep(0.02)

@@ -6,12 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
-from tests.cli.terminal import talking
+from tests.cli.terminal import at_rest, talking
 
 NAP = "61.7"
 
@@ -77,7 +76,7 @@ def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
         child.expect("Good day.")
         child.expect("tokens in")
         child.expect(">")
-        time.sleep(0.3)
+        at_rest(child)
         child.kill(signal.SIGHUP)
         child.expect(pexpect.EOF)
         child.close()

@@ -73,6 +73,21 @@ def test_git_runs_nothing_the_repository_configured(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
+def test_a_filter_the_repository_configured_is_not_run(tmp_path: Path) -> None:
+    """Neither a content filter nor a hook is started where a file must be compared to know whether it changed."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    trap = tmp_path / "trap.sh"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n")
+    trap.chmod(0o755)
+    (tmp_path / "file").write_text("one\n")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "file"], check=True)
+    (tmp_path / ".gitattributes").write_text("* filter=trap\n")
+    subprocess.run(["git", "-C", str(tmp_path), "config", "filter.trap.clean", str(trap)], check=True)
+    (tmp_path / "file").write_text("two\n")
+    assert ask(tmp_path)["git"]["changed"] == 3
+    assert not (tmp_path / "sprung").exists()
+
+
 def test_the_programs_are_those_on_the_path(tmp_path: Path) -> None:
     """Only what is on the PATH of commands is listed."""
     (tmp_path / "jq").write_text("#!/bin/sh\n")

@@ -14,5 +14,9 @@ BUILTIN = {
     "compare": "jaato.plugins.compare.plugin:ComparePlugin",
     "clock": "jaato.plugins.clock.plugin:ClockPlugin",
     "background": "jaato.plugins.background.plugin:BackgroundPlugin",
+    "git": "jaato.plugins.git.plugin:GitPlugin",
+    "machine": "jaato.plugins.machine.plugin:MachinePlugin",
+    "web": "jaato.plugins.web.plugin:WebPlugin",
+    "services": "jaato.plugins.web.services:ServicesPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -23,9 +23,9 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers import faults
 from jaato.providers.body import begin_body, close, drain, read_body, strange_coding
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.route import checked, login_of, open_transport, proxy_for, shown, split_url
 from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
 from jaato.providers.suggestion import suggestion
+from jaato.tools.route import checked, login_of, open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
     import httpx2

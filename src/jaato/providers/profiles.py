@@ -12,7 +12,7 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
 from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
-from jaato.providers.route import is_loopback
+from jaato.tools.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
 NAMES = ("anthropic", "google_genai", "openai", "github_models", "ollama")

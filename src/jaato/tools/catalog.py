@@ -22,6 +22,7 @@ CATEGORY_TEXTS = {
     "knowledge": "reference documents",
     "code": "language servers, notebooks, calculation",
     "data": "SQLite, CSV, JSON, YAML and TOML files",
+    "git": "status, history and differences of repositories",
     "MCP": "tools of connected MCP servers",
     "registry": "tools of remote registries",
     "prompt": "stored prompts",

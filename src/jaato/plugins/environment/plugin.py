@@ -15,7 +15,9 @@ import anyio.to_thread
 
 from jaato import settings
 from jaato.abc.plugin import Plugin
+from jaato.errors import ToolTimeout
 from jaato.tools.call import Call
+from jaato.tools.git import GitFailed, git_program, guarded, run_git
 from jaato.tools.tool import tool
 
 Aspect = Literal["os", "shell", "python", "git", "workspace", "tools", "all"]
@@ -29,6 +31,7 @@ PROGRAMS = [
 ]
 # fmt: on
 GIT_WITHIN_S = 3.0
+MAX_STATUS_BYTES = 4_194_304
 MAX_ENTRIES = 50
 MAX_CHANGES = 20
 
@@ -145,20 +148,20 @@ def folder(workspace: Path) -> dict[str, Any]:
 
 async def git(workspace: Path, environ: Mapping[str, str], changes: int = 0) -> dict[str, Any] | str | None:
     """Branch and changes of the repository around the workspace; None without one or without git."""
-    program = shutil.which("git", path=environ.get("PATH"))
+    program = git_program(environ, [workspace])
     if program is None:
         return None
-    command = [program, "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "status",
-               "--porcelain=v1", "--branch", "--ignore-submodules=all"]  # fmt: skip
-    quiet = {**environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    with anyio.move_on_after(GIT_WITHIN_S):
-        try:
-            done = await anyio.run_process(command, cwd=workspace, env=quiet, check=False)
-        except OSError:
-            return None
-        if done.returncode != 0:
-            return None
-        first, *rest = done.stdout.decode("utf-8", "replace").splitlines() or [""]
-        state = {"branch": first.removeprefix("## ").removeprefix("No commits yet on "), "changed": len(rest)}
-        return {**state, "changes": rest[:changes]} if changes and rest else state
-    return f"git status took more than {GIT_WITHIN_S:g} s"
+    asked = ["status", "--porcelain=v1", "--branch", "--ignore-submodules=all"]
+    try:
+        with anyio.fail_after(GIT_WITHIN_S):
+            told = await guarded(program, workspace, environ)
+            done = await run_git(program, asked, cwd=workspace, environ=told, most_bytes=MAX_STATUS_BYTES)
+    except GitFailed:
+        return None
+    except (TimeoutError, ToolTimeout):
+        return f"git status took more than {GIT_WITHIN_S:g} s"
+    if done.code not in (0, None):
+        return None
+    first, *rest = done.data.decode("utf-8", "replace").splitlines() or [""]
+    state = {"branch": first.removeprefix("## ").removeprefix("No commits yet on "), "changed": len(rest)}
+    return {**state, "changes": rest[:changes]} if changes and rest else state

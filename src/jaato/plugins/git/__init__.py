@@ -1,0 +1,1 @@
+"""Reading repositories: what changed, when, by whom."""

@@ -1,0 +1,195 @@
+"""A repository around a directory: that it may be read, with what git is told, and its revisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaato.errors import ToolError
+from jaato.tools.git import GitFailed, Written, failed, git_environment, git_program, guarded, run_git
+from jaato.tools.paths import Roots
+
+MAX_ANSWER_BYTES = 65_536
+MAX_REVISION_CHARS = 500
+HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository that was looked at: commands run at `top` (bare ones: in `git_dir`) and name paths from there.
+
+    `prefix` is the only part of it the session may read, empty for all of it.
+    """
+
+    program: str
+    environ: Mapping[str, str]
+    git_dir: Path
+    top: Path | None
+    prefix: str
+
+    async def ask(self, arguments: Sequence[str], most_bytes: int = MAX_ANSWER_BYTES) -> Written:
+        """Run a command, whatever it answers."""
+        return await run_git(
+            self.program,
+            arguments,
+            cwd=self.top or self.git_dir,
+            environ=self.environ,
+            most_bytes=most_bytes,
+        )
+
+    async def read(self, arguments: Sequence[str], most_bytes: int) -> Written:
+        """Run a command that must succeed; raises `GitFailed` with git's own words."""
+        written = await self.ask(arguments, most_bytes)
+        if written.code not in (0, None):
+            raise failed(written.complaint)
+        return written
+
+    async def find(self, revision: str, kind: str = "commit") -> str | None:
+        """The hash a revision means, or None. Raises `ToolError` for what can be no revision."""
+        if not revision.strip() or len(revision) > MAX_REVISION_CHARS or re.search(r"[\0\r\n]", revision):
+            raise ToolError(f"{revision[:60]!r} is no revision; give a hash, branch, tag or HEAD~2.")
+        asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}"]
+        answer = await self.ask(asked)
+        found = answer.data.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return found if answer.code == 0 and HASH.fullmatch(found) else None
+
+    async def commit(self, revision: str) -> str:
+        """The hash of a commit; raises `ToolError` when there is none."""
+        found = await self.find(revision)
+        if found is None:
+            raise ToolError(f"No commit {revision!r} here; git_log shows commits, git_status the branch.")
+        return found
+
+    async def span(self, revision: str) -> str:
+        """A revision, or a range `a..b` or `a...b`, as hashes."""
+        if ".." not in revision or revision.startswith(":"):
+            return await self.commit(revision)
+        dots = "..." if "..." in revision else ".."
+        first, _, last = revision.partition(dots)
+        return f"{await self.commit(first or 'HEAD')}{dots}{await self.commit(last or 'HEAD')}"
+
+    def inside(self, paths: Sequence[str]) -> list[str]:
+        """Paths as git may be given them: from the root of the repository, absolute ones made so."""
+        return [self._inside(path) for path in paths] or ([self.prefix] if self.prefix else [])
+
+    def _inside(self, path: str) -> str:
+        if "\0" in path or not path:
+            raise ToolError(f"{path!r} is no path; name it from the root of the repository.")
+        if path.startswith("/") and self.top is not None:
+            if not Path(path).is_relative_to(self.top):
+                raise ToolError(f"{path!r} is outside the repository {str(self.top)!r}.")
+            path = str(Path(path).relative_to(self.top))
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise ToolError(f"{path!r} has .. in it; name the path from the root of the repository.")
+        if self.prefix and tuple(parts)[: len(Path(self.prefix).parts)] != Path(self.prefix).parts:
+            raise ToolError(
+                f"{path!r} is outside {self.prefix!r}, the part of the repository that may be read."
+            )
+        return "/".join(parts) or "."
+
+
+async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Repository:
+    """The repository around a directory that the session may use. Raises `ToolError` when there is none, or it leads
+    to places the session may not read."""
+    program = git_program(environ, roots.paths)
+    if program is None:
+        raise GitFailed("git is not installed, or not on the PATH. Install it to use the git tools.")
+    with roots.locate(path) as place:
+        directory = place.path
+    if not directory.is_dir():
+        raise ToolError(f"{path!r} is no directory; name the repository's directory.")
+    plain = git_environment(environ)
+
+    async def ask(*arguments: str) -> Written:
+        return await run_git(program, arguments, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES)
+
+    async def lines(*options: str) -> list[str]:
+        written = await ask("rev-parse", *options)
+        if written.code != 0:
+            raise failed(written.complaint)
+        found = written.data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
+        if len(found) != len(options):
+            raise GitFailed(
+                "The path of the repository has a line break in it; git cannot tell where it ends."
+            )
+        return found
+
+    bare, inside, *answers = await lines(
+        "--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir"
+    )
+    if bare == "false":
+        if inside == "false":
+            raise GitFailed(
+                f"The files of the repository of {path!r} lie outside the directories this session may use, or {path!r} "
+                "is inside its .git. Name the directory of its files."
+            )
+        answers += await lines("--show-toplevel")
+    git_dir, common, *tops = (resolved(directory, answer) for answer in answers)
+    top = tops[0] if tops else None
+    if not is_own(resolved(directory, "."), git_dir, common, top, roots):
+        raise GitFailed(
+            f"The repository of {path!r} lies at {str(git_dir)!r}, outside the directories this session may use. "
+            "The user can add that place to the setting roots."
+        )
+    prefix = ""
+    if top is not None and not beneath(top, roots):
+        root = max(
+            (one for one in roots.paths if directory.is_relative_to(one)), key=lambda one: len(one.parts)
+        )
+        prefix = str(root.relative_to(top))
+    told = await guarded(program, directory, environ)
+    return Repository(program, told, git_dir, top, prefix)
+
+
+def resolved(directory: Path, path: str) -> Path:
+    """A path git gave, made real."""
+    return (directory / path).resolve()
+
+
+def is_own(directory: Path, git_dir: Path, common: Path, top: Path | None, roots: Roots) -> bool:
+    """Whether the repository is the directory's own: around it, in the session's directories, or the one that says
+    itself that this is its work tree."""
+    if common != git_dir and git_dir.parent != common / "worktrees":
+        return False
+    if top is None:
+        return beneath(git_dir, roots)
+    if not directory.is_relative_to(top):
+        return False
+    if not beneath(top, roots):  # above the session's directories: only where it stands there by itself
+        return (top / ".git").resolve() == git_dir or linked(top / ".git") == git_dir
+    if beneath(git_dir, roots):
+        return True
+    back = first_line(git_dir / "gitdir")
+    if back is not None:
+        return (git_dir / back).resolve() == (top / ".git").resolve()
+    return points_back(git_dir, top)
+
+
+def linked(dot_git: Path) -> Path | None:
+    """The repository that a `.git` file names."""
+    text = first_line(dot_git) or ""
+    return (dot_git.parent / text.removeprefix("gitdir: ")).resolve() if text.startswith("gitdir: ") else None
+
+
+def beneath(path: Path, roots: Roots) -> bool:
+    """Whether a path lies in a directory of the session."""
+    return any(path.is_relative_to(root) for root in roots.paths)
+
+
+def first_line(path: Path) -> str | None:
+    """The one line of a small file of git's, None when there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return None
+
+
+def points_back(git_dir: Path, top: Path) -> bool:
+    """Whether a submodule's repository names this work tree as its own."""
+    text = first_line(git_dir / "config") or ""
+    found = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", text, re.MULTILINE)
+    return found is not None and (git_dir / found[1].strip('"')).resolve() == top

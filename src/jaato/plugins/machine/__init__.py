@@ -1,0 +1,1 @@
+"""What runs on this machine and what listens."""

@@ -1,0 +1,65 @@
+"""Command lines without the secrets in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+HIDDEN = "***"
+WORDS = (
+    r"pass(?:word|wd|phrase)?|pwd|secret|token|api[-_]?key|access[-_]?key|auth(?:orization)?|credentials?|private[-_]?key|"
+    r"cookie|bearer|session[-_]?key"
+)
+NAMED = re.compile(rf"(?i)^(-{{0,2}}[\w.-]*(?:{WORDS})[\w.-]*)([=:]\s*)(.+)$", re.DOTALL)
+"""An argument that carries its value: `--password=x`, `TOKEN=x`, `secret:x`."""
+OPTION = re.compile(rf"(?i)^--?[\w-]*(?:{WORDS})[\w-]*$")
+"""An option whose value comes next."""
+HEADER = re.compile(rf"(?i)\b([\w-]*(?:{WORDS})[\w-]*\s*[:=]\s*)(?:(bearer|basic|token)\s+)?[^\s'\"&;,]+")
+USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+SHAPES = re.compile(
+    r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
+    r"\bxox[abposr]-[\w-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\bhf_[A-Za-z0-9]{20,}|"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
+)
+"""What well-known keys look like."""
+SHORT = {"mysql": "-p", "mysqldump": "-p", "mariadb": "-p", "sshpass": "-p", "curl": "-u"}
+"""Programs whose short option holds a password, in the same word or the next."""
+
+
+def hidden(command: Sequence[str], known: Iterable[str] = ()) -> str:
+    """A command line with each secret replaced; `known` are values that are secret wherever they stand."""
+    values = sorted((one for one in known if len(one) >= 8), key=len, reverse=True)
+    shown: list[str] = []
+    after_option = False
+    short = SHORT.get(command[0].rpartition("/")[2]) if command else None
+    for argument in command:
+        if after_option and not argument.startswith("--"):
+            shown.append(HIDDEN)
+            after_option = False
+            continue
+        after_option = bool(OPTION.fullmatch(argument)) or argument == short
+        if short is not None and argument.startswith(short) and argument != short:
+            shown.append(short + HIDDEN)
+            continue
+        shown.append(without(argument, values))
+    return " ".join(shown)
+
+
+def without(argument: str, values: Iterable[str]) -> str:
+    """One argument without what is secret in it."""
+    for value in values:
+        argument = argument.replace(value, HIDDEN)
+    named = NAMED.match(argument)
+    if named:
+        return f"{named[1]}{named[2]}{HIDDEN}"
+    argument = USERINFO.sub(f"{HIDDEN}@", argument)
+    argument = HEADER.sub(rf"\g<1>{HIDDEN}", argument)
+    return SHAPES.sub(HIDDEN, argument)
+
+
+SECRET_NAME = re.compile(rf"(?i){WORDS}")
+
+
+def secret_values(environ: Iterable[tuple[str, str]]) -> list[str]:
+    """The values of variables whose names say that they are secret."""
+    return [value for name, value in environ if SECRET_NAME.search(name) and not value.startswith("/")]

@@ -1,0 +1,1 @@
+"""The web: pages, searches, and HTTP services."""

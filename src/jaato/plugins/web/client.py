@@ -1,0 +1,261 @@
+"""One HTTP request and its redirects: to checked addresses, within bounds of time and size."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from jaato.errors import ToolError, ToolTimeout
+from jaato.tools.address import PORTS, Allowed, Url, parse_url
+from jaato.tools.dial import Dialer, Resolve, open_pool, system_resolve
+
+if TYPE_CHECKING:
+    import httpcore2
+
+MAX_REDIRECTS = 10
+MAX_HEADERS = 50
+CONNECT_WITHIN_S = 10.0
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
+OURS = frozenset(
+    "host content-length transfer-encoding connection upgrade te trailer expect keep-alive accept-encoding "
+    "proxy-authorization proxy-connection".split()
+)
+"""Headers that belong to the connection, which no caller sets."""
+HARMLESS = frozenset(("accept", "accept-language", "user-agent"))
+"""Headers of a caller that may follow a redirect to another origin."""
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class WebFailed(ToolError):
+    """The other side could not be reached, or did not keep to HTTP."""
+
+    code = "web_failed"
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request; headers are checked by `headers_of`."""
+
+    url: Url
+    method: str = "GET"
+    headers: Headers = ()
+    body: bytes | None = None
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer: `body` is decoded and at most as long as was wanted; `cut` says that there was more."""
+
+    url: Url
+    status: int
+    headers: Headers
+    body: bytes
+    cut: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def header(self, name: str) -> str:
+        """The first header of this name, or nothing."""
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+
+def headers_of(given: Mapping[str, str]) -> Headers:
+    """A caller's headers; raises `ToolError` for one that could change what the request is."""
+    if len(given) > MAX_HEADERS:
+        raise ToolError(f"{len(given)} headers are too many; at most {MAX_HEADERS} are sent.")
+    for name, value in given.items():
+        if not TOKEN.fullmatch(name) or not VALUE.fullmatch(value):
+            raise ToolError(f"The header {name[:60]!r} has characters no header can carry; correct it.")
+        if name.lower() in OURS:
+            raise ToolError(f"The header {name} belongs to the connection; leave it out.")
+    return tuple(given.items())
+
+
+class Client:
+    """Sends requests to hosts that may be reached."""
+
+    def __init__(
+        self, environ: Mapping[str, str], allowed: Allowed, resolve: Resolve = system_resolve
+    ) -> None:
+        self.environ = environ
+        self.dialer = Dialer(allowed, resolve)
+
+    async def send(self, ask: Ask, *, most_bytes: int, within_s: float, follow: bool = True) -> Reply:
+        """The answer to a request, redirects followed. Raises `AddressRefused`, `WebFailed`, `ToolTimeout`."""
+        try:
+            with anyio.fail_after(within_s):
+                return await self._follow(ask, most_bytes, follow)
+        except TimeoutError:
+            raise ToolTimeout(
+                f"{ask.url.authority} did not answer in full within {within_s:g} s. Try again, or allow more time."
+            ) from None
+
+    async def _follow(self, ask: Ask, most_bytes: int, follow: bool) -> Reply:
+        notes: list[str] = []
+        for _ in range(MAX_REDIRECTS + 1):
+            reply = await self._once(ask, most_bytes, notes)
+            place = reply.header("location")
+            if reply.status not in REDIRECTS or not place or not follow:
+                reply.notes = notes
+                return reply
+            following = redirected(ask, reply.status, place)
+            if following is None:
+                reply.notes = [
+                    *notes,
+                    f"It redirects to {place[:500]}, another host; the body was not sent there.",
+                ]
+                return reply
+            ask = following
+            notes.append(f"Redirected to {ask.url}")
+        raise WebFailed(
+            f"{ask.url.authority} redirects more than {MAX_REDIRECTS} times. Ask for the last place."
+        )
+
+    async def _once(self, ask: Ask, most_bytes: int, notes: list[str]) -> Reply:
+        import httpcore2
+
+        pool, proxied = open_pool(ask.url, self.dialer, self.environ)
+        if proxied:
+            note = await self.dialer.check_proxied(ask.url)
+            if note not in notes:
+                notes.append(note)
+        try:
+            async with pool:
+                response = await pool.handle_async_request(request_of(ask))
+                try:
+                    raw, cut = await bounded(response, most_bytes)
+                finally:
+                    await response.aclose()
+        except httpcore2.ConnectTimeout:
+            raise WebFailed(f"{ask.url.authority} did not answer within {CONNECT_WITHIN_S:g} s.") from None
+        except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
+            raise WebFailed(unreachable(ask.url, error)) from None
+        except (httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+            raise WebFailed(f"{ask.url.authority} did not keep to HTTP: {str(error)[:200]}") from None
+        headers = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in response.headers)
+        reply = Reply(ask.url, response.status, headers, raw, cut)
+        if ask.method != "HEAD":
+            reply.body, more = decoded(raw, reply.header("content-encoding"), most_bytes)
+            reply.cut = cut or more
+        return reply
+
+
+def request_of(ask: Ask) -> httpcore2.Request:
+    """The request as it goes out."""
+    import httpcore2
+
+    url = ask.url
+    names = {name.lower() for name, _ in ask.headers}
+    headers = [("Host", url.authority), *ask.headers, ("Accept-Encoding", "gzip, deflate")]
+    if "user-agent" not in names:
+        headers.append(("User-Agent", "jaato"))
+    if "accept" not in names:
+        headers.append(("Accept", "*/*"))
+    if ask.body is not None or ask.method in ("POST", "PUT", "PATCH"):
+        headers.append(("Content-Length", str(len(ask.body or b""))))
+    wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
+    return httpcore2.Request(
+        method=ask.method.encode("ascii"),
+        url=httpcore2.URL(
+            scheme=url.scheme.encode(),
+            host=url.host.encode(),
+            port=None if url.port == PORTS[url.scheme] else url.port,
+            target=url.target.encode("ascii"),
+        ),
+        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
+        content=ask.body,
+        extensions={"timeout": wait},
+    )
+
+
+def redirected(ask: Ask, status: int, place: str) -> Ask | None:
+    """The request a redirect asks for: credentials stay with their origin, a body too; None where it would not."""
+    try:
+        text = place.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        text = place
+    url = parse_url(text.strip().replace(" ", "%20"), ask.url)
+    method, body, headers = ask.method, ask.body, ask.headers
+    if status == 303 or (status in (301, 302) and method == "POST"):
+        method = "HEAD" if method == "HEAD" else "GET"
+        body = None
+        headers = tuple(one for one in headers if not one[0].lower().startswith("content-"))
+    if url.origin != ask.url.origin:
+        if method not in ("GET", "HEAD"):
+            return None
+        headers = tuple(one for one in headers if one[0].lower() in HARMLESS)
+    return replace(ask, url=url, method=method, headers=headers, body=body)
+
+
+async def bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes, bool]:
+    """The raw body up to a bound, and whether there was more."""
+    data = bytearray()
+    async for chunk in response.aiter_stream():
+        data += chunk[: most_bytes - len(data)]
+        if len(data) >= most_bytes:
+            return bytes(data), True
+    return bytes(data), False
+
+
+def decoded(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
+    """The body without its content codings, each of which may unfold to `most_bytes` and no further."""
+    codings = [
+        one.strip().lower() for one in coding.split(",") if one.strip().lower() not in ("", "identity")
+    ]
+    if len(codings) > 3:
+        raise WebFailed("The body is packed more than three times; that is not unpacked.")
+    cut = False
+    for one in reversed(codings):
+        if one not in ("gzip", "x-gzip", "deflate"):
+            raise WebFailed(f"The body is coded as {one[:40]!r}, which was not asked for.")
+        raw, more = unpacked(raw, one, most_bytes)
+        cut = cut or more
+    return raw, cut
+
+
+def unpacked(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
+    """One coding undone, up to a bound; of a stream that was cut, what there is."""
+    found = bytearray()
+    rest = raw
+    while rest:
+        window = zlib.MAX_WBITS | 16 if coding != "deflate" else deflate_window(rest)
+        stream = zlib.decompressobj(window)
+        try:
+            found += stream.decompress(rest, most_bytes - len(found) + 1)
+        except zlib.error as error:
+            if found:
+                break  # what follows a whole stream is no part of it
+            raise WebFailed(f"The body cannot be unpacked: {error}") from None
+        if len(found) > most_bytes:
+            return bytes(found[:most_bytes]), True
+        if not stream.eof or coding == "deflate":
+            return bytes(found), not stream.eof
+        rest = stream.unused_data
+    return bytes(found), False
+
+
+def deflate_window(data: bytes) -> int:
+    """Whether `deflate` came with zlib's header, as it should, or without, as some servers have it."""
+    with_header = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+    return zlib.MAX_WBITS if with_header else -zlib.MAX_WBITS
+
+
+def unreachable(url: Url, error: Exception) -> str:
+    """Why a host could not be reached, in words."""
+    import ssl
+
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 8:
+        chain.append(cause)
+    failed = next((one for one in chain if isinstance(one, ssl.SSLError)), None)
+    if failed is not None:
+        return f"The TLS connection to {url.authority} failed: {failed.reason or failed}. SSL_CERT_FILE can name a private authority."
+    return f"{url.authority} cannot be reached: {str(error)[:200] or type(error).__name__}. Check the address and the network."

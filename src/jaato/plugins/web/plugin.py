@@ -1,0 +1,201 @@
+"""`fetch_url`, `fetch_url_post`, `http_request` and `web_search`."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlencode
+
+import msgspec
+
+from jaato import settings
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import ToolError
+from jaato.plugins.web.client import Ask, Client, headers_of
+from jaato.plugins.web.page import WARNING, Form, shown
+from jaato.plugins.web.search import Period, search_provider
+from jaato.tools.address import Allowed, parse_url
+from jaato.tools.call import Call, Output, clean
+from jaato.tools.tool import tool
+
+MAX_BYTES = 20_000_000
+MAX_BODY_BYTES = 5_000_000
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=120)]
+Bytes = Annotated[int, msgspec.Meta(ge=1, le=MAX_BYTES)]
+Chars = Annotated[int, msgspec.Meta(ge=100, le=200_000)]
+Offset = Annotated[int, msgspec.Meta(ge=0)]
+
+
+def chosen(host: Host, name: str, default: Any) -> Any:
+    """A setting: from the plugin's own configuration, else from the settings."""
+    if name in host.config:
+        return host.config[name]
+    try:
+        return host.service("settings")[name]
+    except KeyError:
+        return default
+
+
+def environment_of(host: Host) -> Mapping[str, str]:
+    """The environment the session was given."""
+    try:
+        given: Mapping[str, str] = host.service("environ")
+    except KeyError:
+        return settings.environment()
+    return given
+
+
+def client_for(host: Host) -> Client:
+    """A client within what the user allows; the host's service `resolve` looks names up, where there is one."""
+    allowed = Allowed.of(chosen(host, "allow_hosts", ()))
+    try:
+        return Client(environment_of(host), allowed, host.service("resolve"))
+    except KeyError:
+        return Client(environment_of(host), allowed)
+
+
+class WebPlugin(Plugin):
+    """Pages and searches. Private addresses are refused, by name, by redirect and after resolution, unless allowed."""
+
+    name: ClassVar[str] = "web"
+
+    @tool(category="web", access="network", aliases={"web_fetch": {}})
+    async def fetch_url(
+        self,
+        url: str,
+        selector: Annotated[
+            str | None, "CSS selector of the parts wanted, such as main or table.data"
+        ] = None,
+        output: Annotated[Form, "raw leaves HTML as it is"] = "markdown",
+        offset: Annotated[Offset, "next_offset of the part before"] = 0,
+        max_chars: Chars = 30_000,
+        headers: dict[str, str] | None = None,
+        max_bytes: Bytes = 5_000_000,
+        timeout_s: Seconds = 30.0,
+        *,
+        call: Call,
+    ) -> Output:
+        """Read a web page, PDF, text, JSON or image. HTML comes as Markdown without navigation; long content pages by
+        offset. Private addresses are refused."""
+        ask = Ask(parse_url(url), headers=headers_of(headers or {}))
+        reply = await client_for(self.host).send(ask, most_bytes=max_bytes, within_s=timeout_s)
+        return await shown(reply, output, selector, offset, max_chars, call)
+
+    @tool(category="web", access="network")
+    async def fetch_url_post(
+        self,
+        url: str,
+        form: Annotated[dict[str, str] | None, "fields of a form"] = None,
+        json: Annotated[Any, "a JSON body instead"] = None,
+        body: Annotated[str | None, "a text body instead"] = None,
+        headers: dict[str, str] | None = None,
+        output: Form = "markdown",
+        max_chars: Chars = 30_000,
+        timeout_s: Seconds = 30.0,
+        *,
+        call: Call,
+    ) -> Output:
+        """Send a form, JSON or text by POST and read the answer like fetch_url. For other methods use http_request."""
+        ask = asked("POST", url, headers, form, json, body)
+        reply = await client_for(self.host).send(ask, most_bytes=5_000_000, within_s=timeout_s)
+        return await shown(reply, output, None, 0, max_chars, call)
+
+    @tool(category="web", access="network")
+    async def http_request(
+        self,
+        method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
+        url: str,
+        headers: dict[str, str] | None = None,
+        json: Annotated[Any, "JSON body"] = None,
+        body: Annotated[str | None, "text body instead"] = None,
+        follow_redirects: bool = False,
+        max_chars: Chars = 30_000,
+        timeout_s: Seconds = 30.0,
+    ) -> Output:
+        """One HTTP request of any method: returns status, headers and the body as it is. Use it to call or test an
+        API; fetch_url reads pages."""
+        ask = asked(method, url, headers, None, json, body)
+        client = client_for(self.host)
+        reply = await client.send(ask, most_bytes=5_000_000, within_s=timeout_s, follow=follow_redirects)
+        return plainly(reply, max_chars)
+
+    @tool(category="search", access="network")
+    async def web_search(
+        self,
+        query: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)],
+        limit: Annotated[int, msgspec.Meta(ge=1, le=25)] = 8,
+        page: Annotated[int, msgspec.Meta(ge=1, le=20)] = 1,
+        period: Annotated[Period | None, "only what is as new as this"] = None,
+    ) -> Output:
+        """Search the web. Returns titles, URLs and snippets, best first; read a page with fetch_url. Use it for facts
+        you do not know or that change."""
+        if not query.strip():
+            raise ToolError("The query is empty; say what to search for.")
+        provider = search_provider(chosen(self.host, "search_engine", "ddgs"), environment_of(self.host))
+        rows = await provider.search(query, limit, page, period)
+        lines = [
+            f"{at}. {one['title']}\n   {one['url']}\n   {one['snippet']}" for at, one in enumerate(rows, 1)
+        ]
+        head = f"[{len(rows)} results. {WARNING}]" if rows else "[No results; use other words.]"
+        return Output(clean("\n\n".join([head, *lines])), {"results": rows})
+
+
+def asked(
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None,
+    form: Mapping[str, str] | None,
+    json: Any,
+    body: str | None,
+) -> Ask:
+    """A request with one body at most, and the content type that says what it is."""
+    given = [one for one in (form, json, body) if one is not None]
+    if len(given) > 1:
+        raise ToolError("Give one body only: form, json or body.")
+    fields = dict(headers or {})
+    data: bytes | None = None
+    kind = ""
+    if form is not None:
+        data, kind = urlencode(form).encode(), "application/x-www-form-urlencoded"
+    elif json is not None:
+        data, kind = json_text.dumps(json, ensure_ascii=False).encode("utf-8", "replace"), "application/json"
+    elif body is not None:
+        data, kind = body.encode("utf-8", "replace"), "text/plain; charset=utf-8"
+    if data is not None and len(data) > MAX_BODY_BYTES:
+        raise ToolError(f"The body has {len(data)} bytes; at most {MAX_BODY_BYTES} are sent.")
+    if kind and not any(name.lower() == "content-type" for name in fields):
+        fields["Content-Type"] = kind
+    return Ask(parse_url(url), method, headers_of(fields), data)
+
+
+def plainly(reply: Any, max_chars: int) -> Output:
+    """Status, headers and body of an answer, JSON as data for programs."""
+    from jaato.plugins.web.page import TEXTUAL, kind_of, text_of
+
+    kind = kind_of(reply)
+    headers = {name.lower(): clean(value)[:500] for name, value in reply.headers[:60]}
+    facts: dict[str, Any] = {
+        "url": str(reply.url),
+        "status": reply.status,
+        "headers": headers,
+        "size_bytes": len(reply.body),
+    }
+    content = (
+        text_of(reply) if TEXTUAL.match(kind) else f"[{len(reply.body)} bytes of {kind}]" * bool(reply.body)
+    )
+    cut = reply.cut or len(content) > max_chars
+    if cut:
+        facts["truncated"] = True
+    elif "json" in kind:
+        try:
+            facts["json"] = json_text.loads(content)
+        except (ValueError, RecursionError):
+            facts["json_problem"] = "it is declared as JSON and is none"
+    if reply.notes:
+        facts["notes"] = reply.notes
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    notes = "".join(f" {note.removesuffix('.')}." for note in reply.notes) + (" It is cut." if cut else "")
+    head = f"[{reply.url} answered {reply.status}.{notes} {WARNING}]"
+    return Output(clean("\n".join([head, *lines, "", content[:max_chars]])), facts)

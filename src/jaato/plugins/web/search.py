@@ -1,0 +1,122 @@
+"""Where `web_search` asks: a search provider, chosen by a setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+
+from jaato.errors import ConfigError, ToolError
+from jaato.plugins.web.client import Ask, Client, WebFailed
+from jaato.tools.address import Allowed, parse_url
+from jaato.tools.route import proxy_for
+
+Period = Literal["day", "week", "month", "year"]
+MAX_ANSWER_BYTES = 4_000_000
+WITHIN_S = 20.0
+SNIPPET_CHARS = 500
+
+
+class SearchProvider(Protocol):
+    """Finds pages. `search` gives rows of `title`, `url` and `snippet`, the best first; raises `ToolError`."""
+
+    async def search(
+        self, query: str, limit: int, page: int, period: Period | None
+    ) -> list[dict[str, str]]: ...
+
+
+class Ddgs:
+    """Public search engines through the ddgs package."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+
+    async def search(self, query: str, limit: int, page: int, period: Period | None) -> list[dict[str, str]]:
+        """Ask in a thread; ddgs knows no cancellation, so a cancelled search ends there by its own timeout."""
+        try:
+            from ddgs import DDGS
+        except ImportError:
+            raise ToolError(
+                "web_search needs ddgs: install jaato[web], or name a SearXNG server in the setting search_engine."
+            ) from None
+        proxy = proxy_for("https://duckduckgo.com/", self.environ)
+
+        def ask() -> list[dict[str, Any]]:
+            from ddgs.exceptions import DDGSException
+
+            engine = DDGS(proxy=proxy, timeout=8)
+            try:
+                return list(
+                    engine.text(query, max_results=limit, page=page, timelimit=period[0] if period else None)
+                )
+            except DDGSException as error:
+                if "no results" in str(error).lower():
+                    return []
+                raise WebFailed(
+                    f"No search engine could be reached ({str(error)[:200]}). Check the network, try again later, "
+                    "or name a SearXNG server in the setting search_engine."
+                ) from None
+
+        try:
+            with anyio.fail_after(WITHIN_S):
+                found = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+        except TimeoutError:
+            raise WebFailed(
+                f"The search did not end within {WITHIN_S:g} s; is this machine offline?"
+            ) from None
+        return [row(one.get("title"), one.get("href"), one.get("body")) for one in found[:limit]]
+
+
+class Searxng:
+    """A SearXNG server of the user's own, by its JSON interface."""
+
+    def __init__(self, place: str, environ: Mapping[str, str]) -> None:
+        try:
+            self.base = parse_url(place)
+        except ToolError as error:
+            raise ConfigError(f"search_engine: {error}") from None
+        host = f"[{self.base.host}]" if ":" in self.base.host else self.base.host
+        self.client = Client(
+            environ, Allowed.of([f"{host}:{self.base.port}"])
+        )  # named by the user, so allowed
+
+    async def search(self, query: str, limit: int, page: int, period: Period | None) -> list[dict[str, str]]:
+        """Ask the server."""
+        place = self.base.target.partition("?")[0].rstrip("/").removesuffix("/search")
+        asked = f"q={quote(query, safe='')}&format=json&pageno={page}" + (
+            f"&time_range={period}" if period else ""
+        )
+        url = self.base._replace(target=f"{place}/search?{asked}")
+        reply = await self.client.send(Ask(url), most_bytes=MAX_ANSWER_BYTES, within_s=WITHIN_S)
+        if reply.status == 403:
+            raise WebFailed(
+                f"{url.authority} does not answer in JSON; add json to search.formats in its settings."
+            )
+        if reply.status != 200:
+            raise WebFailed(f"{url.authority} answered {reply.status} to the search. Try again later.")
+        try:
+            found = json.loads(reply.body)["results"]
+            return [row(one.get("title"), one.get("url"), one.get("content")) for one in found[:limit]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise WebFailed(
+                f"{url.authority} does not answer as SearXNG does; check the setting search_engine."
+            ) from None
+
+
+def row(title: object, url: object, snippet: object) -> dict[str, str]:
+    """One result, its texts bounded and on one line."""
+    texts = [" ".join(str(one or "").split()) for one in (title, url, snippet)]
+    return {"title": texts[0][:300], "url": texts[1][:2000], "snippet": texts[2][:SNIPPET_CHARS]}
+
+
+def search_provider(engine: str, environ: Mapping[str, str]) -> SearchProvider:
+    """The provider a setting names. Raises `ConfigError`."""
+    if engine in ("", "ddgs"):
+        return Ddgs(environ)
+    if engine.startswith(("http://", "https://")):
+        return Searxng(engine, environ)
+    raise ConfigError(f"search_engine is {engine!r}; write ddgs, or the URL of a SearXNG server.")

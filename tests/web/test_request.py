@@ -1,0 +1,81 @@
+"""`http_request`, proxies and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.web.fetching import PAGE, local, plain, to, web
+from tests.web.server import ask, serving, text
+
+from jaato.errors import ConfigError, ToolError
+from jaato.tools.address import AddressRefused
+from jaato.tools.tool import tools_of
+
+
+def test_the_proxy_of_the_environment_is_used_and_what_was_checked_is_said(tmp_path: Path) -> None:
+    """A plain request goes to the proxy whole; a private address is refused there too, by number and by name."""
+    names = {"inside.example": [["10.0.0.5"]], "known.example": [["93.184.216.34"]]}
+    with serving(index=PAGE) as proxy:
+        proxy.answers["http://known.example/"] = plain(b"by proxy")
+        proxy.answers["http://unknown.example/"] = plain(b"by proxy")
+        plugin = web(tmp_path, names=names, environ={"HTTP_PROXY": proxy.url})
+        found = ask(plugin, "fetch_url", url="http://known.example/")
+        assert text(found).endswith("by proxy")
+        assert "addresses known here were checked" in text(found)
+        assert "only the name itself" in text(ask(plugin, "fetch_url", url="http://unknown.example/"))
+        sent = len(proxy.seen)
+        for url in ("http://inside.example/", "http://10.0.0.1/", "http://169.254.169.254/"):
+            with pytest.raises(AddressRefused):
+                ask(plugin, "fetch_url", url=url)
+        assert len(proxy.seen) == sent
+        with pytest.raises(ConfigError, match="proxies"):
+            ask(
+                web(tmp_path, environ={"ALL_PROXY": "socks5://127.0.0.1:1"}),
+                "fetch_url",
+                url="http://known.example/",
+            )
+
+
+def test_any_method_with_status_headers_and_body(tmp_path: Path) -> None:
+    """The answer is not interpreted: redirects stay, JSON is data, the method is the one asked for."""
+    with serving(a=plain(b'{"x": [1, 2]}', "application/json", 201, X_More="yes"), b=to("/a")) as site:
+        plugin = local(tmp_path)
+        for method in ("GET", "PUT", "PATCH", "DELETE", "OPTIONS", "POST"):
+            found = ask(plugin, "http_request", method=method, url=f"{site.url}/a", body="text")
+            assert (site.seen[-1].method, site.seen[-1].body) == (method, b"text")
+            assert (found.structured["status"], found.structured["json"]) == (201, {"x": [1, 2]})
+            assert found.structured["headers"]["x-more"] == "yes"
+        assert ask(plugin, "http_request", method="HEAD", url=f"{site.url}/a").structured["status"] == 201
+        assert ask(plugin, "http_request", method="GET", url=f"{site.url}/b").structured["status"] == 302
+        followed = ask(plugin, "http_request", method="GET", url=f"{site.url}/b", follow_redirects=True)
+        assert followed.structured["status"] == 201
+        with pytest.raises(ToolError, match="one body"):
+            ask(plugin, "http_request", method="POST", url=site.url, body="a", json=1)
+
+
+def test_json_that_is_none_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    """Both are said; nothing breaks on what JSON cannot carry."""
+    with serving(a=plain(b"[" * 100_000, "application/json"), b=plain(b"\0\xff", "application/zip")) as site:
+        found = ask(local(tmp_path), "http_request", method="GET", url=f"{site.url}/a", max_chars=200_000)
+        assert "json_problem" in found.structured
+        assert "2 bytes of application/zip" in text(
+            ask(local(tmp_path), "http_request", method="GET", url=f"{site.url}/b")
+        )
+
+
+def test_the_tools_ask_before_they_reach_out(tmp_path: Path) -> None:
+    """All of them have access to the network, are discoverable, and are described in forty words; one has an alias."""
+    tools = {tool.name: tool for tool in tools_of(local(tmp_path), "web")}
+    assert set(tools) == {"fetch_url", "fetch_url_post", "http_request", "web_search"}
+    for tool in tools.values():
+        assert (tool.spec.access, tool.spec.discoverability) == ("network", "discoverable")
+        assert 5 < len(tool.spec.description.split()) <= 40
+    assert {tool.spec.category for tool in tools.values()} == {"web", "search"}
+    assert list(tools["fetch_url"].aliases) == ["web_fetch"]
+
+
+def test_a_wrong_setting_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """A mistake in the list of hosts is not taken for a refusal of everything."""
+    with serving(index=PAGE) as site, pytest.raises(ConfigError, match="allow_hosts"):
+        ask(web(tmp_path, "http://127.0.0.1/"), "fetch_url", url=site.url)
