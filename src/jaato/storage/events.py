@@ -26,9 +26,12 @@ INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event 
 AT_ONCE = 8
 """Events that go in with one statement, which is a commit of its own."""
 INSERTS = [
-    f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
-    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
-    for places in (", ".join(["(?, ?, ?)"] * count) for count in range(1, AT_ONCE + 1))
+    INSERT,
+    *(
+        f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
+        "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
+        for places in (", ".join(["(?, ?, ?)"] * count) for count in range(2, AT_ONCE + 1))
+    ),
 ]
 
 SEQ_LIMIT = 1 << SEQ_BITS
