@@ -1,4 +1,5 @@
-"""Write the parts of `docs/reference/` that come from the code; with --check, fail where they differ."""
+"""Write the parts of `docs/reference/` that come from the code, and what the built-in plugins declare; with --check,
+fail where they differ."""
 
 from __future__ import annotations
 
@@ -15,11 +16,14 @@ def generated() -> dict[Path, str]:
     """Every generated file and what it holds."""
     from docs.generate_api import api_page
     from docs.generate_pages import errors_page, events_page, settings_page
-    from docs.generate_tools import tools_page
+    from docs.generate_tools import known_file, tools_page
+
+    from jaato.runtime.later import KNOWN
 
     schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
     return {
         REFERENCE / "protocol.schema.json": schema + "\n",
+        KNOWN: known_file(),
         REFERENCE / "tools.md": tools_page(),
         REFERENCE / "events.md": events_page(),
         REFERENCE / "settings.md": settings_page(),

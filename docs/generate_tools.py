@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from jaato.plugins import BUILTIN
 from jaato.protocol.codec import encode
+from jaato.runtime.adapt import Toolset, adapt, requirements
+from jaato.runtime.host import PluginHost
+from jaato.runtime.later import Builtin, known_from
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.catalog import CATEGORY_TEXTS
 from jaato.tools.tool import Tool
@@ -25,16 +31,32 @@ This page is made from the code by `make docs`.
 BYTES_PER_TOKEN = 4
 
 
-def tools() -> list[Tool]:
-    """The tools of all built-in plugins, in the order they are declared in."""
+def toolsets() -> list[Toolset]:
+    """The records of all built-in plugins, from their code, in the order they are declared in."""
     with tempfile.TemporaryDirectory() as place:
         registry = PluginRegistry(workspace=Path(place), services={"environ": {}})
-        for name in BUILTIN:
-            registry.expose_tool(name)
-        try:
-            return list(registry.catalog)
-        finally:
-            registry.shutdown()
+        made = [
+            adapt(Builtin(name, path)()(PluginHost(registry, MappingProxyType({}))))
+            for name, path in BUILTIN.items()
+        ]
+        for toolset in made:
+            toolset.plugin.shutdown()
+        return made
+
+
+def tools() -> list[Tool]:
+    """Their tools."""
+    return [tool for toolset in toolsets() for tool in toolset.tools]
+
+
+def known_file() -> str:
+    """`known.json`: what is known of a plugin before it is imported."""
+    known = {
+        toolset.name: entry
+        for toolset in toolsets()
+        if (entry := known_from(toolset, toolset.plugin.left_over, requirements(toolset.plugin)))
+    }
+    return msgspec.json.format(msgspec.json.encode(known), indent=1).decode() + "\n"
 
 
 def tools_page() -> str:

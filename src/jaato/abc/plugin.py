@@ -91,6 +91,9 @@ class Plugin:
     name: ClassVar[str] = ""
     instructions: ClassVar[str] = ""
     """What the model must know to use the tools together; costs context, so usually empty."""
+    left_over: ClassVar[str] = ""
+    """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
+    Without one a built-in plugin is made when one of its tools is first called."""
 
     def __init__(self, host: Host) -> None:
         self.host = host

@@ -9,8 +9,6 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-import anyio
-
 Job = tuple[Callable[[], Callable[[], None]], "Workers"]
 
 
@@ -19,14 +17,14 @@ class Workers:
     gives its place free: a tool that never returns costs a thread, not the session and not the exit."""
 
     def __init__(self, limit: int) -> None:
-        self._limiter = anyio.CapacityLimiter(limit)
+        self._places = asyncio.Semaphore(limit)
         self._idle: list[SimpleQueue[Job | None]] = []
         self._lock = threading.Lock()
         self._closed = False
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """What `work` returns or raises, in the caller's context."""
-        async with self._limiter:
+        async with self._places:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[Any] = loop.create_future()
             context = away_from_the_loop()

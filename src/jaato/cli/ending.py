@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -73,6 +74,10 @@ def complain(error: BaseException) -> int:
         case JaatoError():
             say(str(error))
             return error.exit_code
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO, filename=None):
+            mute()
+            say(f"The output cannot be written: {error.strerror}.")
+            return ERROR
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
             say(f"{place}{error.strerror or error}")

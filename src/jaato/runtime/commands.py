@@ -11,6 +11,7 @@ from jaato.agent.session import Session
 from jaato.errors import JaatoError, PluginError
 from jaato.protocol.codec import encode
 from jaato.runtime.discovery import BROKEN
+from jaato.runtime.later import Later
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import clean, plain
 
@@ -26,7 +27,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
             continue
-        given = rest if isinstance(toolset.plugin, Plugin) else {"args": rest.split(), "input": rest}
+        given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
+from jaato.runtime.later import Builtin
 
 Loader = Callable[[], Any]
 BROKEN = (Exception, SystemExit)
@@ -27,7 +27,7 @@ def find(kind: str, directories: Iterable[Path], report: Callable[[str, str], No
 
     found: dict[str, Loader] = {}
     if kind == "tool":
-        found |= {name: functools.partial(load_object, path) for name, path in BUILTIN.items()}
+        found |= {name: Builtin(name, path) for name, path in BUILTIN.items()}
     for point in entry_points(group=ENTRY_POINT_GROUPS[kind]):
         if point.name in found:
             report(point.name, f"is offered again by {point.value}, which is left out")
@@ -66,12 +66,6 @@ def instance(found: Any, host: Host) -> Any:
 def identity(module: ModuleType) -> ModuleType:
     """A module that is loaded already."""
     return module
-
-
-def load_object(path: str) -> Any:
-    """The object at `module:name`."""
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def load_module(path: Path, name: str) -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,18 +12,12 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.adapt import (
-    Toolset,
-    adapt,
-    enriching,
-    optional,
-    plugin_name,
-    requirements,
-)
+from jaato.runtime.adapt import Toolset, adapt, enriching, optional, plugin_name, requirements
 from jaato.runtime.discovery import BROKEN, find, instance
 from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.executors import executors_of
 from jaato.runtime.host import PluginHost
+from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.wiring import Sessions, place, release
 from jaato.tools.catalog import Catalog
 
@@ -91,7 +86,7 @@ class PluginRegistry:
         if load is None:
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         try:
-            plugin = instance(load(), PluginHost(self, MappingProxyType(config or {})))
+            plugin = self._loaded(load, config or {})
             self._own_names[name] = plugin_name(plugin)
         except BROKEN as error:
             self._report(name, f"cannot be loaded: {type(error).__name__}: {error}")
@@ -99,6 +94,22 @@ class PluginRegistry:
                 f"The plugin {name!r} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
         return self._expose(plugin, config)
+
+    def _loaded(self, load: Callable[[], Any], config: dict[str, Any]) -> Any:
+        """The plugin; a built-in one that is not configured, and has nothing to do yet, only as what it declares."""
+        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace)):
+            return Later(load, known, functools.partial(self._made, load))
+        return instance(load(), PluginHost(self, MappingProxyType(config)))
+
+    def _made(self, load: Builtin) -> Toolset:
+        """A plugin that was waiting, now that it is needed."""
+        try:
+            toolset = adapt(instance(load(), PluginHost(self, MappingProxyType({}))))
+            self._wire(toolset)
+        except BROKEN as error:
+            self._report(load.name, f"cannot be loaded: {type(error).__name__}: {error}")
+            raise PluginError(f"The plugin {load.name!r} cannot be loaded: {error}") from error
+        return toolset
 
     def _expose(self, plugin: Any, config: dict[str, Any] | None) -> bool:
         name = plugin_name(plugin)
@@ -120,7 +131,7 @@ class PluginRegistry:
             wire = optional(plugin, "set_plugin_registry")
             if wire:
                 wire(self)
-            toolset = adapt(plugin)
+            toolset = plugin.toolset() if isinstance(plugin, Later) else adapt(plugin)
             self.catalog.add(toolset.tools)
             self._wire(toolset)
         except BROKEN as error:
@@ -278,4 +289,6 @@ class PluginRegistry:
 
 def described(plugin: Any) -> str:
     """A plugin by its class."""
+    if isinstance(plugin, Later):
+        return plugin.path.replace(":", ".")
     return f"{type(plugin).__module__}.{type(plugin).__qualname__}"

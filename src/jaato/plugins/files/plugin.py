@@ -10,7 +10,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.apply_patch import Patching
-from jaato.plugins.files.backups import Backups
+from jaato.plugins.files.backups import SET, Backups
 from jaato.plugins.files.batch import (
     Search,
     edit_many,
@@ -27,6 +27,7 @@ from jaato.plugins.files.edit import Edit, EditRefused
 from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
 from jaato.plugins.files.recovery import recover
+from jaato.plugins.files.shelf import PLACE
 from jaato.plugins.files.targets import Change
 from jaato.plugins.files.undo import find_backup, restore, undo
 from jaato.tools.call import Call, Output
@@ -60,6 +61,7 @@ class FilesPlugin(Patching, Plugin):
     """
 
     name = "file_edit"
+    left_over = f"{PLACE}/staging/*{SET}"
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)

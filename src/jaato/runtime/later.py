@@ -1,0 +1,164 @@
+"""The plugins that come with jaato, known without being imported: each is made when one of its tools is first used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import jaato.plugins
+from jaato.abc.plugin import UserCommand
+from jaato.errors import PluginError
+from jaato.protocol.specs import ToolSpec
+from jaato.runtime.adapt import Toolset
+from jaato.tools.call import Call
+from jaato.tools.tool import Tool
+
+KNOWN = Path(jaato.plugins.__file__).with_name("known.json")
+"""What the built-in plugins declare; `make docs` writes it, and a test compares it with the code."""
+
+
+class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as its plugin declares it: `Tool` without what runs."""
+
+    spec: ToolSpec
+    checked: dict[str, Any] | None = None
+    aliases: dict[str, dict[str, str]] = {}
+    is_async: bool = False
+    background_after_s: float | None = None
+    timeout_s: float | None = None
+
+
+class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plugin that can wait: it has tools and commands, perhaps instructions, and nothing that works before they are
+    called."""
+
+    tools: list[KnownTool]
+    commands: list[UserCommand] = []
+    instructions: str = ""
+    requirements: list[str] = []
+    left_over: str = ""
+
+
+class Builtin:
+    """Loads the class of a built-in plugin."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name = name
+        self.path = path
+
+    def __call__(self) -> Any:
+        module, _, attribute = self.path.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+class Later:
+    """Stands for a built-in plugin until it is needed. `make` gives the plugin's own record, wired."""
+
+    def __init__(self, builtin: Builtin, known: KnownPlugin, make: Callable[[], Toolset]) -> None:
+        self.name = builtin.name
+        self.path = builtin.path
+        self.plugin: Any = None
+        self._known = known
+        self._make = make
+        self._made: Toolset | None = None
+        self._tools: dict[str, Tool] = {}
+        self._lock = threading.RLock()
+        self._over = False
+
+    def get_model_requirements(self) -> list[str]:
+        """As the plugin says."""
+        return self._known.requirements
+
+    def toolset(self) -> Toolset:
+        """The record of the plugin as it is known."""
+        self._record = Toolset(self.name, self, instructions=self._known.instructions)
+        self._record.tools = [self._stand_in(tool) for tool in self._known.tools]
+        self._record.commands = {
+            command.name: (command, functools.partial(self._command, command.name))
+            for command in self._known.commands
+        }
+        return self._record
+
+    def shutdown(self) -> None:
+        """Let go of the plugin, if it was ever needed."""
+        with self._lock:
+            self._over = True
+            if self.plugin is not None:
+                self.plugin.shutdown()
+
+    def _stand_in(self, known: KnownTool) -> Tool:
+        name = known.spec.name
+
+        def run(arguments: dict[str, Any], call: Call) -> Any:
+            return self._tool(name).run(arguments, call)
+
+        return Tool(
+            spec=known.spec,
+            run=run,
+            is_async=known.is_async,
+            plugin=self.name,
+            checked=known.checked,
+            aliases=known.aliases,
+            background_after_s=known.background_after_s,
+            timeout_s=known.timeout_s,
+            owner=self,
+        )
+
+    def _tool(self, name: str) -> Tool:
+        self._ready()
+        return self._tools[name]
+
+    def _command(self, name: str, rest: Any) -> Any:
+        _, run = self._ready().commands[name]
+        return run(rest) if run is not None else None
+
+    def _ready(self) -> Toolset:
+        """The plugin's own record; any thread may be the first to ask."""
+        with self._lock:
+            if self._over:
+                raise PluginError(f"The plugin {self.name} has been shut down.")
+            if self._made is None:
+                made = self._make()
+                self._tools = {tool.name: tool for tool in made.tools}
+                self._record.wiring = made.wiring
+                self.plugin, self._made = made.plugin, made
+            return self._made
+
+
+@functools.cache
+def known_plugins() -> dict[str, KnownPlugin]:
+    """What every built-in plugin that can wait declares, by name."""
+    return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
+
+
+def can_wait(builtin: Builtin, workspace: Path) -> KnownPlugin | None:
+    """What the plugin declares, if nothing has to be done before its tools are called."""
+    known = known_plugins().get(builtin.name)
+    if known is None or (known.left_over and any(workspace.glob(known.left_over))):
+        return None
+    return known
+
+
+def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> KnownPlugin | None:
+    """What to write down of an exposed plugin; None when it cannot wait."""
+    if toolset.enrich is not None or toolset.background is not None:
+        return None
+    tools = [
+        KnownTool(
+            tool.spec,
+            tool.checked,
+            {alias: dict(rename) for alias, rename in tool.aliases.items()},
+            tool.is_async,
+            tool.background_after_s,
+            tool.timeout_s,
+        )
+        for tool in toolset.tools
+    ]
+    commands = [command for command, _ in toolset.commands.values()]
+    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over)
