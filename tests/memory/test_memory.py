@@ -39,7 +39,9 @@ def file_of(desk: Desk) -> Path:
 
 def test_what_was_stored_is_found_by_its_words_and_tags(desk: Desk) -> None:
     """A later session finds a note by a question, by tags, or as the newest; nothing that fits is said plainly."""
-    first = desk.call("store_memory", content="Deploy with `make ship`, never by hand.", tags=["Deploy", "the build"])
+    first = desk.call(
+        "store_memory", content="Deploy with `make ship`, never by hand.", tags=["Deploy", "the build"]
+    )
     desk.call("store_memory", content="The database is PostgreSQL 16.", tags=["build"])
     later = Desk(MemoryPlugin, desk.workspace)
     found = later.call("retrieve_memories", query="how do we deploy?")
@@ -81,7 +83,10 @@ def test_ten_processes_at_once_lose_nothing(desk: Desk) -> None:
     contents = {json.loads(line)["content"] for line in file_of(desk).read_text().splitlines()}
     assert len(contents) == 120
     assert sorted(os.listdir(file_of(desk).parent)) == [".lock", "memories.jsonl"]
-    assert desk.call("retrieve_memories", query="fact 7 of writer 3", limit=1)["memories"][0]["content"] in contents
+    assert (
+        desk.call("retrieve_memories", query="fact 7 of writer 3", limit=1)["memories"][0]["content"]
+        in contents
+    )
 
 
 def test_damaged_lines_hide_nothing_and_are_kept(desk: Desk) -> None:

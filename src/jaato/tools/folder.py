@@ -137,7 +137,9 @@ class Folder:
         """The directory, open, with those above it."""
         with self._opened(make=True) as fd:
             if fd is None:  # the root itself is not there
-                raise FileMissing(f"{str(self._root)!r} does not exist. Create it or choose another workspace.")
+                raise FileMissing(
+                    f"{str(self._root)!r} does not exist. Create it or choose another workspace."
+                )
             yield fd
 
     @contextlib.contextmanager

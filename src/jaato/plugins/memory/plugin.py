@@ -80,7 +80,10 @@ class MemoryPlugin(Plugin):
             found = [(note, 0.0) for note in reversed(page.notes)]
         fitting = [(note, score) for note, score in found if wanted <= set(note.tags)]
         shown = fitting[offset : offset + limit]
-        said: dict[str, Any] = {"memories": [row(note, score) for note, score in shown], "found": len(fitting)}
+        said: dict[str, Any] = {
+            "memories": [row(note, score) for note, score in shown],
+            "found": len(fitting),
+        }
         if len(fitting) > offset + limit:
             said["next_offset"] = offset + limit
         if not fitting:
