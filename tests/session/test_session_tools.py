@@ -97,11 +97,11 @@ def test_outside_a_session_there_is_nothing_to_describe(tmp_path: Path) -> None:
 
     async def main() -> None:
         desk = Desk(SessionPlugin, tmp_path)
-        arguments: dict[str, Any]
-        for name, arguments in (
-            ("session_describe", {"description": "x"}),
-            ("askPermission", {"tool": "run"}),
-        ):
+        given: dict[str, dict[str, Any]] = {
+            "session_describe": {"description": "x"},
+            "askPermission": {"tool": "run"},
+        }
+        for name, arguments in given.items():
             with pytest.raises(ToolError, match="no session"):
                 await desk.call(name, **arguments)
         with pytest.raises(ToolError, match="empty"):

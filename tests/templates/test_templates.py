@@ -74,8 +74,8 @@ def test_names_that_are_taken_or_wrong_are_refused(desk: Desk) -> None:
             desk.call("create_template", name=name, content="x")
     with pytest.raises(ToolError, match="line 2"):
         desk.call("create_template", name="b", content="x\n{{ a")
-    wrong: dict[str, Any]
-    for wrong in ({}, {"name": "b"}, {"name": "b", "content": "", "document": "d"}):
+    wrongs: list[dict[str, Any]] = [{}, {"name": "b"}, {"name": "b", "content": "", "document": "d"}]
+    for wrong in wrongs:
         with pytest.raises(ToolError, match="document alone"):
             desk.call("create_template", **wrong)
     with pytest.raises(ToolError, match="There are: a"):

@@ -20,6 +20,7 @@ BUILTIN = {
     "services": "jaato.plugins.web.services:ServicesPlugin",
     "memory": "jaato.plugins.memory.plugin:MemoryPlugin",
     "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
+    "references": "jaato.plugins.references.plugin:ReferencesPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -57,10 +57,10 @@ class Folder:
             except (OSError, ValueError) as error:
                 raise self._refusal(error, name) from None
 
-    def read(self, name: str, most_bytes: int) -> bytes | None:
-        """All of a regular file; None when there is none."""
+    def read(self, name: str, most_bytes: int, *, cut: bool = False) -> bytes | None:
+        """All of a regular file, or with `cut` its start; None when there is none."""
         with self._opened() as fd:
-            return None if fd is None else self._read(fd, name, most_bytes)
+            return None if fd is None else self._read(fd, name, most_bytes, cut)
 
     def write(self, name: str, data: bytes, *, mode: int = 0o644) -> None:
         """Put a file in the place of whatever has the name, durable when this returns; the directory is made."""
@@ -92,7 +92,7 @@ class Folder:
             finally:
                 os.close(lock)
 
-    def _read(self, fd: int, name: str, most_bytes: int) -> bytes | None:
+    def _read(self, fd: int, name: str, most_bytes: int, cut: bool) -> bytes | None:
         """A bounded read that waits for no pipe."""
         path = f"{self.label}/{name}"
         try:
@@ -110,9 +110,9 @@ class Folder:
                 data = opened.read(most_bytes + 1)
             except OSError as error:
                 raise explained(error, path) from None
-        if len(data) > most_bytes:
+        if len(data) > most_bytes and not cut:
             raise FileFailed(f"{path!r} has more than {most_bytes:,} bytes. Shorten it or move it elsewhere.")
-        return data
+        return data[:most_bytes]
 
     def _write(self, fd: int, name: str, data: bytes, mode: int) -> None:
         """A temporary file, renamed once it is whole."""
