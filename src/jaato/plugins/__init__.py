@@ -21,6 +21,7 @@ BUILTIN = {
     "memory": "jaato.plugins.memory.plugin:MemoryPlugin",
     "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
+    "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""
