@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from tests.datadesk import Desk
 from jaato.errors import ToolError
 from jaato.plugins.memory import notes
 from jaato.plugins.memory.plugin import MemoryPlugin
+from jaato.tools import folder
 
 WRITER = """
 import sys
@@ -142,6 +144,20 @@ def test_links_are_not_followed(desk: Desk, tmp_path: Path, part: str) -> None:
     assert target is not victim or "secret" in victim.read_text()
     assert target is victim or os.listdir(target) == ["memory"]
     assert target is victim or os.listdir(target / "memory") == []
+
+
+def test_a_process_that_keeps_the_lock_is_not_waited_for_in_vain(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who stopped while writing makes a call fail in the end, with what to do; reading goes on."""
+    monkeypatch.setattr(folder, "LOCK_WITHIN_S", 0.05)
+    desk.call("store_memory", content="one")
+    with (file_of(desk).parent / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ToolError, match="Try again"):
+            desk.call("store_memory", content="two")
+        assert desk.call("retrieve_memories")["found"] == 1
+    assert desk.call("store_memory", content="two")["total"] == 2
 
 
 def test_a_pipe_in_the_place_of_the_file_holds_nobody_up(desk: Desk) -> None:

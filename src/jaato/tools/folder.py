@@ -8,13 +8,23 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaato.errors import ToolError
 from jaato.tools.file_errors import FileFailed, FileMissing, PathRefused, explained
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_NAMES = 10_000
+LOCK_WITHIN_S = 20.0
+
+
+class FolderBusy(ToolError):
+    """Somebody else keeps changing what is in there."""
+
+    code = "folder_busy"
+    retryable = True
 
 
 class Folder:
@@ -87,10 +97,25 @@ class Folder:
             except OSError as error:
                 raise self._refusal(error, ".lock") from None
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._wait_for(lock)
                 yield
             finally:
                 os.close(lock)
+
+    def _wait_for(self, lock: int) -> None:
+        """Take the lock, unless somebody who has stopped keeps it. Raises `FolderBusy`."""
+        until = time.monotonic() + LOCK_WITHIN_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise FolderBusy(
+                        f"Another process has been changing {self.label!r} for {LOCK_WITHIN_S:g} s. Try again later."
+                    ) from None
+                time.sleep(0.01)
+            else:
+                return
 
     def _read(self, fd: int, name: str, most_bytes: int, cut: bool) -> bytes | None:
         """A bounded read that waits for no pipe."""

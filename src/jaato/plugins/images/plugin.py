@@ -66,8 +66,8 @@ class ImagesPlugin(Plugin):
 
     @tool(category="filesystem", access="read")
     def viewImage(self, path: str, *, call: Call) -> Output:
-        """Look at an image file (PNG, JPEG, GIF, WebP, at most 5 MB): a screenshot, diagram, photo or chart. Returns the image
-        itself with its type and size in pixels."""
+        """Look at an image file (PNG, JPEG, GIF, WebP): a screenshot, diagram, photo or chart. Returns the image itself, of
+        5 MB at most, with its type and size in pixels."""
         with self._roots.open_file(path) as file:
             data = file.read(MAX_IMAGE_BYTES + 1)
         if len(data) > MAX_IMAGE_BYTES:

@@ -53,8 +53,8 @@ class MemoryPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Remember a fact, decision or preference for later sessions in this workspace, as a note with tags; correct one with
-        replaces. Keep no passwords or keys. Returns its id."""
+        """Remember a fact, decision or preference for later sessions in this workspace. Keeps it as a note with tags;
+        replaces corrects one. Keep no passwords or keys. Returns its id."""
         text = clean(content).strip()
         if not text:
             raise ToolError("The note is empty. Say what is to be remembered.")
@@ -92,7 +92,7 @@ class MemoryPlugin(Plugin):
 
     @tool(category=MEMORY, access="read")
     def list_memory_tags(self, limit: Annotated[int, Meta(ge=1, le=1_000)] = 200) -> dict[str, Any]:
-        """List the tags of the notes kept about this workspace, to see what is remembered before asking
+        """List the tags of the notes kept about this workspace. Use it to see what is remembered before
         retrieve_memories. Returns each tag with its number of notes."""
         page = self.notes.read()
         tags = counted(page.notes)

@@ -54,7 +54,7 @@ class ReferencesPlugin(Plugin):
         limit: Annotated[int, Meta(ge=1, le=500)] = 100,
         offset: Annotated[int, Meta(ge=0, le=1_000)] = 0,
     ) -> dict[str, Any]:
-        """List the reference documents the project and the user keep for you: conventions, guides, specifications. Look here
+        """List the reference documents of the project and the user: conventions, guides, specifications. Look here
         before work that may have house rules. Returns ids, names and what they are about."""
         found = declared(self._places)
         rows = [row(one) for one in chosen(found, tags)]
@@ -75,7 +75,7 @@ class ReferencesPlugin(Plugin):
         ids: Annotated[list[Word], Meta(max_length=50)] | None = None,
         tags: Annotated[list[Word] | None, "instead: all with one of these"] = None,
     ) -> Output:
-        """Read reference documents by id or tag, as listReferences shows them, into the conversation. A web page is only named:
+        """Read reference documents by id or tag, as listReferences shows them. A web page is only named:
         fetch_url reads it."""
         if not ids and not tags:
             raise InvalidArguments("Give ids or tags; listReferences shows them.")

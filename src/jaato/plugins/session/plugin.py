@@ -54,8 +54,8 @@ class SessionPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Check whether a tool call would be allowed, asked of the user or denied, and why, without making it. Use it before
-        work that depends on a permission. Nobody is asked."""
+        """Check whether a tool call would be allowed, asked of the user or denied, without making it. Says why;
+        nobody is asked. Use it before work that depends on a permission."""
         session = session_of(call)
         found = session.catalog.find(tool)
         if found is None:

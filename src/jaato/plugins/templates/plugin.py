@@ -72,7 +72,7 @@ class TemplatesPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Keep a text with {{ variables }} as a template for this workspace, or extract those embedded in a document.
+        """Keep a text with {{ variables }} as a template for this workspace, or extract those in a document.
         Returns where it is and its variables."""
         if document is not None and name is None and content is None:
             return self._extract(document, overwrite)
@@ -102,8 +102,8 @@ class TemplatesPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Fill in a template with variables and write the result to a file, or return the text when no output_path is given.
-        A variable that is missing is an error naming those needed."""
+        """Fill in a template with variables and write the result to a file. Without output_path the text is returned; a
+        missing variable is an error naming those needed."""
         if any(mark in template for mark in ("{{", "{%", "{#", "\n")):
             name, source = "the template", clean(template)
         else:
