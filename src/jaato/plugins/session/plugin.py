@@ -46,7 +46,7 @@ class SessionPlugin(Plugin):
             session.journal.record(SessionUpdated(**session.journal.head(), description=text))
         return {"description": text}
 
-    @tool(category=SYSTEM, access="read", aliases={"ask_permission": {}})
+    @tool(category=SYSTEM, access="read")
     async def askPermission(
         self,
         tool: Annotated[str, Meta(min_length=1, max_length=200)],
