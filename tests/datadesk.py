@@ -26,7 +26,7 @@ class Desk:
         """None is offered."""
         raise KeyError(name)
 
-    def call(self, name: str, token: CancelToken | None = None, **arguments: Any) -> Any:
+    def call(self, name: str, /, token: CancelToken | None = None, **arguments: Any) -> Any:
         """Call a tool: checked against its schema first."""
         tool = self.tools[name]
         issues = tool.issues(arguments)

@@ -114,9 +114,8 @@ def stand_in(stage: Stage, name: str, requirements: list[str]) -> None:
     stage.monkeypatch.syspath_prepend(str(place))
 
 
-def multimodal_stand_in(stage: Stage) -> Iterator[Names]:
+def multimodal(_stage: Stage) -> Iterator[Names]:
     """The plugin is skipped, and the warning says so in the printed words."""
-    stand_in(stage, "multimodal", ["gemini-3-pro*", "gemini-3.5-*"])
     names: Names = {"PluginRegistry": PluginRegistry}
     yield names
     registry = names["registry"]
@@ -124,6 +123,4 @@ def multimodal_stand_in(stage: Stage) -> Iterator[Names]:
     assert registry.get_exposed_tool_schemas() == []
 
 
-PRELUDES = {
-    prelude.__name__: prelude for prelude in (enrichment, handmade_plugins, typing_list, multimodal_stand_in)
-}
+PRELUDES = {prelude.__name__: prelude for prelude in (enrichment, handmade_plugins, typing_list, multimodal)}

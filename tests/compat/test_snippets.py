@@ -113,7 +113,7 @@ def test_the_skipped_plugin_is_warned_of_in_the_printed_words(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning of a skipped plugin reads as the block's comment shows it."""
-    with caplog.at_level(logging.WARNING), contextmanager(plugins.multimodal_stand_in)(stage) as names:
+    with caplog.at_level(logging.WARNING), contextmanager(plugins.multimodal)(stage) as names:
         run("architecture_31", names)
     printed = "Plugin 'multimodal' skipped: model 'gemini-2.5-flash' not in ['gemini-3-pro*', "
     assert [record.getMessage().startswith(printed) for record in caplog.records] == [True]

@@ -26,6 +26,8 @@ ALIASES = {
     "get_background_output": ["getBackgroundTaskResult", "getBackgroundOutput"],
     "stop_background": ["cancelBackgroundTask"],
     "list_background": ["listBackgroundTasks"],
+    "list_templates": ["listAvailableTemplates"],
+    "renderTemplate": ["writeFileFromTemplate"],
 }
 PLAN_ALIASES = ["add_todo", "list_todos", "get_todo", "delete_todo", "mark_todo_complete", "clear_todos"]
 

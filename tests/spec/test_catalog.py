@@ -29,8 +29,11 @@ FILE_TOOLS = [
 ]
 CORE = ["list_tools", "get_tool_schemas", "readFile", "run", "get_environment", *PLAN_TOOLS]
 CATEGORIES = {
-    "system": ["list_tools", "get_tool_schemas", "run", "get_environment"],
-    "filesystem": ["readFile", *FILE_TOOLS, "glob_files"],
+    "system": [
+        *("list_tools", "get_tool_schemas", "run", "get_environment"),
+        *("session_describe", "askPermission"),
+    ],
+    "filesystem": ["readFile", *FILE_TOOLS, "glob_files", "viewImage"],
     "search": ["grep_content"],
     "coordination": [
         *PLAN_TOOLS,
@@ -43,6 +46,11 @@ CATEGORIES = {
         ),
     ],
     "communication": ["request_clarification"],
+    "memory": [
+        *("list_templates", "get_template", "create_template", "delete_template", "renderTemplate"),
+        *("listExtractedTemplates", "store_memory", "retrieve_memories", "list_memory_tags"),
+    ],
+    "knowledge": ["selectReferences", "listReferences"],
 }
 
 

@@ -18,5 +18,10 @@ BUILTIN = {
     "machine": "jaato.plugins.machine.plugin:MachinePlugin",
     "web": "jaato.plugins.web.plugin:WebPlugin",
     "services": "jaato.plugins.web.services:ServicesPlugin",
+    "memory": "jaato.plugins.memory.plugin:MemoryPlugin",
+    "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
+    "references": "jaato.plugins.references.plugin:ReferencesPlugin",
+    "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
+    "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

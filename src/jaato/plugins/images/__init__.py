@@ -1,0 +1,1 @@
+"""Images for models that can see."""

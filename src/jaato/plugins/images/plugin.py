@@ -1,0 +1,89 @@
+"""`viewImage`."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import ToolError
+from jaato.plugins.images.picture import ImageRefused, look
+from jaato.protocol.messages import Media
+from jaato.tools.call import Call, Output
+from jaato.tools.reach import roots_of
+from jaato.tools.tool import tool
+
+HANDLE = "result:"
+MAX_IMAGE_BYTES = 5 << 20
+MAX_SIDE = 8_000
+"""What every provider takes."""
+
+MODELS = [
+    *("gemini-3-pro*", "gemini-3.5-*"),
+    *("*claude-[3-9]*", "*claude-[a-z]*-[3-9]*"),
+    *(
+        "gpt-4o*",
+        "gpt-4.1*",
+        "gpt-4-turbo*",
+        "gpt-[5-9]*",
+        "o1",
+        "o1-20*",
+        "o1-pro*",
+        "o3",
+        "o3-[2dp]*",
+        "o4-mini*",
+    ),
+    *("*/gpt-4o*", "*/gpt-4.1*", "*/gpt-[5-9]*", "*/o1", "*/o3", "*/o4-mini*"),
+    *(
+        "*llava*",
+        "*vision*",
+        "*-vl*",
+        "*vl:*",
+        "*vl-*",
+        "*pixtral*",
+        "*gemma-3*",
+        "*gemma3*",
+        "*llama-4*",
+        "*llama4*",
+    ),
+    *("*minicpm-v*", "*moondream*", "*internvl*", "*mistral-small3.[12]*", "*mistral-medium-3*"),
+]
+"""The models that see images, as globs of their names."""
+
+
+class ImagesPlugin(Plugin):
+    """Images in the workspace, for models that can see."""
+
+    name: ClassVar[str] = "multimodal"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._roots = roots_of(host)
+
+    def get_model_requirements(self) -> list[str]:
+        """Only models that see images are offered the tool."""
+        return MODELS
+
+    @tool(category="filesystem", access="read")
+    def viewImage(self, path: str, *, call: Call) -> Output:
+        """Look at an image file (PNG, JPEG, GIF, WebP): a screenshot, diagram, photo or chart. Returns the image itself, of
+        5 MB at most, with its type and size in pixels."""
+        with self._roots.open_file(path) as file:
+            data = file.read(MAX_IMAGE_BYTES + 1)
+        if len(data) > MAX_IMAGE_BYTES:
+            raise ImageRefused(
+                f"{path!r} has more than {MAX_IMAGE_BYTES >> 20} MB. Scale it down with run (such as magick or ffmpeg)."
+            )
+        found = look(data)
+        if max(found.width, found.height) > MAX_SIDE:
+            raise ImageRefused(
+                f"{path!r} has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. Scale it "
+                "down or cut it with run."
+            )
+        try:
+            blob = call.keep(data).removeprefix(HANDLE)
+        except LookupError:
+            raise ToolError("Images are shown to a model in a session only.") from None
+        name = PurePosixPath(path).name
+        said = f"{name} is {found.mime}, {found.width} x {found.height} pixels, {len(data)} bytes."
+        return Output(text=said, media=(Media(found.mime, blob, len(data), name),))

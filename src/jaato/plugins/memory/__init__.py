@@ -1,0 +1,1 @@
+"""Notes that outlive a session."""

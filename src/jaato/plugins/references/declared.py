@@ -1,0 +1,205 @@
+"""Which reference documents there are: declarations in JSON and plain text files, of the workspace and of the user."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from jaato.errors import ToolError
+from jaato.tools.folder import Folder
+
+FILE = "references.json"
+FOLDER = "references"
+TEXTS = (".md", ".markdown", ".txt", ".rst", ".adoc")
+MAX_DECLARATION_BYTES = 1 << 20
+HEAD_BYTES = 8 << 10
+MAX_REFERENCES = 1_000
+ID = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """One document: a file (`path`), a page (`url`) or words (`content`). `owner` says who declares it."""
+
+    id: str
+    name: str
+    description: str
+    kind: Literal["file", "url", "text"]
+    owner: Literal["workspace", "user"]
+    tags: list[str] = []
+    path: str = ""
+    url: str = ""
+    content: str = ""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A declaration as it is written; other fields are allowed and mean nothing here."""
+
+    id: str = ""
+    name: str = ""
+    description: str = ""
+    path: str = ""
+    url: str = ""
+    content: str = ""
+    tags: list[str] = []
+
+
+class Place(NamedTuple):
+    """Where references are declared: a directory with `references.json` and `references/`, and what paths mean there.
+
+    `prefix` leads from the root of paths to the directory.
+    """
+
+    owner: Literal["workspace", "user"]
+    root: Path
+    prefix: tuple[str, ...]
+
+
+class Declared(NamedTuple):
+    """Every reference by its id, and what is wrong with those left out."""
+
+    references: dict[str, Reference]
+    problems: list[str]
+
+
+def declared(places: list[Place]) -> Declared:
+    """What these places declare; of several with one id the first counts. Never raises for what is written there."""
+    found = Declared({}, [])
+    for place in places:
+        main = Folder(place.root, *place.prefix)
+        try:
+            data = main.read(FILE, MAX_DECLARATION_BYTES)
+        except ToolError as error:
+            found.problems.append(str(error))
+            data = None
+        if data is not None:
+            add_all(found, place, data, f"{main.label}/{FILE}".lstrip("/"))
+        add_files(found, place)
+    return found
+
+
+def add_all(found: Declared, place: Place, data: bytes, label: str) -> None:
+    """The sources of one JSON file: a list, an object with `sources`, or one source alone."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        found.problems.append(f"{label} is no JSON: {str(error)[:200]}.")
+        return
+    listed = value.get("sources", value.get("references", [value])) if isinstance(value, dict) else value
+    if not isinstance(listed, list):
+        found.problems.append(f"{label} has no list of sources.")
+        return
+    for number, entry in enumerate(listed, 1):
+        try:
+            source = msgspec.convert(entry, Source)
+        except (msgspec.ValidationError, RecursionError) as error:
+            found.problems.append(f"{label}, source {number}: {str(error)[:200]}.")
+            continue
+        add(found, reference_of(source, place), f"{label}, source {number}")
+
+
+def reference_of(source: Source, place: Place) -> Reference | None:
+    """A source as a reference; None when it names no document."""
+    name = short(source.name or source.id or PurePosixPath(source.path).stem or source.url, 200)
+    kind: Literal["file", "url", "text"] = "file" if source.path else "url" if source.url else "text"
+    if not (source.path or source.url or source.content):
+        return None
+    return Reference(
+        id=id_of(source.id or name),
+        name=name,
+        description=short(source.description, 500),
+        kind=kind,
+        owner=place.owner,
+        tags=[short(tag, 64).casefold() for tag in source.tags[:16]],
+        path=source.path,
+        url=source.url[:2_000],
+        content=source.content,
+    )
+
+
+def add_files(found: Declared, place: Place) -> None:
+    """The text files and single declarations in the directory `references`."""
+    folder = Folder(place.root, *place.prefix, FOLDER)
+    try:
+        names = folder.names()[:MAX_REFERENCES]
+    except ToolError as error:
+        found.problems.append(str(error))
+        return
+    for name in names:
+        ending = PurePosixPath(name).suffix.lower()
+        if ending not in (*TEXTS, ".json"):
+            continue
+        label = f"{folder.label}/{name}"
+        try:
+            is_json = ending == ".json"
+            data = folder.read(name, MAX_DECLARATION_BYTES if is_json else HEAD_BYTES, cut=not is_json) or b""
+        except ToolError as error:
+            found.problems.append(str(error))
+            continue
+        if is_json:
+            add_all(found, place, data, label)
+            continue
+        title, description = heading(data.decode("utf-8", "replace"))
+        stem = PurePosixPath(name).stem
+        reference = Reference(
+            id_of(stem),
+            title or stem,
+            description,
+            "file",
+            place.owner,
+            path="/".join((*folder.label.split("/"), name)),
+        )
+        add(found, reference, label)
+
+
+def add(found: Declared, reference: Reference | None, label: str) -> None:
+    """One more reference, unless its id is taken or there are too many."""
+    if reference is None or not reference.id:
+        found.problems.append(f"{label} has no id or name, or neither path, url nor content.")
+    elif reference.id in found.references:
+        found.problems.append(f"{label}: the id {reference.id!r} is taken.")
+    elif len(found.references) >= MAX_REFERENCES:
+        found.problems.append(f"{label}: there are more than {MAX_REFERENCES} references.")
+    else:
+        found.references[reference.id] = reference
+
+
+def heading(text: str) -> tuple[str, str]:
+    """The first heading of a document and the first line of text after it."""
+    title = ""
+    for line in text[:4_000].splitlines():
+        words = line.strip()
+        if not words or not words.strip("-=*_~`"):
+            continue
+        if words.startswith("#") and not title:
+            title = short(words.lstrip("# "), 200)
+        elif not words.startswith("#"):
+            return title, short(words, 300)
+    return title, ""
+
+
+def id_of(text: str) -> str:
+    """An id that is easy to repeat: letters, digits, `.`, `_` and `-`."""
+    return ID.sub("-", text).strip("-")[:100]
+
+
+def short(text: str, most: int) -> str:
+    """A text in one line of bounded length."""
+    flat = " ".join(text[: most * 4].split())
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+def row(reference: Reference) -> dict[str, Any]:
+    """A reference as it is listed."""
+    said: dict[str, Any] = {
+        "id": reference.id,
+        "name": reference.name,
+        "kind": reference.kind,
+        "owner": reference.owner,
+    }
+    if reference.description:
+        said["description"] = reference.description
+    return said | ({"tags": reference.tags} if reference.tags else {})

@@ -1,0 +1,161 @@
+"""`listReferences` and `selectReferences`, as tools and as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from jaato.abc.plugin import Host, Plugin, UserCommand
+from jaato.errors import InvalidArguments, ToolError
+from jaato.plugins.references.declared import Declared, Place, Reference, declared, row
+from jaato.tools.call import Output, clean
+from jaato.tools.names import alike
+from jaato.tools.paths import Roots
+from jaato.tools.reach import roots_of
+from jaato.tools.tool import tool
+
+KNOWLEDGE = "knowledge"
+MAX_TEXT_CHARS = 60_000
+MAX_PROBLEMS = 10
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ReferenceMissing(ToolError):
+    """No reference has this id."""
+
+    code = "reference_not_found"
+
+
+class ReferencesPlugin(Plugin):
+    """Reference documents; a declaration alone never fetches or runs anything."""
+
+    name: ClassVar[str] = "references"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._roots = roots_of(host)
+
+    @property
+    def _places(self) -> list[Place]:
+        """Where references are declared: in the workspace, then by the user."""
+        places = [Place("workspace", self._roots.workspace, (".jaato",))]
+        try:
+            config_dir = self.host.service("settings").config_dir
+        except KeyError:
+            return places
+        return [*places, Place("user", config_dir, ())]
+
+    @tool(category=KNOWLEDGE, access="read")
+    def listReferences(
+        self,
+        tags: Annotated[list[Word] | None, "any of these"] = None,
+        limit: Annotated[int, Meta(ge=1, le=500)] = 100,
+        offset: Annotated[int, Meta(ge=0, le=1_000)] = 0,
+    ) -> dict[str, Any]:
+        """List the reference documents of the project and the user: conventions, guides, specifications. Look here
+        before work that may have house rules. Returns ids, names and what they are about."""
+        found = declared(self._places)
+        rows = [row(one) for one in chosen(found, tags)]
+        said: dict[str, Any] = {"references": rows[offset : offset + limit], "total": len(rows)}
+        if len(rows) > offset + limit:
+            said["next_offset"] = offset + limit
+        if not rows:
+            said["note"] = (
+                "None here. Users declare them in .jaato/references.json or put text into .jaato/references/."
+            )
+        if found.problems:
+            said["problems"] = [clean(problem) for problem in found.problems[:MAX_PROBLEMS]]
+        return said
+
+    @tool(category=KNOWLEDGE, access="read")
+    def selectReferences(
+        self,
+        ids: Annotated[list[Word], Meta(max_length=50)] | None = None,
+        tags: Annotated[list[Word] | None, "instead: all with one of these"] = None,
+    ) -> Output:
+        """Read reference documents by id or tag, as listReferences shows them. A web page is only named:
+        fetch_url reads it."""
+        if not ids and not tags:
+            raise InvalidArguments("Give ids or tags; listReferences shows them.")
+        found = declared(self._places)
+        wanted = [self._named(found, name) for name in dict.fromkeys(ids or ())]
+        wanted += [one for one in chosen(found, tags) if one not in wanted] if tags else []
+        if not wanted:
+            raise ReferenceMissing("No reference has one of these tags; listReferences shows them.")
+        left = MAX_TEXT_CHARS
+        parts: list[str] = []
+        rows: list[dict[str, Any]] = []
+        for one in wanted:
+            text, more = self._text(one, left)
+            left -= len(text)
+            parts.append(f"## {one.name} ({one.id})\n\n{text}\n" + (f"\n{more}\n" if more else ""))
+            rows.append({"id": one.id, "chars": len(text), **({"note": more} if more else {})})
+        return Output(text="\n".join(parts), structured={"references": rows})
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """The user lists them, or puts some into the conversation."""
+        return {
+            UserCommand(
+                "listReferences", "List the reference documents: listReferences [TAG …]"
+            ): self._list_text,
+            UserCommand(
+                "selectReferences",
+                "Put reference documents into the conversation: selectReferences ID …",
+                True,
+            ): self._select_text,
+        }
+
+    def _list_text(self, line: str) -> str:
+        """A line for each reference."""
+        rows = chosen(declared(self._places), line.split() or None)
+        lines = [f"{one.id}  {one.name}" + (f"  ({', '.join(one.tags)})" if one.tags else "") for one in rows]
+        return "\n".join(lines) or "There are no reference documents."
+
+    def _select_text(self, line: str) -> str:
+        """The documents named."""
+        return self.selectReferences(ids=line.split()[:50]).text
+
+    def _named(self, found: Declared, name: str) -> Reference:
+        """The reference of this id. Raises `ReferenceMissing` that names some."""
+        one = found.references.get(name)
+        if one is None:
+            close = alike(name, found.references) or list(found.references)[:20]
+            there = f"There are: {', '.join(close)}." if close else "None are declared."
+            raise ReferenceMissing(f"No reference has the id {name!r}. {there}")
+        return one
+
+    def _text(self, one: Reference, room: int) -> tuple[str, str]:
+        """What a reference says, as far as there is room, and what is left out."""
+        match one.kind:
+            case "url":
+                return clean(one.url), "This page was not fetched; fetch_url reads it."
+            case "text":
+                text, whole = clean(one.content), True
+            case "file":
+                text, whole = self._file(one, room)
+        if len(text) <= room and whole:
+            return text, ""
+        reads_on = one.kind == "file" and one.owner == "workspace"
+        where = f"readFile reads on in {one.path!r}" if reads_on else "select it alone"
+        return text[: max(room, 0)], f"The rest is left out, as the answer is full: {where}."
+
+    def _file(self, one: Reference, room: int) -> tuple[str, bool]:
+        """The start of a file, and whether that is all; a file that cannot be read is said to be so."""
+        roots = self._roots if one.owner == "workspace" else Roots(self._places[-1].root)
+        most = max(room, 0) * 4 + 4
+        try:
+            with roots.open_file(one.path) as file:
+                data = file.read(most + 1)
+        except ToolError as error:
+            return f"It cannot be read: {error}", True
+        if b"\0" in data[:65_536]:
+            return "It is no text, so it is not shown.", True
+        return data.decode("utf-8-sig", "replace"), len(data) <= most
+
+
+def chosen(found: Declared, tags: list[str] | None) -> list[Reference]:
+    """The references with one of these tags; all without tags."""
+    wanted = {tag.casefold() for tag in tags or ()}
+    return [one for one in found.references.values() if not wanted or not wanted.isdisjoint(one.tags)]

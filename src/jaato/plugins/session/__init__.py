@@ -1,0 +1,1 @@
+"""What the model can say and ask about its own session."""

@@ -1,0 +1,1 @@
+"""Texts with places to fill in."""

@@ -1,0 +1,126 @@
+"""Where templates are: the workspace's own, those extracted from documents, and the user's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from jaato.errors import ToolError
+from jaato.tools.folder import Folder
+
+NAME = re.compile(r"(?:extracted/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+PLACE = (".jaato", "templates")
+EXTRACTED = "extracted"
+MAX_TEMPLATE_BYTES = 256 << 10
+
+
+class TemplateMissing(ToolError):
+    """No template has this name."""
+
+    code = "template_not_found"
+
+
+class TemplateTaken(ToolError):
+    """A template of this name is there already, or belongs to the user."""
+
+    code = "template_exists"
+
+
+class Row(NamedTuple):
+    """A template in the list: `source` is workspace, extracted or user."""
+
+    name: str
+    source: str
+
+
+class Template(NamedTuple):
+    """A template with its text."""
+
+    name: str
+    source: str
+    text: str
+
+
+class Shelf:
+    """The templates that can be used. Raises `ToolError`s."""
+
+    def __init__(self, workspace: Path, config_dir: Path | None) -> None:
+        self.folders = {
+            "workspace": Folder(workspace, *PLACE),
+            EXTRACTED: Folder(workspace, *PLACE, EXTRACTED),
+        }
+        if config_dir is not None:
+            self.folders["user"] = Folder(config_dir, "templates")
+
+    def rows(self) -> list[Row]:
+        """Every template; a user's that the workspace has under the same name is not shown."""
+        found: dict[str, Row] = {}
+        for source, folder in self.folders.items():
+            for name in folder.names():
+                if NAME.fullmatch(name):
+                    full = f"{EXTRACTED}/{name}" if source == EXTRACTED else name
+                    found.setdefault(full, Row(full, source))
+        return list(found.values())
+
+    def find(self, name: str) -> Template:
+        """The template of this name, with or without what follows its first dot. Raises `TemplateMissing`."""
+        rows = {row.name: row for row in self.rows()}
+        row = rows.get(name)
+        if row is None:
+            stems = [row for row in rows.values() if name in (plain(row.name), row.name.rpartition(".")[0])]
+            if len(stems) != 1:
+                raise TemplateMissing(missing(name, [row.name for row in stems] or sorted(rows)))
+            row = stems[0]
+        data = self.folders[row.source].read(row.name.rpartition("/")[2], MAX_TEMPLATE_BYTES)
+        if data is None:
+            raise TemplateMissing(missing(name, []))
+        try:
+            return Template(row.name, row.source, data.decode())
+        except UnicodeDecodeError:
+            raise TemplateMissing(f"The template {row.name!r} is no UTF-8 text. Replace it.") from None
+
+    def write(self, name: str, text: str, *, overwrite: bool) -> str:
+        """Keep a template in the workspace; the name of its file. Raises `TemplateTaken`."""
+        source, folder, file = self._place(name)
+        data = text.encode("utf-8", "replace")
+        if len(data) > MAX_TEMPLATE_BYTES:
+            raise ToolError(
+                f"The template has {len(data):,} bytes; at most {MAX_TEMPLATE_BYTES:,} are possible."
+            )
+        with folder.locked():
+            if not overwrite and folder.stat(file) is not None:
+                raise TemplateTaken(f"The template {name!r} exists. Give overwrite=true or another name.")
+            folder.write(file, data)
+        return "/".join((*PLACE, *((EXTRACTED,) if source == EXTRACTED else ()), file))
+
+    def remove(self, name: str) -> None:
+        """Delete a template of the workspace. Raises `TemplateMissing` and, for the user's own, `TemplateTaken`."""
+        row = next((row for row in self.rows() if row.name == name), None)
+        if row is None:
+            raise TemplateMissing(missing(name, [row.name for row in self.rows()]))
+        if row.source == "user":
+            raise TemplateTaken(
+                f"The template {name!r} is the user's own, for every workspace; ask them to remove it."
+            )
+        self.folders[row.source].remove(name.rpartition("/")[2])
+
+    def _place(self, name: str) -> tuple[str, Folder, str]:
+        """The folder and file a name stands for. Raises `ToolError` for what is no name."""
+        if not NAME.fullmatch(name):
+            raise ToolError(
+                f"{name[:100]!r} is no template name. Use letters, digits, '.', '_' and '-', as in 'report.md'."
+            )
+        source = EXTRACTED if name.startswith(f"{EXTRACTED}/") else "workspace"
+        return source, self.folders[source], name.rpartition("/")[2]
+
+
+def plain(name: str) -> str:
+    """A name without what follows its first dot."""
+    return name.partition(".")[0]
+
+
+def missing(name: str, known: list[str]) -> str:
+    """That there is no such template, and which there are."""
+    there = f"There are: {', '.join(known[:20])}." if known else "create_template makes one."
+    return f"There is no template {name[:100]!r}. {there}"
