@@ -15,7 +15,8 @@ PAGE = 20
 MAX_PAGE = 200
 SHORT_CHARS = 100
 MAX_QUERIES = 16
-WEAK_SCORE = 2.0
+WEAK_SCORE = 0.36
+"""Below it little of what was asked is in the best tool, by its words or, where there are vectors, its meaning."""
 ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 
 
