@@ -209,7 +209,8 @@ def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, floa
     """The nearest tools to a request's vectors, the whole first and then its steps, with a score each up to 1."""
     import numpy as np
 
-    near = np.clip(matrix @ asked.T, 0.0, 1.0)
+    # not `@`: the threads of a BLAS spin for longer than this takes
+    near = np.clip(np.einsum("ij,kj->ik", matrix, asked), 0.0, 1.0)
     tops = np.maximum(near.max(axis=0), 1e-9)
     mixed = near[:, 0] / tops[0]
     if len(asked) > 1:
