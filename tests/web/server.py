@@ -45,6 +45,7 @@ class Site:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            timeout = 10
 
             def do_GET(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
@@ -77,7 +78,7 @@ class Site:
         for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"):
             setattr(Handler, f"do_{method}", Handler.do_GET)
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server.daemon_threads = False  # closing waits for those that answer
         self.port = int(self.server.server_address[1])
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
 
