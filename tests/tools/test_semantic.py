@@ -165,10 +165,23 @@ def test_a_broken_model_turns_it_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files that cannot be read cost a line in the log and nothing else; nobody waits for what will not come."""
+    semantic_model.the_model.cache_clear()
     monkeypatch.setattr(semantic_model, "TOKENIZER", Path("not there.json"))
     known, plain = catalog(tmp_path / "v"), catalog(None)
     assert not known.await_meaning(WAIT_S)
     assert known.search("send mail") == plain.search("send mail")
+    assert "Search by meaning is off" in caplog.text
+
+
+@needs_model
+def test_a_process_has_one_model(tmp_path: Path) -> None:
+    """Two catalogues of two sessions, read at once, share the model."""
+    one, other = catalog(tmp_path / "v"), catalog(tmp_path / "w")
+    one.search("x")
+    assert other.await_meaning(WAIT_S)
+    assert one.await_meaning(WAIT_S)
+    assert semantic_model.the_model() is semantic_model.the_model()
+    assert names(one, "is it going to rain")[0] == names(other, "is it going to rain")[0] == "weatherForecast"
 
 
 PROGRAM = """

@@ -16,7 +16,7 @@ from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
 from jaato.tools import semantic_cache
 from jaato.tools.search import CLAUSE, MAX_CLAUSES, MAX_QUERY
-from jaato.tools.semantic_model import SIZE, Model, installed, unit
+from jaato.tools.semantic_model import SIZE, Model, installed, the_model, unit
 
 if TYPE_CHECKING:
     from jaato.tools.semantic_model import Vectors
@@ -133,7 +133,7 @@ class Meaning:
 
         model = self._model
         if model is None:
-            model = Model()
+            model = the_model()
             self._rows = semantic_cache.load(self._path, model.key)
         texts = [text_of(tool) for tool in view.tools]
         view.tools = []

@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import read_small, write_private
 from jaato.tools.semantic_model import SIZE
 
 MAGIC = b"jaato vectors 1\n"
@@ -21,6 +20,8 @@ MAX_ROWS = 20_000
 
 def load(path: Path, model: bytes) -> dict[bytes, bytes]:
     """The int8 vectors in a file by the key of their text; none when it is missing, damaged or another model's."""
+    from jaato.tools.atomic import read_small
+
     try:
         content = read_small(path, HEADER.size + MAX_ROWS * ROW_BYTES + SUM_BYTES)
     except ConfigError:
@@ -41,6 +42,8 @@ def load(path: Path, model: bytes) -> dict[bytes, bytes]:
 
 def save(path: Path, model: bytes, rows: dict[bytes, bytes]) -> None:
     """Add rows to what the file has, the newest first in the right to stay. Raises `OSError`."""
+    from jaato.tools.atomic import write_private
+
     kept = dict(
         list((rows | {k: v for k, v in load(path, model).items() if k not in rows}).items())[:MAX_ROWS]
     )

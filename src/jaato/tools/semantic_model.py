@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,15 @@ MAX_CHARS = 2000
 
 def installed() -> bool:
     """Whether everything the extra `semantic` brings is here; nothing is imported."""
+    import importlib.util
+
     return all(importlib.util.find_spec(name) is not None for name in PACKAGES)
 
 
 def package_file(package: str, path: Path) -> Path:
     """A file inside an installed package, which is not imported. Raises `ImportError`."""
+    import importlib.util
+
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise ImportError(f"The package {package} is not installed.")
@@ -71,6 +75,12 @@ class Model:
         (states,) = self._session.run(None, inputs)
         sums = (states * mask[..., None]).sum(1, dtype=np.float32)
         return unit(sums)
+
+
+@cache
+def the_model() -> Model:
+    """The model of this process, loaded once for all its sessions. Raises as `Model` does."""
+    return Model()
 
 
 def unit(rows: Any) -> Vectors:
