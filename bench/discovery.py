@@ -1,7 +1,8 @@
-"""How often a search finds the right tool: recall and rank per kind of query, beside a naive BM25.
+"""How often a search finds the right tool: recall and rank per kind of query, by words, with meaning, by naive BM25.
 
 The data set is a directory with `tools.jsonl` ({name, description, parameters, category}) and `queries.jsonl`
-({kind, query, relevant: [names], accept: [interchangeable names]}), the first argument; default `bench/data/discovery`.
+({kind, query, relevant: [names], accept: [interchangeable names]}), the first argument; default `bench/data/discovery`. With the
+extra `semantic` the tools' vectors are made first (250 a second) and kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ import msgspec
 from bench.row import Row
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search import Index
+from jaato.settings import environment, user_dir
+from jaato.tools.search import Index, best
+from jaato.tools.semantic import Meaning, View, mixed
 
 DATA = Path(__file__).parent / "data" / "discovery"
 CUTS = (1, 3, 5, 10)
 DEPTH = 50
+WAIT_S = 300.0
 Search = Callable[[str, int], list[str]]
 
 
@@ -39,7 +43,7 @@ class Query:
 
 
 class Naive:
-    """BM25 over lower-case words of everything a tool says, as the yardstick."""
+    """BM25 (k1 1.2, b 0.75) over the lower-case words of name and description, as the yardstick."""
 
     def __init__(self, tools: list[ToolSpec]) -> None:
         self.documents = {tool.name: self.words(self.text(tool)) for tool in tools}
@@ -52,9 +56,7 @@ class Naive:
 
     @staticmethod
     def text(tool: ToolSpec) -> str:
-        return (
-            f"{tool.name} {tool.description} {msgspec.json.encode(tool.parameters).decode()} {tool.category}"
-        )
+        return f"{tool.name} {tool.description}"
 
     @staticmethod
     def words(text: str) -> list[str]:
@@ -121,39 +123,55 @@ def best_cpu_s(work: Callable[[], Any], times: int = 3) -> float:
     return min(spent)
 
 
-def judged(data: Path) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """The index and the naive search, judged on one data set."""
-    tools, queries = load(data)
+Table = dict[str, dict[str, float]]
+
+
+def searches(tools: list[ToolSpec]) -> dict[str, Search]:
+    """The ways of searching by their titles; the one with meaning where its extra is installed."""
     index = Index()
     index.update(tools)
-    naive = Naive(tools)
-    return judge(queries, lambda q, n: [name for name, _ in index.search(q, n)]), judge(queries, naive.search)
+    ways: dict[str, Search] = {"naive": Naive(tools).search}
+    ways["words"] = lambda query, limit: [name for name, _ in index.search(query, limit)]
+    meaning = Meaning(user_dir(environment(), "XDG_CACHE_HOME", ".cache") / "bench-vectors")
+    view = View(tools)
+    if meaning.await_view(view, WAIT_S):
+        ways["meaning"] = lambda query, limit: [
+            name for name, _ in best(mixed(index.scores(query), meaning.scores(query, view)), limit)
+        ]
+    return ways
+
+
+def judged(data: Path) -> dict[str, Table]:
+    """Every way of searching, judged on one data set."""
+    tools, queries = load(data)
+    return {title: judge(queries, search) for title, search in searches(tools).items()}
 
 
 def rows(data: Path = DATA) -> list[Row]:
-    """Recall@5 and MRR over all queries beside the naive search's."""
-    ours, naive = judged(data)
+    """Recall@5, hit@1 and MRR over all queries beside the naive search's."""
+    tables = judged(data)
+    naive = tables.pop("naive")
     against = f"naive BM25 on {data.name}: "
     return [
         Row(
-            f"tool search, {name}",
-            round(ours["all"][name], 3),
+            f"tool search by {title}, {name}",
+            round(table["all"][name], 3),
             "share",
             None,
             f"{against}{naive['all'][name]:.3f}",
         )
+        for title, table in tables.items()
         for name in ("recall@5", "hit@1", "MRR")
     ]
 
 
 def main() -> None:
     """Print the whole table for the data set named by the first argument."""
-    data = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
-    ours, naive = judged(data)
+    tables = judged(Path(sys.argv[1]) if len(sys.argv) > 1 else DATA)
     names = [f"recall@{cut}" for cut in CUTS] + ["hit@1", "MRR"]
     sys.stdout.write(f"{'':22}{'n':>6}" + "".join(f"{name:>11}" for name in names) + "\n")
-    for kind in sorted(ours):
-        for title, table in (("index", ours), ("naive", naive)):
+    for kind in sorted(tables["naive"]):
+        for title, table in tables.items():
             shown = "".join(f"{table[kind][name]:>11.3f}" for name in names)
             sys.stdout.write(f"{kind + ' ' + title:22}{int(table[kind]['n']):>6}{shown}\n")
 

@@ -215,3 +215,18 @@ def test_recall_is_better_than_naive() -> None:
     naive = judge(queries, Naive(tools).search)["all"]
     assert ours["recall@5"] > naive["recall@5"]
     assert ours["recall@5"] >= 0.85
+
+
+def test_a_score_says_how_sure_it_is() -> None:
+    """Scores go from 0 to 1, and a good match is as sure in a request of several steps as alone."""
+    index = index_of(
+        *(spec(f"other_{n}", f"Does thing {n}.") for n in range(200)),
+        spec("send_mail", "Send a mail to somebody."),
+        spec("resize_image", "Resize a picture."),
+    )
+    alone = index.search("send a mail")[0][1]
+    steps = index.search("send a mail and then resize the picture")[0][1]
+    stray = index.search("somebody sat on a wall with a hat")[0][1]
+    assert 0.0 < stray < 0.5 < alone < 1.0
+    assert 0.5 < steps < 1.0
+    assert index.search("send_mail")[0] == ("send_mail", 1.0)

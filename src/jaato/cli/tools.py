@@ -15,6 +15,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.registry import PluginRegistry
 
 BYTES_PER_TOKEN = 4
+MEANING_WAIT_S = 5.0
 
 
 def main(args: Namespace) -> int:
@@ -77,7 +78,8 @@ def described(spec: ToolSpec, plugin: str, aliases: list[str]) -> dict[str, Any]
 
 
 def search(registry: PluginRegistry, args: Namespace) -> None:
-    """The best tools for each query."""
+    """The best tools for each query, by meaning too where that can be had soon."""
+    registry.catalog.await_meaning(MEANING_WAIT_S)
     results = [(query, registry.catalog.search(clean_text(query) or "")) for query in args.query]
     if args.json:
         print_json(

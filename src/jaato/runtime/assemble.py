@@ -20,8 +20,10 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.settings import Settings, environment, load, user_dir
+from jaato.tools.catalog import Catalog
 from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
+from jaato.tools.semantic import Meaning
 from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
 
@@ -213,8 +215,10 @@ def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Bl
     """The plugins of a session and the functions it was given."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
     services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
+    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
+    folders = [settings.config_dir / "plugins"]
     registry = PluginRegistry(
-        model, workspace=workspace, services=services, plugin_dirs=[settings.config_dir / "plugins"]
+        model, workspace=workspace, services=services, plugin_dirs=folders, catalog=catalog
     )
     registry.discover()
     if blueprint.plugins is None:

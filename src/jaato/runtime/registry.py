@@ -39,10 +39,11 @@ class PluginRegistry:
         workspace: Path | None = None,
         plugin_dirs: Iterable[Path] = (),
         services: Mapping[str, Any] = MappingProxyType({}),
+        catalog: Catalog | None = None,
     ) -> None:
         self.model_name = model_name
         self.workspace = (workspace or Path.cwd()).resolve()
-        self.catalog = Catalog()
+        self.catalog = Catalog() if catalog is None else catalog
         self.services: dict[str, Any] = {"catalog": self.catalog, "registry": self, **services}
         self.problems: dict[str, str] = {}
         self._plugin_dirs = list(plugin_dirs)
@@ -245,7 +246,7 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog()
+        chosen = Catalog(self.catalog.meaning)
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search import Index
+from jaato.tools.search import Index, best
+from jaato.tools.semantic import Meaning, View, mixed
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
 
 CATEGORY_TEXTS = {
@@ -52,9 +53,14 @@ def other_names(tool: Tool) -> list[str]:
 
 
 class Catalog:
-    """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls."""
+    """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls.
 
-    def __init__(self) -> None:
+    With `meaning` a search goes by what words mean too, once it has read the tools.
+    """
+
+    def __init__(self, meaning: Meaning | None = None) -> None:
+        self.meaning = meaning
+        self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
         self._core: list[Tool] = []
@@ -140,17 +146,33 @@ class Catalog:
         return [tool for tool in self._tools.values() if tool.spec.category == category]
 
     def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
-        """The best tools for what somebody wants to do, with their scores; an original name finds its tool."""
+        """The best tools for what somebody wants to do, with scores from 0 to 1; an original name finds its tool."""
         if not self._indexed:
-            self._index.update([tool.spec for tool in self._tools.values()])
+            specs = [tool.spec for tool in self._tools.values()]
+            self._index.update(specs)
+            self._look_again(specs)
             self._indexed = True
-        ranked = [(self._tools[name].spec, score) for name, score in self._index.search(query, limit)]
+        scores = self._index.scores(query)
+        if self.meaning is not None and self._view is not None:
+            scores = mixed(scores, self.meaning.scores(query, self._view))
+        ranked = [(self._tools[name].spec, score) for name, score in best(scores, limit)]
         exact = self.find(query.strip())
-        if exact is not None and all(spec.name != exact.tool.name for spec, _ in ranked[:1]):
-            ranked = [(exact.tool.spec, (ranked[0][1] if ranked else 1.0) + 1.0)] + [
-                row for row in ranked if row[0].name != exact.tool.name
-            ]
-        return ranked[:limit]
+        if exact is not None:
+            ranked = [(exact.tool.spec, 1.0), *(row for row in ranked if row[0].name != exact.tool.name)]
+        return ranked[: max(0, limit)]
+
+    def _look_again(self, specs: list[ToolSpec]) -> None:
+        """Begin a new view of the tools for the search by meaning; nobody waits for the old one any more."""
+        if self._view is not None:
+            self._view.dropped = True
+        self._view = View(specs) if self.meaning is not None else None
+
+    def await_meaning(self, timeout_s: float) -> bool:
+        """Wait until a search goes by meaning too: begins the work; False when it cannot, or not in this time."""
+        self.search("", 0)
+        if self.meaning is None or self._view is None:
+            return False
+        return self.meaning.await_view(self._view, timeout_s)
 
     def similar(self, name: str, limit: int = 3) -> list[str]:
         """Names like one that is not known."""

