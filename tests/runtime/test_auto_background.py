@@ -56,12 +56,14 @@ def test_the_pool_bounds_how_many_calls_run_in_the_background(tmp_path: Path) ->
     running: list[int] = []
     most: list[int] = []
     lock = threading.Lock()
+    all_asked = threading.Event()
 
     def wait(_args: dict[str, Any]) -> str:
         with lock:
             running.append(1)
             most.append(len(running))
-        time.sleep(0.1)
+        all_asked.wait(60)
+        time.sleep(0.02)
         with lock:
             running.pop()
         return "ok"
@@ -72,10 +74,11 @@ def test_the_pool_bounds_how_many_calls_run_in_the_background(tmp_path: Path) ->
     registry.register_plugin(plugin, expose=True)
     executor.set_registry(registry)
     ids = [executor.execute("wait", {})[1]["task_id"] for _ in range(5)]
+    all_asked.set()
     for task_id in ids:
         task = plugin.background_tasks.get(task_id)
         assert task is not None
-        assert task.done.wait(5)
+        assert task.done.wait(60)
         assert task.status is TaskStatus.COMPLETED
     assert max(most) == 2
 
@@ -83,7 +86,7 @@ def test_the_pool_bounds_how_many_calls_run_in_the_background(tmp_path: Path) ->
 def test_a_background_task_that_fails_says_why(tmp_path: Path) -> None:
     """The task's result carries the error."""
     executor, plugin = slow_executor(tmp_path)
-    ok, result = executor.execute("wait", {"s": 0.1})
+    ok, result = executor.execute("wait", {"s": 0.5})
     assert ok
     task = plugin.background_tasks.get(result["task_id"])
     assert task is not None
