@@ -98,7 +98,7 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     executors = dict(plugin.get_executors() or {})
     approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
     for schema in plugin.get_tool_schemas() or []:
-        toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved, owner=plugin))
+        toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved))
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
     for command in call_optional(plugin, "get_user_commands") or []:
         toolset.commands[command[0]] = (UserCommand(*command), executors.get(command[0]))
@@ -116,7 +116,6 @@ def tool_of(
     plugin: str,
     *,
     schema_approved: set[str],
-    owner: Any,
 ) -> Tool:
     """A tool from a documented declaration and its executor."""
     spec = spec_of(schema, plugin)
@@ -134,7 +133,6 @@ def tool_of(
         checked=spec.parameters,
         original_name=name if spec.name != name else None,
         auto_approved=name in schema_approved,
-        owner=owner,
     )
 
 

@@ -107,7 +107,6 @@ class Later:
             aliases=known.aliases,
             background_after_s=known.background_after_s,
             timeout_s=known.timeout_s,
-            owner=self,
         )
 
     def _tool(self, name: str) -> Tool:

@@ -1,9 +1,11 @@
-"""What a plugin may reach: the session's directories, as the runtime or the plugin's settings name them."""
+"""What a plugin has of its session: the directories it may reach, and the environment it was given."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from jaato import settings
 from jaato.abc.plugin import Host
 from jaato.tools.paths import Roots
 
@@ -15,3 +17,12 @@ def roots_of(host: Host) -> Roots:
     except KeyError:
         return Roots(host.workspace, [Path(path).expanduser() for path in host.config.get("granted", ())])
     return roots
+
+
+def environ_of(host: Host) -> Mapping[str, str]:
+    """The host's service `environ`; without one, the environment of the process."""
+    try:
+        given: Mapping[str, str] = host.service("environ")
+    except KeyError:
+        return settings.environment()
+    return given

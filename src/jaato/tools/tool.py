@@ -56,7 +56,6 @@ class Tool:
     auto_approved: bool = False
     background_after_s: float | None = None
     timeout_s: float | None = None
-    owner: Any = None
     _validator: Validator | None = None
 
     @property
@@ -110,7 +109,7 @@ def options_of(function: Callable[..., Any]) -> Options | None:
     return getattr(inspect.unwrap(function), MARK, None)
 
 
-def tool_from(function: Callable[..., Any], plugin: str = "", owner: Any = None) -> Tool:
+def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     """A tool from a function or bound method, marked or not. Raises `PluginError` when it cannot be one."""
     options = options_of(function) or Options()
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
@@ -137,7 +136,6 @@ def tool_from(function: Callable[..., Any], plugin: str = "", owner: Any = None)
         aliases=options.aliases,
         background_after_s=options.background_after_s,
         timeout_s=options.timeout_s,
-        owner=owner,
     )
 
 
@@ -167,4 +165,4 @@ def tools_of(plugin: object, name: str) -> list[Tool]:
         for attribute, member in vars(kind).items()
         if callable(member) and options_of(member) is not None
     ]
-    return [tool_from(method, name, plugin) for method in methods]
+    return [tool_from(method, name) for method in methods]

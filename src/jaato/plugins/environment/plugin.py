@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 import anyio
 import anyio.to_thread
 
-from jaato import settings
 from jaato.abc.plugin import Plugin
 from jaato.errors import ToolTimeout
 from jaato.tools.call import Call
 from jaato.tools.git import GitFailed, git_program, guarded, run_git
+from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 Aspect = Literal["os", "shell", "python", "git", "workspace", "tools", "all"]
@@ -44,7 +44,7 @@ class EnvironmentPlugin(Plugin):
     @tool(name="get_environment", category="system", access="read", core=True)
     async def get_environment(self, aspect: Aspect | None = None, *, call: Call) -> dict[str, Any]:
         """The system, shell, date, git state, installed programs."""
-        given = self._environ()
+        given = environ_of(self.host)
         facts: dict[str, Any] = {}
         match aspect:
             case None:
@@ -78,13 +78,6 @@ class EnvironmentPlugin(Plugin):
                     "tools": programs(given),
                 }
         return {name: fact for name, fact in facts.items() if fact is not None}
-
-    def _environ(self) -> Mapping[str, str]:
-        try:
-            given: Mapping[str, str] = self.host.service("environ")
-        except KeyError:
-            return settings.environment()
-        return given
 
 
 def system() -> str:

@@ -32,7 +32,7 @@ from jaato.plugins.files.targets import Change
 from jaato.plugins.files.undo import find_backup, restore, undo
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import PathRefused
-from jaato.tools.paths import Roots
+from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
 FILES = "filesystem"
@@ -65,11 +65,7 @@ class FilesPlugin(Patching, Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        try:
-            self.roots: Roots = host.service("roots")
-        except KeyError:
-            granted = [Path(path).expanduser() for path in host.config.get("granted", ())]
-            self.roots = Roots(host.workspace, granted)
+        self.roots = roots_of(host)
         self.backups = Backups(self.roots.workspace, **bounds_of(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
         recover(self.changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -14,7 +13,7 @@ from jaato.errors import ToolError
 from jaato.plugins.git import records
 from jaato.plugins.git.repository import Repository, repository
 from jaato.plugins.git.show import blob, tree
-from jaato.tools.paths import Roots
+from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.tool import tool
 
 DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--ignore-submodules=dirty",
@@ -44,17 +43,10 @@ class GitPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        try:
-            self.roots: Roots = host.service("roots")
-        except KeyError:
-            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
+        self.roots = roots_of(host)
 
     async def _open(self, repo: str) -> Repository:
-        try:
-            environ = self.host.service("environ")
-        except KeyError:
-            environ = {}
-        return await repository(self.roots, repo, environ or settings.environment())
+        return await repository(self.roots, repo, environ_of(self.host) or settings.environment())
 
     @tool(category="git", access="read")
     async def git_status(

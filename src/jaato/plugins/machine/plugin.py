@@ -12,11 +12,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from jaato import settings
 from jaato.abc.plugin import Plugin
 from jaato.plugins.machine.rows import Listener, Process
 from jaato.plugins.machine.secrets import hidden, secret_values
 from jaato.tools.call import clean
+from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 SAMPLE_S = 0.2
@@ -89,11 +89,7 @@ class MachinePlugin(Plugin):
         return {"listening": rows[:limit], "total": len(rows)}
 
     def _secrets(self) -> list[str]:
-        try:
-            environ = self.host.service("environ")
-        except KeyError:
-            environ = settings.environment()
-        return secret_values(environ.items())
+        return secret_values(environ_of(self.host).items())
 
 
 def snapshot() -> list[Process]:

@@ -17,6 +17,7 @@ from jaato.plugins.search.walk import Found, Limits, Walk
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.names import shown_name
 from jaato.tools.paths import Roots
+from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
 MAX_RESULTS = 1000
@@ -33,10 +34,7 @@ class SearchPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        try:
-            self.roots: Roots = host.service("roots")
-        except KeyError:
-            self.roots = Roots(host.workspace, [Path(path) for path in host.config.get("granted", ())])
+        self.roots = roots_of(host)
         self.engine: Engine | None = None
         """What searches content; None until the first search finds out."""
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
 from jaato.plugins.shell.command import Command, Limits, shell_of
@@ -17,6 +15,7 @@ from jaato.plugins.shell.environ import for_commands
 from jaato.plugins.shell.launch import Launcher
 from jaato.plugins.shell.text import joined
 from jaato.tools.call import Call
+from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 ALIAS = {"cmd": "command"}
@@ -117,13 +116,8 @@ class ShellPlugin(Plugin):
         return [shell_of(), "-c", command] if args is None else [command, *args]
 
     def _environment(self) -> dict[str, str]:
-        given: Mapping[str, str]
-        try:
-            given = self.host.service("environ")
-        except KeyError:
-            given = settings.environment()
         more = {key: str(value) for key, value in self.environment.env.items()}
-        return for_commands(given, self.environment.hide_env, more)
+        return for_commands(environ_of(self.host), self.environment.hide_env, more)
 
 
 def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:

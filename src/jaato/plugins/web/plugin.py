@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.web.client import Ask, Client, headers_of
@@ -17,6 +16,7 @@ from jaato.plugins.web.page import WARNING, Form, shown
 from jaato.plugins.web.search import Period, search_provider
 from jaato.tools.address import Allowed, parse_url
 from jaato.tools.call import Call, Output, clean
+from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 MAX_BYTES = 20_000_000
@@ -38,22 +38,13 @@ def chosen(host: Host, name: str, default: Any) -> Any:
         return default
 
 
-def environment_of(host: Host) -> Mapping[str, str]:
-    """The environment the session was given."""
-    try:
-        given: Mapping[str, str] = host.service("environ")
-    except KeyError:
-        return settings.environment()
-    return given
-
-
 def client_for(host: Host) -> Client:
     """A client within what the user allows; the host's service `resolve` looks names up, where there is one."""
     allowed = Allowed.of(chosen(host, "allow_hosts", ()))
     try:
-        return Client(environment_of(host), allowed, host.service("resolve"))
+        return Client(environ_of(host), allowed, host.service("resolve"))
     except KeyError:
-        return Client(environment_of(host), allowed)
+        return Client(environ_of(host), allowed)
 
 
 class WebPlugin(Plugin):
@@ -133,7 +124,7 @@ class WebPlugin(Plugin):
         you do not know or that change."""
         if not query.strip():
             raise ToolError("The query is empty; say what to search for.")
-        provider = search_provider(chosen(self.host, "search_engine", "ddgs"), environment_of(self.host))
+        provider = search_provider(chosen(self.host, "search_engine", "ddgs"), environ_of(self.host))
         rows = await provider.search(query, limit, page, period)
         lines = [
             f"{at}. {one['title']}\n   {one['url']}\n   {one['snippet']}" for at, one in enumerate(rows, 1)

@@ -14,10 +14,11 @@ from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.calling import request, with_key
 from jaato.plugins.web.client import Ask
 from jaato.plugins.web.openapi import Operation, Service, parsed, service
-from jaato.plugins.web.plugin import Chars, Seconds, chosen, client_for, environment_of, plainly
+from jaato.plugins.web.plugin import Chars, Seconds, chosen, client_for, plainly
 from jaato.tools.address import Url, parse_url
 from jaato.tools.call import Call, Output
 from jaato.tools.paths import Roots
+from jaato.tools.reach import environ_of
 from jaato.tools.schema import complain
 from jaato.tools.tool import tool
 
@@ -182,7 +183,7 @@ class ServicesPlugin(Plugin):
         exact = f"{base.host}:{base.port}"
         if base.scheme != "https" and exact not in hosts:
             raise ToolError(f"{base} is not https. To send a key there all the same, grant it to {exact}.")
-        value = environment_of(self.host).get(variable, "")
+        value = environ_of(self.host).get(variable, "")
         if not value:
             raise ToolError(
                 f"The environment has no {variable[:60]}; the user must set it before jaato starts."
