@@ -4,39 +4,12 @@ from __future__ import annotations
 
 import json
 
+from tests.local.tools import READ, TREE
+
 from jaato.protocol.messages import Media, Message, Part, Problem, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES
 from jaato.providers.local.prompt import CORE, prompt_of, signature
-
-READ = ToolSpec(
-    "readFile",
-    "Read a file.",
-    {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
-        "required": ["path"],
-    },
-)
-TREE = ToolSpec(
-    "grow",
-    "Grow a tree.",
-    {
-        "type": "object",
-        "properties": {"root": {"$ref": "#/$defs/Node"}},
-        "required": ["root"],
-        "$defs": {
-            "Node": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
-                },
-                "required": ["name"],
-            }
-        },
-    },
-)
 
 
 def shown(result: ToolResult) -> str:

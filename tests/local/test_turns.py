@@ -11,6 +11,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.local.tools import READ, TREE
 
 from jaato.abc.provider import CallDelta, TextDelta, ThinkingDelta
 from jaato.errors import ModelNotFound
@@ -19,35 +20,6 @@ from jaato.providers.local.answer import TurnReader
 from jaato.providers.local.gguf import read_head
 from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import MAX_STATES, SavedStates
-
-READ = ToolSpec(
-    "readFile",
-    "Read a file.",
-    {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
-        "required": ["path"],
-    },
-)
-TREE = ToolSpec(
-    "grow",
-    "Grow a tree.",
-    {
-        "type": "object",
-        "properties": {"root": {"$ref": "#/$defs/Node"}},
-        "required": ["root"],
-        "$defs": {
-            "Node": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
-                },
-                "required": ["name"],
-            }
-        },
-    },
-)
 
 
 def test_a_turn_is_one_call_or_an_answer() -> None:
