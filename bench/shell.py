@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 from bench.row import Row
 
-from jaato.plugins.shell.command import Command, Limits
-from jaato.plugins.shell.launch import Launcher
+from jaato.tools.processes.command import Command, Limits
+from jaato.tools.processes.launch import Launcher
 
 RUNS = 100
 ROUNDS = 3

@@ -13,7 +13,7 @@ import pytest
 from tests.shell.running import SOURCES, Shell
 
 from jaato import settings
-from jaato.plugins.shell.warden import cgroup
+from jaato.tools.processes.warden import cgroup
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,8 @@ from tests.shell.running import Shell
 
 from jaato import settings
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
-from jaato.plugins.shell import command as shell_command
-from jaato.plugins.shell import launch
+from jaato.tools.processes import command as shell_command
+from jaato.tools.processes import launch
 
 DAY_S = 24 * 3600
 LINUX_ONLY = """
@@ -28,13 +28,13 @@ sys.platform = "darwin"
 """
 NO_PROC = """
 sys.path.append(sys.argv[1])
-from jaato.plugins.shell.warden import tree
+from jaato.tools.processes.warden import tree
 tree.PROC, tree.LISTED, tree.CHILD_LISTS = "/nowhere", False, False
 """
 NO_CHILD_LISTS = """
 import sys
 sys.path.append(sys.argv[1])
-from jaato.plugins.shell.warden import tree
+from jaato.tools.processes.warden import tree
 tree.CHILD_LISTS = False
 """
 

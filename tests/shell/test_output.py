@@ -84,7 +84,7 @@ def test_a_full_disk_keeps_head_and_tail(shell: Shell) -> None:
     """Where the rest cannot be kept the command goes on and the result says so."""
 
     async def main() -> None:
-        from jaato.plugins.shell.command import Command, Limits
+        from jaato.tools.processes.command import Command, Limits
 
         running = Command(
             ["seq", "100000"], shell.workspace, {"PATH": os.defpath}, limits=Limits(), show=print

@@ -9,12 +9,12 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
-from jaato.plugins.shell.command import Command, Limits, shell_of
-from jaato.plugins.shell.ended import Ended
-from jaato.plugins.shell.environ import for_commands
-from jaato.plugins.shell.launch import Launcher
-from jaato.plugins.shell.text import joined
 from jaato.tools.call import Call
+from jaato.tools.processes.command import Command, Limits, shell_of
+from jaato.tools.processes.ended import Ended
+from jaato.tools.processes.environ import for_commands
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.text import joined
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 

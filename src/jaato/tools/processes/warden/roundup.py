@@ -7,13 +7,13 @@ import resource
 import signal
 import time
 
-from jaato.plugins.shell.warden import tree
+from jaato.tools.processes.warden import tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from jaato.plugins.shell.warden.tree import Row
+    from jaato.tools.processes.warden.tree import Row
 
 STILL = b"TtDUZX"  # stopped, in the kernel's hands, or dead: makes no child now
 HALT_WITHIN_S = 3.0

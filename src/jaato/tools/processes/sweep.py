@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from jaato.plugins.shell.warden import cgroup, tree
-from jaato.plugins.shell.warden.roundup import Roundup
+from jaato.tools.processes.warden import cgroup, tree
+from jaato.tools.processes.warden.roundup import Roundup
 
 MARK = "JAATO_CALL"
 SWEEP_WITHIN_S = 5.0

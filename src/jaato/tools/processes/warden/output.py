@@ -17,6 +17,7 @@ class Captured:
     """Takes output as it comes.
 
     `bound_bytes` may reach the model; above it everything also goes to the file `spool`, up to `cap_bytes`.
+    Without a `spool` there is no end to what may be printed.
     """
 
     def __init__(self, bound_bytes: int, cap_bytes: int, spool: str) -> None:
@@ -35,11 +36,16 @@ class Captured:
     @property
     def over_cap(self) -> bool:
         """Whether the command printed more than is kept."""
-        return self.total > self.cap_bytes
+        return bool(self.spool) and self.total > self.cap_bytes
 
     def take(self, data: bytes) -> None:
         """Some more output."""
-        if self.total + len(data) > self.bound_bytes and self._file < 0 and not self.spool_error:
+        if (
+            self.total + len(data) > self.bound_bytes
+            and self._file < 0
+            and self.spool
+            and not self.spool_error
+        ):
             self._open()
         self.total += len(data)
         if self._file >= 0 and not self.over_cap:

@@ -10,12 +10,13 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import jaato
 
 PACKAGES = Path(jaato.__file__).resolve().parent.parent
-START = "import sys; sys.path.append(sys.argv[1]); from jaato.plugins.shell.warden.main import main; main()"
+START = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.warden.main import main; main()"
 CLOSE_WITHIN_S = 15.0
 
 
@@ -42,14 +43,17 @@ class Launcher:
         """The process id of the warden, 0 before the first command."""
         return self._pid
 
-    def supervisor(self) -> socket.socket:
-        """A socket to a new supervisor that waits for its request; raises OSError when there can be none."""
+    def supervisor(self, streams: Sequence[int] = ()) -> socket.socket:
+        """A socket to a new supervisor that waits for its request; raises OSError when there can be none.
+
+        `streams` are descriptors for the command: its input and output, or one terminal. The caller's stay open.
+        """
         with self._lock:
             ours, theirs = socket.socketpair()
             try:
                 for _ in range(2):
                     try:
-                        socket.send_fds(self._running(), [b"c"], [theirs.fileno()])
+                        socket.send_fds(self._running(), [b"c"], [theirs.fileno(), *streams])
                         break
                     except (BrokenPipeError, ConnectionResetError):
                         self._forget()

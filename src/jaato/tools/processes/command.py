@@ -17,14 +17,14 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.plugins.shell.ended import Ended, interrupted
-from jaato.plugins.shell.launch import Launcher, spool_directory
-from jaato.plugins.shell.sweep import MARK, sweep
-from jaato.plugins.shell.text import Shown
-from jaato.plugins.shell.warden import wire
-from jaato.plugins.shell.warden.output import SPOOL_PREFIX
-from jaato.plugins.shell.warden.roundup import MOST_TIMES
-from jaato.plugins.shell.warden.supervise import KILL_WITHIN_S
+from jaato.tools.processes.ended import Ended, interrupted
+from jaato.tools.processes.launch import Launcher, spool_directory
+from jaato.tools.processes.sweep import MARK, sweep
+from jaato.tools.processes.text import Shown
+from jaato.tools.processes.warden import wire
+from jaato.tools.processes.warden.output import SPOOL_PREFIX
+from jaato.tools.processes.warden.roundup import MOST_TIMES
+from jaato.tools.processes.warden.supervise import KILL_WITHIN_S
 
 ANSWER_WITHIN_S = 20.0
 NUDGE_EVERY_S = 2.0
@@ -43,7 +43,11 @@ class Limits:
 
 
 class Command:
-    """A command that runs; make one per run."""
+    """A command that runs; make one per run.
+
+    `streams` are descriptors it is to have as its input and output, or one terminal: what it prints elsewhere (its
+    errors, where it has no terminal) is shown, whatever the length of it, and only its ends are kept.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,9 @@ class Command:
         limits: Limits,
         timeout_s: float | None = None,
         show: Callable[[str], None],
+        streams: Sequence[int] = (),
     ) -> None:
+        self.streams = streams
         self.id = secrets.token_hex(16)
         self.limits = limits
         self.timeout_s = timeout_s
@@ -71,7 +77,7 @@ class Command:
             "settle_s": limits.settle_s,
             "max_processes": limits.max_processes,
             "nice": os.getpriority(os.PRIO_PROCESS, 0),
-            "spool": str(self.spool),
+            "spool": "" if streams else str(self.spool),
         }
         self.pid = 0
         self.group = ""
@@ -122,7 +128,7 @@ class Command:
         """A supervisor that has said it is there. Nothing has been asked of it, so another may be tried."""
         for _ in range(2):
             try:
-                self._socket = launcher.supervisor()
+                self._socket = launcher.supervisor(self.streams)
             except OSError as error:
                 raise ToolError(f"Commands cannot be run here: {error}") from None
             self._frames = wire.Frames()

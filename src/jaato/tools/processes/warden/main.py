@@ -10,11 +10,11 @@ import socket
 import sys
 import time
 
-from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.output import clear_stale
-from jaato.plugins.shell.warden.roundup import Roundup
-from jaato.plugins.shell.warden.start import IGNORED, close_all_but
-from jaato.plugins.shell.warden.supervise import Supervisor
+from jaato.tools.processes.warden import cgroup, tree, wire
+from jaato.tools.processes.warden.output import clear_stale
+from jaato.tools.processes.warden.roundup import Roundup
+from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, close_all_but
+from jaato.tools.processes.warden.supervise import Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
@@ -78,31 +78,32 @@ class Warden:
     def _accept(self) -> bool:
         """Fork a supervisor for the socket that came; False when jaato has closed its end."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
+            data, fds, _, _ = socket.recv_fds(self.control, 1, 1 + MOST_STREAMS)
         except OSError:
             return False
         if not data:
             return False
-        for fd in fds:
-            wire_end = socket.socket(fileno=fd)
-            try:
-                pid = os.fork()
-            except OSError as error:
-                report = {
-                    "failure": {
-                        "doing": "fork for",
-                        "error": os.strerror(error.errno or 0),
-                    }
-                }
-                wire_end.send(wire.value_frame(wire.ENDED, report))
-                wire_end.close()
-                continue
-            if pid == 0:
-                self._supervise(wire_end)
-            self.sockets[pid] = wire_end
+        if fds:
+            self._fork(socket.socket(fileno=fds[0]), fds[1:])
         return True
 
-    def _supervise(self, wire_end: socket.socket) -> None:
+    def _fork(self, wire_end: socket.socket, streams: list[int]) -> None:
+        """A supervisor for this socket; `streams` are what its command is to have as its standard streams."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            failure = {"doing": "fork for", "error": os.strerror(error.errno or 0)}
+            wire_end.send(wire.value_frame(wire.ENDED, {"failure": failure}))
+            wire_end.close()
+            pid = -1
+        if pid == 0:
+            self._supervise(wire_end, streams)
+        for fd in streams:
+            os.close(fd)
+        if pid > 0:
+            self.sockets[pid] = wire_end
+
+    def _supervise(self, wire_end: socket.socket, streams: list[int]) -> None:
         """The whole life of a supervisor."""
         code = 70
         try:
@@ -111,7 +112,7 @@ class Warden:
             for other in (*self.sockets.values(), *(lost for lost, _ in self.lost.values())):
                 other.close()
             group = f"{self.groups}{os.getpid()}" if self.groups else ""
-            supervisor = Supervisor(wire_end, self.parent_fd, wakeup(), group)
+            supervisor = Supervisor(wire_end, self.parent_fd, wakeup(), group, streams)
             supervisor.run()
             code = STUCK if supervisor.stuck else 0
         finally:

@@ -8,10 +8,10 @@ import signal
 import socket
 import time
 
-from jaato.plugins.shell.warden import cgroup, tree, wire
-from jaato.plugins.shell.warden.output import Captured
-from jaato.plugins.shell.warden.roundup import Roundup
-from jaato.plugins.shell.warden.start import PIPE_BYTES, start
+from jaato.tools.processes.warden import cgroup, tree, wire
+from jaato.tools.processes.warden.output import Captured
+from jaato.tools.processes.warden.roundup import Roundup
+from jaato.tools.processes.warden.start import PIPE_BYTES, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ BUSY_FORKS = 300  # so many new processes on the whole machine, and we count our
 class Supervisor:
     """Runs one request to its end; its process is the subreaper of all that the command starts."""
 
-    def __init__(self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str) -> None:
+    def __init__(
+        self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str, streams: list[int]
+    ) -> None:
         self.adopts = tree.become_subreaper()
         self.socket = wire_end
         self.parent_fd = parent_fd
         self.wakeup_fd = wakeup_fd
         self.frames = wire.Frames()
         self.request: dict[str, Any] = {}
+        self.streams = streams
         self.group = group if group and cgroup.make(group) else ""
         self.pid = 0
         self.status: int | None = None
@@ -61,7 +64,7 @@ class Supervisor:
         self.captured = Captured(
             self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"]
         )
-        self.pid, self.output_fd, failure = start(self.request, self.group)
+        self.pid, self.output_fd, failure = start(self.request, self.group, self.streams)
         if failure:
             self._clean()
             self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))

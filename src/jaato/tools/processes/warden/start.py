@@ -7,14 +7,16 @@ import marshal
 import os
 import resource
 import signal
+import termios
 
-from jaato.plugins.shell.warden import cgroup
+from jaato.tools.processes.warden import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PIPE_BYTES = 1 << 18
+MOST_STREAMS = 2  # what a command may bring as its own input and output
 USER_PROCESSES = 4096  # what the rest of a user's programs may need under one limit on processes
 
 IGNORED = (
@@ -34,8 +36,12 @@ IGNORED = (
 """What the warden and its supervisors do not hear, and a command hears again."""
 
 
-def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any] | None]:
-    """Start the command; its pid, the reading end of its output, and why it could not be, if it could not."""
+def start(request: dict[str, Any], group: str, streams: list[int]) -> tuple[int, int, dict[str, Any] | None]:
+    """Start the command; its pid, the reading end of its output, and why it could not be, if it could not.
+
+    `streams` are its input and output, if they are not to be nothing and the pipe that is read here; a single one is a
+    terminal, and all three. They are closed here.
+    """
     output_fd, output = os.pipe()
     try:
         fcntl.fcntl(output_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -48,15 +54,17 @@ def start(request: dict[str, Any], group: str) -> tuple[int, int, dict[str, Any]
     except OSError as error:
         return 0, output_fd, {"doing": "fork for", "error": os.strerror(error.errno or 0)}
     if pid == 0:
-        become_command(request, output, fail, group)
-    os.close(output)
-    os.close(fail)
+        become_command(request, output, fail, group, streams)
+    for fd in (output, fail, *streams):
+        os.close(fd)
     report = os.read(failed, 4096)
     os.close(failed)
     return pid, output_fd, marshal.loads(report) if report else None  # noqa: S302 our own fork wrote it
 
 
-def become_command(request: dict[str, Any], output: int, fail: int, group: str) -> NoReturn:
+def become_command(
+    request: dict[str, Any], output: int, fail: int, group: str, streams: list[int]
+) -> NoReturn:
     """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
     doing = "start"
     try:
@@ -64,10 +72,8 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.setsid()
         if group:
             cgroup.join(group)
-        doing = "open /dev/null for"
-        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        doing = "connect the streams of"
+        connect(streams or [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), output], output)
         close_all_but(fail)
         doing = "enter"
         os.chdir(request["cwd"])
@@ -83,6 +89,15 @@ def become_command(request: dict[str, Any], output: int, fail: int, group: str) 
         os.write(fail, marshal.dumps(report))
     finally:
         os._exit(127)
+
+
+def connect(streams: list[int], errors: int) -> None:
+    """Make these the standard streams; a single one is a terminal, and the session's own."""
+    if len(streams) == 1:
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+    given = [streams[0], streams[0], streams[0]] if len(streams) == 1 else [*streams, errors]
+    for number, fd in enumerate(given):
+        os.dup2(fd, number)
 
 
 def close_all_but(*kept: int) -> None:
