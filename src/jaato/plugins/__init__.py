@@ -23,5 +23,7 @@ BUILTIN = {
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
     "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
+    "notebook": "jaato.plugins.notebook.plugin:NotebookPlugin",
+    "lsp": "jaato.plugins.lsp.plugin:LspPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -55,7 +55,7 @@ class Frames:
             except (msgspec.DecodeError, RecursionError) as error:
                 raise ValueError(f"a message that is no JSON ({error})") from None
             if not isinstance(message, dict):
-                raise ValueError("a message that is no object")
+                raise ValueError("a message that is no object")  # noqa: TRY004 of a kind with the others
             found.append(message)
 
     def _head(self) -> bool:
