@@ -70,6 +70,11 @@ FIELDS: dict[str, Field] = {
         [],
         "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
     ),
+    "language_servers": Field(
+        "list",
+        [],
+        "language servers beside those known: rust (lets a known one run), python=pylsp, zig:.zig=zls",
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

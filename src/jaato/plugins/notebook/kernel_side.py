@@ -62,7 +62,7 @@ def bound_streams() -> None:
         write(self, cut(string))
         return len(string)
 
-    OutStream.write = bounded
+    setattr(OutStream, "write", bounded)  # noqa: B010 another type, on purpose
 
 
 def bound_displays(shell: Any) -> None:
@@ -136,7 +136,10 @@ def shape(value: Any) -> Any:
 def described(name: str, value: Any) -> dict[str, Any]:
     """One variable."""
     kind = type(value)
-    entry = {"name": name[:SHORT_CHARS], "type": f"{kind.__module__}.{kind.__qualname__}"[:SHORT_CHARS]}
+    entry: dict[str, Any] = {
+        "name": name[:SHORT_CHARS],
+        "type": f"{kind.__module__}.{kind.__qualname__}"[:SHORT_CHARS],
+    }
     entry["type"] = entry["type"].replace("builtins.", "", 1)
     sides = guarded(lambda: shape(value))
     if isinstance(sides, list):
@@ -172,7 +175,7 @@ def main() -> None:
     sys.modules["_jaato_kernel"] = sys.modules["__main__"]
     from ipykernel.kernelapp import IPKernelApp
 
-    app = IPKernelApp.instance()
+    app: Any = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
     bound_streams()
     bound_displays(app.shell)
