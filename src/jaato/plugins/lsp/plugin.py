@@ -48,19 +48,21 @@ class LspPlugin(Plugin):
         idle_s = float(host.config.get("idle_s", IDLE_S))
         self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s)
 
-    @tool(category=CODE, access="read")
+    @tool(category=CODE, access="read", aliases={"lsp_query": {"operation": "kind"}})
     async def lsp_goto_definition(
         self,
         path: str,
         symbol: Symbol = None,
         line: Line = None,
         column: Column = None,
-        kind: Literal["definition", "type_definition", "implementation", "declaration"] = "definition",
+        kind: Operation = "definition",
         *,
         call: Call,
     ) -> dict[str, Any]:
         """Find where a symbol used in a file is defined, exactly, across files and libraries. Returns path, line and
         source line."""
+        if kind == "hover":
+            return await self.lsp_hover(path, symbol, line, column, call=call)
         return await self._located(kind, Where(path, symbol, line, column), 0, 50, call)
 
     @tool(category=CODE, access="read")
@@ -204,23 +206,6 @@ class LspPlugin(Plugin):
 
         found = await self._beside.run(ask(), call.token)
         return found if isinstance(found, dict) else await self._changed(found, call, only_shown=preview)
-
-    @tool(category=CODE, access="read")
-    async def lsp_query(
-        self,
-        operation: Operation,
-        path: str,
-        symbol: Symbol = None,
-        line: Line = None,
-        column: Column = None,
-        *,
-        call: Call,
-    ) -> dict[str, Any]:
-        """Ask the language server one of several questions about a symbol by the name of the operation. The other lsp
-        tools say more."""
-        if operation == "hover":
-            return await self.lsp_hover(path, symbol, line, column, call=call)
-        return await self._located(operation, Where(path, symbol, line, column), 0, 50, call)
 
     def shutdown(self) -> None:
         """End every server; nothing they started is alive afterwards."""

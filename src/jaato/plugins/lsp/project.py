@@ -20,6 +20,7 @@ from jaato.tools.paths import Roots
 
 MAX_TEXT_BYTES = 4 << 20
 MAX_OPEN = 50
+MAX_SHOWN = 20
 MAX_WATCHED = 10_000
 LOOK_S = 0.5
 PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "venv", "dist", "build"})
@@ -112,6 +113,13 @@ class Project:
         ]
         if changes:
             self.server.tell("workspace/didChangeWatchedFiles", {"changes": changes})
+        for change in changes[:MAX_SHOWN]:  # servers take their time with what they are told is on disk
+            if change["type"] != DELETED:
+                try:
+                    path, text = self.read(unquote(urlsplit(str(change["uri"])).path))
+                except ToolError:
+                    continue
+                self._sync(path.as_uri(), path, text)
 
     def shown_path(self, uri: str) -> tuple[str, bool]:
         """A URI as a path, relative in the workspace, and whether it may be read here."""

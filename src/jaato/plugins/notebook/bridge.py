@@ -26,7 +26,7 @@ from typing import Any  # noqa: E402
 
 START_S = 60.0
 IDLE_S = 2.0
-HEED_S = 5.0
+HEED_S = 3.0
 SHOW_EVERY_S = 0.1
 MESSAGE_BYTES = 64 << 20
 FLAGS = (
@@ -62,7 +62,12 @@ class Kernel:
         write_connection_file(
             file, transport="ipc", ip=str(self.place / "s"), key=os.urandom(32).hex().encode()
         )
-        environment = {**os.environ, "IPYTHONDIR": str(self.place), "JPY_PARENT_PID": str(os.getpid())}  # noqa: TID251 a program of its own
+        environment = {
+            **os.environ,
+            "IPYTHONDIR": str(self.place),
+            "JPY_PARENT_PID": str(os.getpid()),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        }  # noqa: TID251 a program of its own
         self.process = subprocess.Popen(
             [sys.executable, str(Path(HERE) / "kernel_side.py"), "-f", file, *FLAGS],
             stdin=subprocess.DEVNULL,
@@ -240,17 +245,14 @@ async def orders(reader: asyncio.StreamReader) -> Any:
     while True:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            size = int(head.split(b":")[1])
-            yield json.loads(await reader.readexactly(size))
+            yield json.loads(await reader.readexactly(int(head.split(b":")[1])))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
 
 
 async def main() -> None:
     """Serve until jaato closes the pipe or the kernel is gone."""
-    spec = importlib.util.spec_from_file_location("said", str(Path(HERE) / "said.py"))
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location("said", str(Path(HERE) / "said.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is half made is put away
@@ -262,9 +264,10 @@ async def main() -> None:
         await kernel.ready()
         tell(event="ready", pid=kernel.process.pid)
         bridge = Bridge(kernel, module)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=1 << 20)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb")
+        )
         queue: asyncio.Queue[Any] = asyncio.Queue()
 
         async def listen() -> None:
@@ -275,8 +278,7 @@ async def main() -> None:
                     queue.put_nowait(order)
             queue.put_nowait(None)
 
-        listening = asyncio.ensure_future(listen())
-        await serve(bridge, queue, listening)
+        await serve(bridge, queue, asyncio.ensure_future(listen()))
     except Lost as error:
         tell(event="over", why=str(error))
     finally:

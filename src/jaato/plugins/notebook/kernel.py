@@ -116,9 +116,9 @@ class Kernel:
 
     async def _interrupted(self, id_: int) -> dict[str, Any]:
         """Interrupt the cell and wait for its end; a kernel that does not answer even then is ended."""
-        assert self._talk is not None
         try:
-            self._talk.send({"op": "interrupt"})
+            if self._talk is not None:
+                self._talk.send({"op": "interrupt"})
             async with asyncio.timeout(HEED_S):
                 return await self._answer(id_)
         except (TimeoutError, TalkEnded):
@@ -138,16 +138,22 @@ class Kernel:
 
     async def _next(self) -> dict[str, Any]:
         """The next news. Raises `TalkEnded` when none will come."""
-        assert self._talk is not None
+        talk = self._talk
+        if talk is None:
+            raise TalkEnded("The kernel was ended, by a reset or with its session.")
         waiting = asyncio.ensure_future(self._news.get())
-        over = asyncio.ensure_future(self._talk.over.wait())
+        over = asyncio.ensure_future(talk.over.wait())
         try:
             await asyncio.wait([waiting, over], return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 return waiting.result()
             if not self._news.empty():
                 return self._news.get_nowait()
-            raise TalkEnded(f"The kernel ended: {self._talk.why}")
+            raise TalkEnded(
+                f"The kernel ended: {talk.why}"
+                if self._talk
+                else "The kernel was ended, by a reset or with its session."
+            )
         finally:
             waiting.cancel()
             over.cancel()

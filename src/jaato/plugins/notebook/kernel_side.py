@@ -10,6 +10,7 @@ import sys
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file, whose modules are nobody's to import
 
+import inspect
 import json
 import reprlib
 import signal
@@ -88,6 +89,21 @@ def bound_displays(shell: Any) -> None:
 
     formatter.format = formatted
     shell._showtraceback = shown  # noqa: SLF001 as above
+
+
+def bound_replies(kernel: Any) -> None:
+    """Let the reply to a cell, which repeats its error, be of bounded size."""
+    inner = kernel.do_execute
+
+    async def executed(*args: Any, **options: Any) -> Any:
+        reply = inner(*args, **options)
+        reply = await reply if inspect.isawaitable(reply) else reply
+        if reply.get("status") == "error":
+            reply["evalue"] = cut(str(reply.get("evalue")), 20_000)
+            reply["traceback"] = [cut(str(line), 20_000) for line in reply.get("traceback") or []][:200]
+        return reply
+
+    kernel.do_execute = executed
 
 
 class Late(BaseException):
@@ -179,6 +195,7 @@ def main() -> None:
     app.initialize(sys.argv[1:])
     bound_streams()
     bound_displays(app.shell)
+    bound_replies(app.kernel)
     sys.path.insert(0, "")  # from here on, cells import what lies in the workspace
     app.start()
 
