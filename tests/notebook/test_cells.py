@@ -37,7 +37,7 @@ def run(bench: Bench, code: str, **options: Any) -> Output:
     return result
 
 
-@pytest.mark.spec("C1", "Tool names")
+@pytest.mark.spec("C1", "Tool names", "C1.names.9")
 def test_variables_stay_and_the_last_value_is_shown(bench: Bench) -> None:
     """A cell sees what earlier ones made, across event loops; prints and its value are its text."""
     run(bench, "x = 41")

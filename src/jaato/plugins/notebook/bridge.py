@@ -62,12 +62,9 @@ class Kernel:
         write_connection_file(
             file, transport="ipc", ip=str(self.place / "s"), key=os.urandom(32).hex().encode()
         )
-        environment = {
-            **os.environ,
-            "IPYTHONDIR": str(self.place),
-            "JPY_PARENT_PID": str(os.getpid()),
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        }  # noqa: TID251 a program of its own
+        environment = dict(os.environ)  # noqa: TID251 a program of its own
+        environment |= {"IPYTHONDIR": str(self.place), "JPY_PARENT_PID": str(os.getpid())}
+        environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
         self.process = subprocess.Popen(
             [sys.executable, str(Path(HERE) / "kernel_side.py"), "-f", file, *FLAGS],
             stdin=subprocess.DEVNULL,
@@ -117,11 +114,11 @@ class Kernel:
 
     def check(self) -> None:
         """Raise `Lost` when it is gone."""
-        code = self.process.poll()
+        until = time.monotonic() + (0.5 if self.lost else 0)  # one that ends closes its connection first
+        while (code := self.process.poll()) is None and time.monotonic() < until:
+            time.sleep(0.01)
         if code is not None:
-            number = -code
-            name = signal.Signals(number).name if code < 0 else f"exit code {code}"
-            raise Lost(f"it ended with {name}")
+            raise Lost(f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}")
         if self.lost:
             raise Lost(self.lost)
 
@@ -242,12 +239,9 @@ class Bridge:
 
 async def orders(reader: asyncio.StreamReader) -> Any:
     """What jaato sends, until it closes."""
-    while True:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            yield json.loads(await reader.readexactly(int(head.split(b":")[1])))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+    while head := await reader.readline():
+        await reader.readline()
+        yield json.loads(await reader.readexactly(int(head.split(b":")[1])))
 
 
 async def main() -> None:
