@@ -50,6 +50,7 @@ class ToolPlugin(Protocol):
     """The documented shape of a tool plugin. Optional methods are looked for once, when it is registered:
 
     `get_model_requirements`, `subscribes_to_prompt_enrichment`, `enrich_prompt`, `get_enrichment_priority`,
+    `subscribes_to_tool_result_enrichment`, `enrich_tool_result(tool_name, result)`,
     `set_plugin_registry`, `set_session`, `set_workspace_path`, and those of `BackgroundCapable`.
     """
 
@@ -117,6 +118,13 @@ class Plugin:
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """What the model is to read in place of this prompt: usually the prompt and something after it."""
         return PromptEnrichmentResult(prompt)
+
+    enriches_results: ClassVar[tuple[str, ...]] = ()
+    """The tools whose results `enrich_result` sees, by name; `*` for all. A plugin that waits to be made sees none."""
+
+    def enrich_result(self, call: Any, value: Any) -> Any:
+        """What a call gave, with what this plugin knows about it; may be a coroutine. The value itself is not changed."""
+        return value
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""

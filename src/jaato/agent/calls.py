@@ -84,7 +84,9 @@ class SessionSteps:
         return await self.background.run_movable(call, tool, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
-        """Plugins that enrich results come in here."""
+        """What plugins add to the result of a call that succeeded."""
+        if outcome.ok and self._session.enrich_result is not None:
+            outcome.value = await self._session.enrich_result(call, outcome.value)
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:

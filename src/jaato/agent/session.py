@@ -45,7 +45,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
-from jaato.tools.call import CURRENT
+from jaato.tools.call import CURRENT, Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -80,6 +80,7 @@ class Session:
     core: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
     enrich: Enrich | None = None
+    enrich_result: Callable[[Call, Any], Awaitable[Any]] | None = None
     execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
     """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)

@@ -32,6 +32,8 @@ class Toolset:
     commands: dict[str, tuple[UserCommand, Callable[[Any], Any] | None]] = field(default_factory=dict)
     enrich: Callable[[str], PromptEnrichmentResult] | None = None
     enrichment: Enrichment = ALWAYS
+    enrich_result: Callable[[Call, Any], Any] | None = None
+    enriches_results: tuple[str, ...] = ()
     background: BackgroundCapable | None = None
     wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
@@ -92,7 +94,20 @@ def adapt_optional(plugin: object, toolset: Toolset) -> None:
         toolset.enrich = optional(plugin, "enrich_prompt")
         priority = optional(plugin, "get_enrichment_priority")
         toolset.enrichment = Enrichment(int(priority())) if priority else ALWAYS
+    adapt_results(plugin, toolset)
     toolset.wiring = {setter: found for setter in SETTERS if (found := optional(plugin, setter))}
+
+
+def adapt_results(plugin: object, toolset: Toolset) -> None:
+    """Result enrichment, as far as the plugin has it."""
+    subscribes = optional(plugin, "subscribes_to_tool_result_enrichment")
+    enrich = optional(plugin, "enrich_tool_result")
+    if isinstance(plugin, Plugin):
+        if plugin.enriches_results:
+            toolset.enrich_result, toolset.enriches_results = plugin.enrich_result, plugin.enriches_results
+    elif subscribes and enrich and subscribes():
+        toolset.enrich_result = lambda call, value: enrich(call.name, value)
+        toolset.enriches_results = ("*",)
 
 
 def adapt_documented(plugin: Any, toolset: Toolset) -> None:

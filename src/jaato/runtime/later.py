@@ -133,6 +133,8 @@ class Later:
                 made = self._make()
                 self._tools = {tool.name: tool for tool in made.tools}
                 self._record.wiring = made.wiring
+                self._record.enrich_result = made.enrich_result
+                self._record.enriches_results = made.enriches_results
                 self.plugin, self._made = made.plugin, made
             return self._made
 

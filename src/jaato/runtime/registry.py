@@ -14,7 +14,7 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, optional, plugin_name, requirements
 from jaato.runtime.discovery import BROKEN, find, instance
-from jaato.runtime.enrichment import enriched, enriched_apart, enrichers
+from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.executors import executors_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
@@ -213,16 +213,16 @@ class PluginRegistry:
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
-        for toolset in self._everyone():
+        for toolset in self.everyone():
             place(toolset, self.workspace)
 
     def set_session(self, session: Any) -> None:
         """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""
-        self._sessions.add(session, self._everyone())
+        self._sessions.add(session, self.everyone())
 
     def forget_session(self, session: Any) -> None:
         """A session has ended; plugins that knew it as the newest are told of the one before it, if that lives."""
-        self._sessions.remove(session, self._everyone())
+        self._sessions.remove(session, self.everyone())
 
     # --- operation ---------------------------------------------------------------------------------------------
 
@@ -273,17 +273,14 @@ class PluginRegistry:
 
     def get_prompt_enrichment_subscribers(self) -> list[Any]:
         """The plugins that enrich prompts, in the order they are asked: lower priority first."""
-        return [toolset.plugin for toolset in enrichers(self._everyone())]
+        return [toolset.plugin for toolset in enrichers(self.everyone())]
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        return enriched(prompt, enrichers(self._everyone()), self.workspace)
+        return enriched(prompt, enrichers(self.everyone()), self.workspace)
 
-    async def enrich_prompt_apart(self, prompt: str) -> str:
-        """The same for a session: off the loop, and within a time."""
-        return await enriched_apart(prompt, enrichers(self._everyone()), self.workspace)
-
-    def _everyone(self) -> list[Toolset]:
+    def everyone(self) -> list[Toolset]:
+        """The records of all plugins that were asked in, those that only enrich prompts too."""
         return [*self._exposed.values(), *self._enrichment_only.values()]
 
     def shutdown(self) -> None:
