@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant, Scope
+from jaato.tools.circumstances import Circumstances
 from jaato.tools.grants import digest_of, grant_of, in_force, literal, shape_text
-from jaato.tools.judgement import Circumstances, judge_call
+from jaato.tools.judgement import judge_call
 from jaato.tools.policy import Policy
-from jaato.tools.policy_rules import SHELL_TOOLS
+from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS
 from jaato.tools.question import Waiting, nobody, question_of, word_of
 from jaato.tools.verdict import Decision, PartVerdict, Verdict, allow, deny, settled
 
@@ -260,6 +261,7 @@ class Gate:
         if not verdict.lasting:
             return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        scope = "session" if tool.name in TYPED_TOOLS and scope == "always" else scope  # no terminal lives longer
         grant = grant_of(
             waiting.call, tool, "allow", scope, shape, by=by, workspace=self._place(waiting.call)
         )
@@ -278,7 +280,7 @@ class Gate:
 
     def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
         """No, and never again; for this session at least, when it cannot be written down."""
-        shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
         if shape is None and isinstance(command, str):
             shape = literal(command)

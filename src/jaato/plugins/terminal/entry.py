@@ -25,12 +25,13 @@ class Typed:
     def check(self, before: str) -> None:
         """Raise `ToolError` where this completes a control path that an earlier call has begun, each harmless alone."""
         line = before + self.text
-        if before and (found := MENTION.search(line)) and not MENTION.search(self.text):
-            if not MENTION.search(before):
-                raise ToolError(
-                    f"This would complete {found[0]!r}, which decides what runs later. Clear the line, then type it "
-                    "in one call, so that it can be judged as a whole."
-                )
+        found = MENTION.search(line) if before else None
+        if found is None or MENTION.search(self.text) or MENTION.search(before):
+            return
+        raise ToolError(
+            f"This would complete {found[0]!r}, which decides what runs later. Clear the line with ctrl-c, then type "
+            "it in one call, so that it can be judged as a whole."
+        )
 
     def left(self, before: str) -> str:
         """What stands in the line now, as far as it is known."""
@@ -44,16 +45,18 @@ def typed(text: str, enter: bool | None, keys: list[str], secret: str | None) ->
     issues = []
     if len(text) > MAX_TEXT_CHARS:
         issues.append(("/text", f"has more than {MAX_TEXT_CHARS:,} characters; write a file instead"))
-    if any(ord(char) < 32 and char not in "\n\t" or 127 <= ord(char) < 160 for char in text):
+    if any((ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160 for char in text):
         issues.append(("/text", "has control characters; press keys instead"))
     if any(0xD800 <= ord(char) < 0xE000 for char in text):
         issues.append(("/text", "has half a surrogate pair, which is no character"))
     if len(keys) > MAX_KEYS:
         issues.append(("/keys", f"are more than {MAX_KEYS}"))
-    if not text and not keys and secret is None and not enter:
+    if not text and not keys and secret is None and enter is False:
         issues.append(("/text", "is empty, and no key is pressed"))
     if issues:
-        raise InvalidArguments(f"Invalid arguments for shell_input: {issues[0][0][1:]} {issues[0][1]}.", issues)
+        raise InvalidArguments(
+            f"Invalid arguments for shell_input: {issues[0][0][1:]} {issues[0][1]}.", issues
+        )
     for key in keys:
         key_bytes(key, False)
     whole = text if secret is None else secret

@@ -24,7 +24,13 @@ PLAIN = {
 }
 FUNCTION = {1: "OP", 2: "OQ", 3: "OR", 4: "OS", 5: "[15~", 6: "[17~", 7: "[18~", 8: "[19~", 9: "[20~"}
 FUNCTION |= {10: "[21~", 11: "[23~", 12: "[24~"}
-SPELLINGS = {"return": "enter", "esc": "escape", "del": "delete", "pageup": "page-up", "pagedown": "page-down"}
+SPELLINGS = {
+    "return": "enter",
+    "esc": "escape",
+    "del": "delete",
+    "pageup": "page-up",
+    "pagedown": "page-down",
+}
 
 
 def key_bytes(name: str, application: bool) -> bytes:
@@ -32,7 +38,9 @@ def key_bytes(name: str, application: bool) -> bytes:
 
     Raises `InvalidArguments` for a name that is no key.
     """
-    spelled = name.strip().lower().replace("control-", "ctrl-").replace("c-", "ctrl-", name.lower()[:2] == "c-")
+    spelled = (
+        name.strip().lower().replace("control-", "ctrl-").replace("c-", "ctrl-", name.lower()[:2] == "c-")
+    )
     spelled = SPELLINGS.get(spelled, spelled)
     if spelled in PLAIN:
         return PLAIN[spelled].encode()

@@ -142,7 +142,10 @@ class Orders:
         given_numbers = numbers(given)
         first = given_numbers[0]
         if not self._move(final, max(first, 1), given_numbers):
-            self._change(final, first, max(first, 1))
+            if final in "cn":
+                self._report(final, first)
+            else:
+                self._change(final, first, max(first, 1))
 
     def _move(self, final: str, count: int, given: list[int]) -> bool:
         """Orders that only move the cursor; False for another."""
@@ -180,7 +183,7 @@ class Orders:
         return True
 
     def _change(self, final: str, first: int, count: int) -> None:
-        """Orders that change what stands on the screen, or ask about it."""
+        """Orders that change what stands on the screen."""
         screen, grid = self.screen, self.screen.grid
         match final:
             case "J" if first <= 3:
@@ -207,11 +210,15 @@ class Orders:
                 screen.tabs.discard(screen.column) if first == 0 else screen.tabs.clear()
             case "h" | "l" if first == 4:
                 screen.inserts = final == "h"
-            case "c" if first == 0:
-                self._answer("\x1b[?6c")
-            case "n" if first in (5, 6):
-                place = f"\x1b[{screen.row + 1};{screen.column + 1}R"
-                self._answer("\x1b[0n" if first == 5 else place)
+
+    def _report(self, final: str, first: int) -> None:
+        """Questions a program asks the terminal."""
+        if (final, first) == ("c", 0):
+            self._answer("\x1b[?6c")
+        elif (final, first) == ("n", 5):
+            self._answer("\x1b[0n")
+        elif (final, first) == ("n", 6):
+            self._answer(f"\x1b[{self.screen.row + 1};{self.screen.column + 1}R")
 
     def _private_mode(self, mode: int, on: bool) -> None:
         screen = self.screen

@@ -14,11 +14,11 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
+from jaato.plugins.terminal.entry import Typed, typed
 from jaato.plugins.terminal.keys import key_bytes
 from jaato.plugins.terminal.loop import Loop
 from jaato.plugins.terminal.results import ended_fields, listed, shown
 from jaato.plugins.terminal.session import Session
-from jaato.plugins.terminal.entry import Typed, typed
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Limits, shell_of
 from jaato.tools.processes.environ import for_commands

@@ -93,7 +93,8 @@ class Session:
             await self._feed()
             self.ended = ended
         finally:
-            self.ended = self.ended or Ended(reason="stopped")
+            if self.ended is None:
+                self.ended = Ended(reason="stopped")
             self.streams.close()
             self.over.set()
 
@@ -156,8 +157,10 @@ class Session:
 
     async def _expire(self, idle_s: float) -> None:
         """End the program when nobody has looked at it for so long."""
-        while (left := self._used + idle_s - time.monotonic()) > 0:
-            await anyio.sleep(left)
+        left = idle_s
+        while left > 0:
+            await anyio.sleep(left)  # noqa: ASYNC110 time is what is waited for
+            left = self._used + idle_s - time.monotonic()
         self.problem = f"Nobody looked at it for {idle_s:g} s, so it was ended."
         self.command.stop()
 

@@ -140,7 +140,9 @@ def descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
             case "poll":
                 count = min(given[1], MAX_DESCRIPTORS)
                 data = memory(task, given[0], count * 8)
-                return [fd for fd, events, _ in struct.iter_unpack("ihh", data) if fd >= 0 and events & POLLIN]
+                return [
+                    fd for fd, events, _ in struct.iter_unpack("ihh", data) if fd >= 0 and events & POLLIN
+                ]
             case "select":
                 count = min(given[0], MAX_DESCRIPTORS)
                 if not given[1]:
