@@ -16,14 +16,18 @@ INPUT = tool("shell_input", "execute", ["session_id"])
 RUN = tool("run", "execute", ["command"])
 
 
-def typing(gate: Gate, workspace: Path, text: str = "", session_id: str = "t-1", /, **more: Any) -> tuple[bool, str]:
+def typing(
+    gate: Gate, workspace: Path, text: str = "", session_id: str = "t-1", /, **more: Any
+) -> tuple[bool, str]:
     """What becomes of typing this."""
     decision = step(gate, call(INPUT, workspace, session_id=session_id, text=text, **more), INPUT)
     return decision.allowed, decision.permission.method
 
 
 @C4
-@pytest.mark.parametrize("rule", ["git *", "run(git *)", "run", "run(*)", "shell_input(git *)", "shell_spawn(git *)", "ls"])
+@pytest.mark.parametrize(
+    "rule", ["git *", "run(git *)", "run", "run(*)", "shell_input(git *)", "shell_spawn(git *)", "ls"]
+)
 @pytest.mark.parametrize("text", ["git status; rm y", "git x", "git status", "ls", "y", "git x\nrm y", ""])
 def test_a_rule_for_commands_allows_no_typing(tmp_path: Path, rule: str, text: str) -> None:
     """A grant over commands says nothing of a program that may be anything: not even what only reads is typed freely."""
@@ -35,7 +39,12 @@ def test_a_rule_for_commands_allows_no_typing(tmp_path: Path, rule: str, text: s
 def test_a_terminal_is_started_by_the_rules_for_commands(tmp_path: Path) -> None:
     """A pattern covers the command structurally; one for `run` alone does not cover a terminal."""
     gate = Gate(Policy.of({"whitelist": {"patterns": ["shell_spawn(make *)"]}}), workspace=tmp_path)
-    for command, allowed in [("make x", True), ("make x; rm y", False), ("make $(rm y)", False), ("bash", False)]:
+    for command, allowed in [
+        ("make x", True),
+        ("make x; rm y", False),
+        ("make $(rm y)", False),
+        ("bash", False),
+    ]:
         assert step(gate, call(SPAWN, tmp_path, command=command), SPAWN).allowed is allowed
     gate = Gate(Policy.of({"whitelist": {"patterns": ["run(make *)"]}}), workspace=tmp_path)
     assert step(gate, call(RUN, tmp_path, command="make x"), RUN).allowed
@@ -47,7 +56,11 @@ def test_a_terminal_is_started_by_the_rules_for_commands(tmp_path: Path) -> None
 def test_what_is_forbidden_to_run_is_forbidden_to_type(tmp_path: Path, rule: str) -> None:
     """The blacklist for commands holds at terminals, over every grant; what hides from it is asked about."""
     grants = [Grant(id="g", effect="allow", tool="shell_input", scope="session")]
-    document = {"defaultPolicy": "allow", "blacklist": {"patterns": [rule]}, "whitelist": {"tools": ["shell_input"]}}
+    document = {
+        "defaultPolicy": "allow",
+        "blacklist": {"patterns": [rule]},
+        "whitelist": {"tools": ["shell_input"]},
+    }
     gate = Gate(Policy.of(document), workspace=tmp_path, grants=grants)
     for text in ("rm x", "ls; rm x", "sudo rm x", "echo $(rm x)", "ls\nrm x\n"):
         assert typing(gate, tmp_path, text) == (False, "blacklist")
@@ -96,9 +109,16 @@ def test_one_answer_covers_one_input(tmp_path: Path) -> None:
 @C4
 def test_exact_texts_may_be_whitelisted(tmp_path: Path) -> None:
     """A text of the whitelist is allowed to the letter and with nothing beside it; a star in it is a star."""
-    gate = Gate(Policy.of({"whitelist": {"arguments": {"shell_input": {"text": ["y", "git *"]}}}}), workspace=tmp_path)
+    gate = Gate(
+        Policy.of({"whitelist": {"arguments": {"shell_input": {"text": ["y", "git *"]}}}}), workspace=tmp_path
+    )
     assert typing(gate, tmp_path, "y") == (True, "whitelist")
-    for text, more in [("yes", {}), ("y", {"keys": ["up", "enter"]}), ("git x; rm y", {}), ("y", {"enter": False})]:
+    for text, more in [
+        ("yes", {}),
+        ("y", {"keys": ["up", "enter"]}),
+        ("git x; rm y", {}),
+        ("y", {"enter": False}),
+    ]:
         assert not typing(gate, tmp_path, text, **more)[0]
     assert not typing(gate, tmp_path, "y", secret_env="HOME")[0]
 
@@ -106,7 +126,13 @@ def test_exact_texts_may_be_whitelisted(tmp_path: Path) -> None:
 @C4
 @pytest.mark.parametrize(
     "text",
-    ["echo x > .git/hooks/pre-commit", "open('.mcp.json','w')", "cat .jaato/permissions.json", ":w .bashrc", "cd .gi\thooks"],
+    [
+        "echo x > .git/hooks/pre-commit",
+        "open('.mcp.json','w')",
+        "cat .jaato/permissions.json",
+        ":w .bashrc",
+        "cd .gi\thooks",
+    ],
 )
 def test_control_paths_are_asked_about_at_a_granted_terminal(tmp_path: Path, text: str) -> None:
     """No grant wider than one call covers what names a control path, or a word that a shell is to complete."""

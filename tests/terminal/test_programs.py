@@ -36,7 +36,11 @@ def test_a_shell_is_talked_to(tmp_path: Path) -> None:
 
     async def work(desk: Desk) -> None:
         begun = await desk.spawn(BASH)
-        assert (begun["state"], begun["screen"], begun["cursor"]) == ("awaiting_input", "$", {"row": 1, "column": 3})
+        assert (begun["state"], begun["screen"], begun["cursor"]) == (
+            "awaiting_input",
+            "$",
+            {"row": 1, "column": 3},
+        )
         said = await desk.type(begun["session_id"], "echo $((40+2)); pwd")
         assert said["screen"] == f"$ echo $((40+2)); pwd\n42\n{tmp_path}\n$"
         assert said["cursor"]["row"] == 4
@@ -209,7 +213,9 @@ def test_the_size_can_be_changed(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         begun = await desk.spawn(f"{sys.executable} -c '{SIZES}'", rows=8, columns=40)
         seen = await desk.control(begun["session_id"], "resize", rows=50, columns=120)
-        assert "120 50" in (await desk.until(begun["session_id"], lambda v: "120 50" in v["screen"]))["screen"]
+        assert (
+            "120 50" in (await desk.until(begun["session_id"], lambda v: "120 50" in v["screen"]))["screen"]
+        )
         assert seen["state"] == "awaiting_input"
         small = await desk.control(begun["session_id"], "resize", rows=3)
         assert small["cursor"]["row"] <= 3
@@ -284,7 +290,11 @@ def test_limits(tmp_path: Path) -> None:
         with pytest.raises(ToolError, match="is the most"):
             await desk.spawn("cat")
         assert [one["session_id"] for one in await desk.list()] == [first["session_id"]]
-        for attempt in (desk.read(other["session_id"]), desk.type("t-nope", "x"), desk.close(other["session_id"])):
+        for attempt in (
+            desk.read(other["session_id"]),
+            desk.type("t-nope", "x"),
+            desk.close(other["session_id"]),
+        ):
             with pytest.raises(ToolError, match="no terminal"):
                 await attempt
         with anyio.fail_after(20):
@@ -309,7 +319,9 @@ def test_limits(tmp_path: Path) -> None:
         ("x" * 5000, {}, "at most 4095 bytes"),
     ],
 )
-def test_input_that_cannot_be_typed(tmp_path: Path, text: str, more: dict[str, Any], said: str | None) -> None:
+def test_input_that_cannot_be_typed(
+    tmp_path: Path, text: str, more: dict[str, Any], said: str | None
+) -> None:
     """What would do another thing than it says is refused, with the reason."""
 
     async def work(desk: Desk) -> None:

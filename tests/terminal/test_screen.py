@@ -86,7 +86,8 @@ def test_questions_are_answered() -> None:
 
 
 HOSTILE = {
-    "huge counts": b"".join(b"\x1b[99999999999999%c" % final for final in b"@ABCDEFGHIJKLMPSTXZ`abdefgrsu") * 20,
+    "huge counts": b"".join(b"\x1b[99999999999999%c" % final for final in b"@ABCDEFGHIJKLMPSTXZ`abdefgrsu")
+    * 20,
     "digits": b"\x1b[" + b"9" * 60_000 + b"A",
     "many numbers": b"\x1b[" + b"1;" * 30_000 + b"m",
     "no end": b"\x1b]0;" + b"x" * 60_000,
@@ -98,7 +99,7 @@ HOSTILE = {
     "scrolls": b"\x1b[999S\x1b[999T" * 4_000,
     "tabs": b"\x1bH\x1b[C" * 500 + b"\x1b[9999I\x1b[9999Z" * 600,
     "repeats": "漢\x1b[9999b".encode() * 600,
-    "marks": "e".encode() + "\u0301".encode() * 30_000,
+    "marks": b"e" + "\u0301".encode() * 30_000,
     "feeds": b"\n" * 60_000,
     "binary": bytes(range(256)) * 240,
     "broken": b"\xff\xfe\xc3\xe2\x82\xf0\x9f" * 8_000,

@@ -35,7 +35,9 @@ def test_a_session_takes_its_terminals_with_it(tmp_path: Path) -> None:
     """What the model started at a terminal ends when its session closes, though the runtime goes on."""
     mark = f"4545{os.getpid()}"
     script = [
-        call("shell_spawn", command=f"setsid sleep {mark} & trap '' HUP TERM; echo up; sleep {mark}", wait_s=1),
+        call(
+            "shell_spawn", command=f"setsid sleep {mark} & trap '' HUP TERM; echo up; sleep {mark}", wait_s=1
+        ),
         say("It runs."),
     ]
 
@@ -188,7 +190,12 @@ def test_a_prompt_is_guessed_where_nothing_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["awaiting_input False", "awaiting_input True", "running False", "running False"]
+    assert done.stdout.splitlines() == [
+        "awaiting_input False",
+        "awaiting_input True",
+        "running False",
+        "running False",
+    ]
 
 
 def test_the_end_of_the_plugin_is_the_end_of_all(tmp_path: Path) -> None:

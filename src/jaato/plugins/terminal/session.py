@@ -159,7 +159,7 @@ class Session:
         """End the program when nobody has looked at it for so long."""
         left = idle_s
         while left > 0:
-            await anyio.sleep(left)  # noqa: ASYNC110 time is what is waited for
+            await anyio.sleep(left)
             left = self._used + idle_s - time.monotonic()
         self.problem = f"Nobody looked at it for {idle_s:g} s, so it was ended."
         self.command.stop()
