@@ -160,7 +160,10 @@ DEEP = {
 @pytest.mark.parametrize("pattern", ["print($A)", "$A($A)", "[$$$A]", "$A + $A"])
 def test_what_is_nested_without_end_harms_nobody(tmp_path: Path, name: str, pattern: str) -> None:
     """A hundred thousand levels are searched, or named as too deep; the files beside them are searched all the same."""
-    plant(tmp_path, {name: DEEP[name], "a.py": "f(f)\nprint(1)\n[1]\nb + b\n", "z.py": "f(f)\nprint(1)\n[1]\nb + b\n"})
+    plant(
+        tmp_path,
+        {name: DEEP[name], "a.py": "f(f)\nprint(1)\n[1]\nb + b\n", "z.py": "f(f)\nprint(1)\n[1]\nb + b\n"},
+    )
     data = call_tool(tmp_path, "ast_search", pattern=pattern, max_results=1000).structured
     paths = {match["path"] for match in data["matches"]}
     if not data["truncated"]:

@@ -261,7 +261,9 @@ class Gate:
         if not verdict.lasting:
             return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
-        scope = "session" if tool.name in TYPED_TOOLS and scope == "always" else scope  # no terminal lives longer
+        scope = (
+            "session" if tool.name in TYPED_TOOLS and scope == "always" else scope
+        )  # no terminal lives longer
         grant = grant_of(
             waiting.call, tool, "allow", scope, shape, by=by, workspace=self._place(waiting.call)
         )
