@@ -113,12 +113,13 @@ def test_exact_texts_may_be_whitelisted(tmp_path: Path) -> None:
         Policy.of({"whitelist": {"arguments": {"shell_input": {"text": ["y", "git *"]}}}}), workspace=tmp_path
     )
     assert typing(gate, tmp_path, "y") == (True, "whitelist")
-    for text, more in [
+    refused: list[tuple[str, dict[str, Any]]] = [
         ("yes", {}),
         ("y", {"keys": ["up", "enter"]}),
         ("git x; rm y", {}),
         ("y", {"enter": False}),
-    ]:
+    ]
+    for text, more in refused:
         assert not typing(gate, tmp_path, text, **more)[0]
     assert not typing(gate, tmp_path, "y", secret_env="HOME")[0]
 

@@ -1,7 +1,6 @@
 """The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
 
-It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend
-can be stepped.
+It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def silent(_grant: Grant) -> None:
 class Gate:
     """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
 
-    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed
-    session;
+    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
     `protected` are directories nobody may write under a lasting grant (jaato's own state).
     """
 
@@ -251,8 +249,7 @@ class Gate:
         return None
 
     def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
-        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly
-        these."""
+        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 

@@ -149,8 +149,8 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Search code by its syntax tree: calls, definitions, statements of a form, whatever their formatting. Returns
-        file, line, text and what the variables matched. For plain text use grep_content."""
+        """Match source code by its syntax tree (AST): calls, definitions, statements of a form, whatever their formatting.
+        Returns each place with its line, the code and what the variables stand for."""
         check_pattern(pattern)
         wanted = language_named(language)
         limits = Limits(call.token)

@@ -231,13 +231,15 @@ class Orders:
             case 7:
                 screen.wraps = on
             case 47 | 1047:
-                screen.alternate(on)
+                screen.grid.switch(on)
+                screen.full = False
             case 1048:
                 screen.save() if on else screen.restore()
             case 1049:
                 if on:
                     screen.save()
-                screen.alternate(on)
+                screen.grid.switch(on)
+                screen.full = False
                 if not on:
                     screen.restore()
 

@@ -197,11 +197,6 @@ class Screen:
             grid.rows.insert(self.bottom, type(grid.rows[0])())
         grid.touch(self.row, self.bottom)
 
-    def alternate(self, on: bool) -> None:
-        """Show the screen of a full-screen program, or the ordinary one again."""
-        self.grid.switch(on)
-        self.full = False
-
     def resize(self, rows: int, columns: int) -> None:
         """Take another size."""
         self.row = self.grid.resize(rows, columns, self.row)
