@@ -21,6 +21,7 @@ BUILTIN = {
     "memory": "jaato.plugins.memory.plugin:MemoryPlugin",
     "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
+    "terminal": "jaato.plugins.terminal.plugin:TerminalPlugin",
     "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
