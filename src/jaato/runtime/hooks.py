@@ -14,6 +14,7 @@ from jaato.protocol.events import (
     AgentStatusChanged,
     ContextUpdated,
     Event,
+    GcCompleted,
     MessageModel,
     ToolCallEnd,
     ToolCallStart,
@@ -91,6 +92,9 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
                 call("on_agent_history_updated", list(session.state.messages))
             case TurnCompleted():
                 call("on_agent_turn_completed", turn_data(event))
+                call("on_agent_context_updated", context_usage(session))
+                call("on_agent_history_updated", list(session.state.messages))
+            case GcCompleted() if event.problem is None:
                 call("on_agent_context_updated", context_usage(session))
                 call("on_agent_history_updated", list(session.state.messages))
             case AgentCompleted():

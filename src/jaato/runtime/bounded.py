@@ -1,0 +1,75 @@
+"""Other people's code, called so that it can fail, exit or hang and the program goes on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from jaato.errors import JaatoError, PluginError
+
+T = TypeVar("T")
+
+
+def within(
+    seconds: float, work: Callable[[], T], what: str, undo: Callable[[T], Any] = lambda _value: None
+) -> T:
+    """What `work` gives, from a daemon thread. Raises `PluginError` saying `what` failed, whatever it raised, an exit
+    or an interrupt of its own included, or that it took longer than this.
+
+    Python cannot end a thread: one that hangs is left to itself, and what it still makes goes to `undo`.
+    """
+    told = threading.Event()
+    lock = threading.Lock()
+    outcome: list[tuple[Any, BaseException | None]] = []
+    late = False
+
+    def body() -> None:
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = work()
+        except BaseException as error:  # noqa: BLE001 a stranger's code; its thread is not ours to end
+            failure = error
+        with lock:
+            outcome.append((value, failure))
+            nobody_waits = late
+        told.set()
+        if nobody_waits and failure is None:
+            try:
+                undo(value)
+            except BaseException:  # noqa: BLE001 nobody is left to hear of it
+                return
+
+    context = copy_context()
+    threading.Thread(target=context.run, args=(body,), name="jaato-plugin", daemon=True).start()
+    told.wait(seconds)
+    with lock:
+        late = not outcome
+    if late:
+        raise PluginError(f"{what} has not answered for {seconds:g} seconds and is left out.")
+    value, failure = outcome[0]
+    if failure is None:
+        result: T = value
+        return result
+    if isinstance(failure, JaatoError):
+        raise failure
+    raise PluginError(f"{what} failed: {type(failure).__name__}: {brief(failure)}") from failure
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, on one line, cut where it is long; errors whose text cannot be had included."""
+    try:
+        text = " ".join(str(error).split())
+    except BaseException:  # noqa: BLE001 even its text is a stranger's code
+        return "(its text cannot be had)"
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def talkative() -> Any:
+    """Sends what a plugin prints while it is loaded to stderr: stdout belongs to the program."""
+    import contextlib
+
+    return contextlib.redirect_stdout(sys.stderr)
