@@ -108,7 +108,12 @@ def test_calls_stay_with_their_results_and_the_newest_message_stays(
     """Whatever a strategy leaves, no call is without its result, and the user's newest words are there."""
 
     async def main() -> None:
-        script = [call("echo", text="a" * 400), call("echo", text="b" * 400), call("echo", text="c"), say("ok")]
+        script = [
+            call("echo", text="a" * 400),
+            call("echo", text="b" * 400),
+            call("echo", text="c"),
+            say("ok"),
+        ]
         async with session(tmp_path, [*script, *script], [echo]) as live:
             await live.post("first task")
             live.compaction = Compaction(Strategy(keep), GCConfig())

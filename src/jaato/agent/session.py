@@ -78,7 +78,7 @@ class Session:
     deferred: bool = True
     core: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
-    enrich: Callable[[str], str] | None = None
+    enrich: Callable[[str], Awaitable[str]] | None = None
     execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
     """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Session:
         if self._closed:
             raise JaatoError("The session is closed; open it again to go on.")
         if self.enrich is not None:
-            text = self.enrich(text)
+            text = await self.enrich(text)
         text = clean(text or "")
         parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
         if not parts:

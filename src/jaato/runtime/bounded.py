@@ -14,17 +14,21 @@ T = TypeVar("T")
 
 
 def within(
-    seconds: float, work: Callable[[], T], what: str, undo: Callable[[T], Any] = lambda _value: None
+    seconds: float,
+    work: Callable[[], T],
+    what: str,
+    undo: Callable[[T], Any] = lambda _value: None,
+    late: type[PluginError] = PluginError,
 ) -> T:
     """What `work` gives, from a daemon thread. Raises `PluginError` saying `what` failed, whatever it raised, an exit
-    or an interrupt of its own included, or that it took longer than this.
+    or an interrupt of its own included, and `late` when it took longer than this.
 
     Python cannot end a thread: one that hangs is left to itself, and what it still makes goes to `undo`.
     """
     told = threading.Event()
     lock = threading.Lock()
     outcome: list[tuple[Any, BaseException | None]] = []
-    late = False
+    too_late = False
 
     def body() -> None:
         value: Any = None
@@ -35,7 +39,7 @@ def within(
             failure = error
         with lock:
             outcome.append((value, failure))
-            nobody_waits = late
+            nobody_waits = too_late
         told.set()
         if nobody_waits and failure is None:
             try:
@@ -47,9 +51,9 @@ def within(
     threading.Thread(target=context.run, args=(body,), name="jaato-plugin", daemon=True).start()
     told.wait(seconds)
     with lock:
-        late = not outcome
-    if late:
-        raise PluginError(f"{what} has not answered for {seconds:g} seconds and is left out.")
+        too_late = not outcome
+    if too_late:
+        raise late(f"{what} has not answered for {seconds:g} seconds and is left out.")
     value, failure = outcome[0]
     if failure is None:
         result: T = value

@@ -88,13 +88,10 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
                 call("on_tool_call_end", tool_name=event.tool, **ended)
             case ContextUpdated():
                 call("on_agent_context_updated", context_usage(session))
-            case MessageModel():
+            case MessageModel() | GcCompleted():
                 call("on_agent_history_updated", list(session.state.messages))
             case TurnCompleted():
                 call("on_agent_turn_completed", turn_data(event))
-                call("on_agent_context_updated", context_usage(session))
-                call("on_agent_history_updated", list(session.state.messages))
-            case GcCompleted() if event.problem is None:
                 call("on_agent_context_updated", context_usage(session))
                 call("on_agent_history_updated", list(session.state.messages))
             case AgentCompleted():

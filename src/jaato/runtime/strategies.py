@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable
-from types import ModuleType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
 from jaato.runtime.bounded import within
+from jaato.runtime.discovery import identity
 
 Loader = Callable[[], Any]
 BUILTIN_STRATEGIES = {"gc_truncate": "jaato.agent.compaction.truncate"}
 METHODS = ("initialize", "shutdown", "should_collect", "collect")
 LOADING_S = 30.0
+NONE: Mapping[str, ModuleType] = MappingProxyType({})
 
 __all__ = ["GCConfig", "GCPlugin", "GCResult", "discover_gc_plugins", "load_gc_plugin"]
 
 
-def discover_gc_plugins(modules: Iterable[ModuleType] = ()) -> dict[str, Loader]:
+def discover_gc_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
     """A loader for each strategy by name: built-in ones, those of the entry point group `jaato.gc_plugins`, and
     those of these modules. Nothing is imported yet."""
     from importlib.metadata import entry_points
@@ -31,15 +33,14 @@ def discover_gc_plugins(modules: Iterable[ModuleType] = ()) -> dict[str, Loader]
     }
     for point in entry_points(group=ENTRY_POINT_GROUPS["gc"]):
         found.setdefault(point.name, point.load)
-    for module in modules:
+    for name, module in modules.items():
         if getattr(module, "PLUGIN_KIND", None) == "gc":
-            name = getattr(module, "__plugin__", module.__name__)
-            found.setdefault(name, functools.partial(lambda one: one, module))
+            found.setdefault(name, functools.partial(identity, module))
     return found
 
 
 def load_gc_plugin(
-    name: str, config: dict[str, Any] | None = None, modules: Iterable[ModuleType] = ()
+    name: str, config: dict[str, Any] | None = None, modules: Mapping[str, ModuleType] = NONE
 ) -> GCPlugin:
     """The strategy of this name, initialised. Raises `PluginError` for one that is not there or cannot be used.
 
