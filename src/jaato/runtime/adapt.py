@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,8 +91,6 @@ def check_words(toolset: Toolset) -> None:
         raise PluginError(
             f"The plugin {name}: its instructions are longer than {MAX_INSTRUCTION_CHARS:,} characters."
         )
-    if len(toolset.tools) > MAX_TOOLS:
-        raise PluginError(f"The plugin {name} declares more than {MAX_TOOLS:,} tools.")
     for command, run in toolset.commands.values():
         if not (isinstance(command.name, str) and command.name and isinstance(command.description, str)):
             raise PluginError(f"The plugin {name} has a user command that is no text: {command!r:.80}.")
@@ -122,7 +121,10 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     """Read a plugin of the documented shape."""
     executors = dict(plugin.get_executors() or {})
     approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
-    for schema in plugin.get_tool_schemas() or []:
+    schemas = list(itertools.islice(plugin.get_tool_schemas() or [], MAX_TOOLS + 1))
+    if len(schemas) > MAX_TOOLS:
+        raise PluginError(f"The plugin {toolset.name} declares more than {MAX_TOOLS:,} tools.")
+    for schema in schemas:
         toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved))
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
     for command in call_optional(plugin, "get_user_commands") or []:

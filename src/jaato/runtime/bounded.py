@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -72,8 +74,14 @@ def brief(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-def talkative() -> Any:
-    """Sends what a plugin prints while it is loaded to stderr: stdout belongs to the program."""
-    import contextlib
-
-    return contextlib.redirect_stdout(sys.stderr)
+@contextlib.contextmanager
+def apart_from_the_terminal() -> Iterator[None]:
+    """While a plugin is loaded, what it prints goes to stderr, and it neither reads stdin nor, by `exit()`, closes it:
+    both belong to the program."""
+    before = sys.stdin
+    with contextlib.redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
+        sys.stdin = nothing
+        try:
+            yield
+        finally:
+            sys.stdin = before

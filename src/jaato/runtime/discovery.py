@@ -123,7 +123,7 @@ def load_module(path: Path, name: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[spec.name]
+        sys.modules.pop(spec.name, None)
         raise
     return module
 

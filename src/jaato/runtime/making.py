@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
 from jaato.runtime.adapt import Toolset, adapt, optional
-from jaato.runtime.bounded import talkative, within
+from jaato.runtime.bounded import apart_from_the_terminal, within
 from jaato.runtime.discovery import instance
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later
@@ -46,7 +46,7 @@ class Maker:
             return work()
         before = surroundings()
         try:
-            with talkative():
+            with apart_from_the_terminal():
                 return within(self._loading_s, work, f"The plugin {name!r}", undo)
         finally:
             changes = before.changed(surroundings())

@@ -13,9 +13,10 @@ from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSch
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, plugin_name, requirements
+from jaato.runtime.bounded import brief
 from jaato.runtime.discovery import BROKEN, Modules, find, instance
 from jaato.runtime.enrichment import enriched, enrichers
-from jaato.runtime.executors import executors_of
+from jaato.runtime.executors import executors_of, schemas_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
@@ -106,7 +107,7 @@ class PluginRegistry:
             said = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
             self.report(name, f"cannot be loaded: {said}")
             raise PluginError(f"The plugin {name!r} cannot be loaded: {said}") from error
-        return self._expose(plugin, config, foreign=foreign)
+        return self._expose(plugin, config, foreign=foreign, known_as=name)
 
     def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
         """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
@@ -125,14 +126,21 @@ class PluginRegistry:
             raise PluginError(f"The plugin {load.name!r} cannot be loaded: {error}") from error
         return toolset
 
-    def _expose(self, plugin: Any, config: dict[str, Any] | None, *, foreign: bool = False) -> bool:
+    def _expose(
+        self,
+        plugin: Any,
+        config: dict[str, Any] | None,
+        *,
+        foreign: bool = False,
+        known_as: str | None = None,
+    ) -> bool:
         name = plugin_name(plugin)
+        known_as = known_as or name
         if name in self._exposed or name in self._enrichment_only:
             other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
-            self.report(name, "is the name of two plugins")
-            raise PluginError(
-                f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}. Disable one of them."
-            )
+            both = f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}."
+            self.report(known_as, f"is left out: {both}")
+            raise PluginError(f"{both} Disable one of them.")
         begun = False
         try:
             if not self._suits(plugin, name, foreign=foreign):
@@ -142,14 +150,13 @@ class PluginRegistry:
             refuse_same_commands(toolset, self.toolsets())
             self.catalog.add(toolset.tools)
         except BROKEN as error:
-            self.report(name, f"cannot be exposed: {error}")
+            self.report(known_as, f"cannot be exposed: {brief(error)}")
             if begun:
                 release(plugin, foreign=foreign)
-            raise (
-                error
-                if isinstance(error, PluginError)
-                else PluginError(f"The plugin {name!r} cannot be exposed: {type(error).__name__}: {error}")
-            ) from error
+            if isinstance(error, PluginError):
+                raise
+            said = f"{type(error).__name__}: {error}"
+            raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
         return True
 
@@ -254,18 +261,14 @@ class PluginRegistry:
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:
-                raise PluginError(
-                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
-                )
+                known = ", ".join(self._exposed)
+                raise PluginError(f"The plugin {name!r} is not exposed; there are {known}.")
             chosen.add(toolset.tools)
         return chosen
 
     def get_exposed_tool_schemas(self) -> list[ToolSchema]:
         """The declarations of all exposed tools, core and discoverable."""
-        return [
-            ToolSchema(t.name, t.spec.description, t.spec.parameters, t.spec.category, t.spec.discoverability)
-            for t in self.catalog
-        ]
+        return schemas_of(self.catalog)
 
     def get_exposed_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """A function per tool name, alias and user command, that takes the argument dict and blocks."""
