@@ -59,6 +59,7 @@ def texts(live: Session) -> list[str]:
     return [part.text for m in live.state.messages for part in m.parts if isinstance(part, Text)]
 
 
+@pytest.mark.spec("S4", "6. Proactive Garbage Collection", "S4.gc.1")
 @pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
 def test_the_oldest_turns_are_left_out_and_a_resumed_session_has_the_same_history(tmp_path: Path) -> None:
     """Before a call that would find the context full, old turns go; the log gives the same history again."""
@@ -158,7 +159,7 @@ def test_the_open_plan_and_running_tasks_are_told_again(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.3")
 def test_one_that_frees_nothing_says_so_and_adds_nothing(tmp_path: Path) -> None:
     """The history stays as it is, the log says that nothing was freed, and it is not tried again at once."""
 

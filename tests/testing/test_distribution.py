@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,11 +34,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, installed: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, installed: Path) -> Desk:
     """A user who has installed it."""
     made = Desk(tmp_path)
     made.env["PYTHONPATH"] = f"{made.env['PYTHONPATH']}:{installed}"
-    yield made
+    return made
 
 
 @pytest.mark.spec("C3", "PluginRegistry and plugins")

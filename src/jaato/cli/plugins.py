@@ -142,7 +142,7 @@ def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[R
         add(name, str(settings.config_dir / "plugins"))
     for one in brought:
         tree = one.tree
-        standing = one.standing if one.standing != "trusted" else "on"
+        standing: str = one.standing if one.standing != "trusted" else "on"
         standing = "off" if tree.name in registry.disabled else standing
         problem = registry.problems.get(tree.name, "") if one.standing == "trusted" else one.said
         if problem and one.standing == "trusted":

@@ -92,7 +92,8 @@ def check_words(toolset: Toolset) -> None:
             f"The plugin {name}: its instructions are longer than {MAX_INSTRUCTION_CHARS:,} characters."
         )
     for command, run in toolset.commands.values():
-        if not (isinstance(command.name, str) and command.name and isinstance(command.description, str)):
+        words: tuple[object, ...] = (command.name, command.description)
+        if not all(isinstance(word, str) for word in words) or not command.name:
             raise PluginError(f"The plugin {name} has a user command that is no text: {command!r:.80}.")
         if run is not None and not callable(run):
             raise PluginError(f"The plugin {name}: /{command.name} is a {type(run).__name__}, no function.")

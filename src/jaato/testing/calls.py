@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import threading
@@ -28,7 +29,9 @@ CALL_S, HEED_S, MOMENT_S = 30.0, 3.0, 0.05
 MAX_ADDED_CHARS = 20_000
 
 
-def check_calls(toolset: Toolset, given: dict[str, dict[str, Any]], place: Path, report: Report) -> None:
+def check_calls(
+    toolset: Toolset, given: dict[str, dict[str, Any]], place: Path, report: Report, seconds: float
+) -> None:
     """Call what may be called: reading tools, and those whose arguments the author gave."""
     for name in sorted({*given} - {tool.name for tool in toolset.tools}):
         report.error("call", name, "there are arguments for it, and no such tool")
@@ -40,10 +43,12 @@ def check_calls(toolset: Toolset, given: dict[str, dict[str, Any]], place: Path,
         arguments = arguments_for(tool, given.get(tool.name))
         if arguments is not None:
             report.called.append(tool.name)
-            check_call(tool, arguments, place, report, must=tool.name in given)
+            check_call(tool, arguments, place, report, seconds=seconds, must=tool.name in given)
 
 
-def check_call(tool: Tool, arguments: dict[str, Any], place: Path, report: Report, *, must: bool) -> None:
+def check_call(
+    tool: Tool, arguments: dict[str, Any], place: Path, report: Report, *, seconds: float, must: bool
+) -> None:
     """One call to its end: in time, quiet, with a result that can be stored; and once more, stopped."""
     issues = tool.issues(arguments)
     if issues:
@@ -55,7 +60,7 @@ def check_call(tool: Tool, arguments: dict[str, Any], place: Path, report: Repor
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            value = within(CALL_S, lambda: run(tool, call), f"The tool {tool.name}")
+            value = within(seconds, lambda: run(tool, call), f"The tool {tool.name}")
     except JaatoError as error:
         if must or not is_refusal(error):
             report.error("call", tool.name, f"{error}")
@@ -153,7 +158,7 @@ def check_enrichment(toolset: Toolset, report: Report) -> None:
         return
     for prompt in ("Fix the failing test.", "", "@a.png {{x}} “ü” \U0001f600 " * 50):
         try:
-            result = within(CALL_S, lambda prompt=prompt: enrich(prompt), "enrich_prompt()")  # type: ignore[misc]  # the lambda's default
+            result = within(CALL_S, functools.partial(enrich, prompt), "enrich_prompt()")
         except JaatoError as error:
             report.error("enrichment", toolset.name, str(error))
             return

@@ -30,7 +30,7 @@ def target_of(name: str, workspace: Path, settings: Settings | None = None) -> L
             return functools.partial(imported, known[name])
     for kind in ("tool", "gc"):
         for point in entry_points(group=ENTRY_POINT_GROUPS[kind], name=name):
-            return point.load  # type: ignore[no-any-return]  # the standard library gives Any
+            return point.load
     path = Path(name) if Path(name).is_absolute() else workspace / name
     if path.is_dir() and (path / "__init__.py").is_file():
         return functools.partial(load_module, path / "__init__.py", path.name)

@@ -11,18 +11,19 @@ from typing import Any
 
 from jaato.abc.plugin import Plugin
 from jaato.errors import JaatoError
-from jaato.runtime.adapt import Toolset, adapt, optional
+from jaato.runtime.adapt import Toolset, adapt, optional, plugin_name
 from jaato.runtime.bounded import within
 from jaato.runtime.discovery import instance
 from jaato.runtime.host import PluginHost
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.traces import Surroundings, surroundings
-from jaato.testing.calls import check_calls, check_enrichment
+from jaato.testing.calls import CALL_S, check_calls, check_enrichment
 from jaato.testing.report import Report
 from jaato.testing.strategy import check_strategy
 from jaato.testing.tools import check_declarations
 
 STEP_S, SETTLING_S = 20.0, 2.0
+FAILED = object()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -32,11 +33,12 @@ def check_plugin(
     config: dict[str, Any] | None = None,
     calls: Mapping[str, dict[str, Any]] = NOTHING,
     services: Mapping[str, Any] = NOTHING,
+    seconds: float = CALL_S,
 ) -> Report:
     """Hold a plugin (class, object, factory, module, loader, file or name) against all that is asked of one.
 
     It works in an empty directory of its own. Tools that only read are called with their first example, or a guess;
-    others only with the arguments that `calls` gives them. GC strategies are checked as such. Raises `ConfigError` for
+    others only with the arguments that `calls` gives them. `seconds` is how long a call may take. GC strategies are checked as such. Raises `ConfigError` for
     a name that names nothing.
     """
     if isinstance(target, str | Path):
@@ -44,7 +46,7 @@ def check_plugin(
 
         target = target_of(str(target), Path.cwd())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        return Check(target, config or {}, dict(calls), services, Path(place)).run()
+        return Check(target, config or {}, dict(calls), services, Path(place), seconds).run()
 
 
 def assert_plugin(target: Any, **options: Any) -> Report:
@@ -64,11 +66,13 @@ class Check:
         calls: dict[str, dict[str, Any]],
         services: Mapping[str, Any],
         place: Path,
+        seconds: float,
     ) -> None:
         self.target = target
         self.config = config
         self.calls = calls
         self.place = place
+        self.seconds = seconds
         self.registry = PluginRegistry(workspace=place, services={"environ": {}, **services})
         self.report = Report(str(getattr(target, "name", None) or getattr(target, "__name__", "plugin")))
 
@@ -82,13 +86,14 @@ class Check:
             )
         if isinstance(found, ModuleType):
             self._kind(found)
-        if found is None:
+        if found is FAILED:
             return self.report
         host = PluginHost(self.registry, MappingProxyType(self.config))
         plugin = self._step("making", lambda: instance(found, host))
-        if plugin is None:
+        named = FAILED if plugin is FAILED else self._step("name", lambda: plugin_name(plugin))
+        if named is FAILED:
             return self.report
-        self.report.name = str(getattr(plugin, "name", "") or self.report.name)
+        self.report.name = named
         if callable(getattr(plugin, "should_collect", None)) or callable(getattr(plugin, "collect", None)):
             check_strategy(plugin, self.config, self.report)
         else:
@@ -109,22 +114,22 @@ class Check:
             self.report.advise("kind", module.__name__, text)
 
     def _step(self, rule: str, work: Callable[[], Any]) -> Any:
-        """What a phase gives; None, and a finding, when it fails."""
+        """What a phase gives; `FAILED`, and a finding, when it fails."""
         try:
             return within(STEP_S, work, f"Its {rule}")
         except JaatoError as error:
             self.report.error(rule, self.report.name, str(error))
-            return None
+            return FAILED
 
     def _tools(self, plugin: Any) -> None:
         toolset = self._step("exposure", lambda: self._exposed(plugin))
-        if toolset is None:
+        if toolset is FAILED:
             return
         self.report.tools = [tool.name for tool in toolset.tools]
         check_declarations(toolset, self.report)
         self._again(plugin, toolset)
         check_enrichment(toolset, self.report)
-        check_calls(toolset, self.calls, self.place, self.report)
+        check_calls(toolset, self.calls, self.place, self.report, self.seconds)
         self._step("shutdown", lambda: shut(plugin))
 
     def _exposed(self, plugin: Any) -> Toolset:
@@ -144,7 +149,9 @@ class Check:
             return adapt(plugin)
 
         again = self._step("initialise", repeat)
-        if again is not None and [tool.spec for tool in again.tools] != [tool.spec for tool in toolset.tools]:
+        if again is not FAILED and [tool.spec for tool in again.tools] != [
+            tool.spec for tool in toolset.tools
+        ]:
             self.report.error(
                 "initialise", self.report.name, "declares other tools when it is asked a second time"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
@@ -25,11 +26,8 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
         within(STEP_S, lambda: strategy.initialize(config), "initialize()")
         settings = GCConfig(threshold_percent=80.0, preserve_recent_turns=2)
         for percent in (0.0, 50.0, 100.0):
-            usage = usage_at(percent)
-            said = within(
-                STEP_S, lambda usage=usage: strategy.should_collect(usage, settings), "should_collect()"
-            )  # type: ignore[misc]  # the lambda's default
-            wanted, reason = verdict(said)
+            ask = functools.partial(strategy.should_collect, usage_at(percent), settings)
+            wanted, reason = verdict(within(STEP_S, ask, "should_collect()"))
             if wanted and not reason:
                 report.advise("verdict", name, "says no reason; the log shows it")
             if percent == 0.0 and wanted:
