@@ -38,8 +38,8 @@ def check_plugin(
     """Hold a plugin (class, object, factory, module, loader, file or name) against all that is asked of one.
 
     It works in an empty directory of its own. Tools that only read are called with their first example, or a guess;
-    others only with the arguments that `calls` gives them. `seconds` is how long a call may take. GC strategies are checked as such. Raises `ConfigError` for
-    a name that names nothing.
+    others only with the arguments that `calls` gives them. `seconds` is how long a call may take. GC strategies are
+    checked as such. Raises `ConfigError` for a name that names nothing.
     """
     if isinstance(target, str | Path):
         from jaato.testing.finding import target_of
