@@ -55,14 +55,15 @@ def within(
     with lock:
         too_late = not outcome
     if too_late:
-        raise late(f"{what} has not answered for {seconds:g} seconds and is left out.")
+        raise late(f"{what or 'it'} has not answered for {seconds:g} seconds and is left out.")
     value, failure = outcome[0]
     if failure is None:
         result: T = value
         return result
     if isinstance(failure, JaatoError):
         raise failure
-    raise PluginError(f"{what} failed: {type(failure).__name__}: {brief(failure)}") from failure
+    said = f"{type(failure).__name__}: {brief(failure)}"
+    raise PluginError(f"{what} failed: {said}" if what else said) from failure
 
 
 def brief(error: BaseException) -> str:

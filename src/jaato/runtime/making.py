@@ -47,7 +47,7 @@ class Maker:
         before = surroundings()
         try:
             with apart_from_the_terminal():
-                return within(self._loading_s, work, f"The plugin {name!r}", undo)
+                return within(self._loading_s, work, "", undo)
         finally:
             changes = before.changed(surroundings())
             if changes:

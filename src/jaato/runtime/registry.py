@@ -153,9 +153,9 @@ class PluginRegistry:
             self.report(known_as, f"cannot be exposed: {brief(error)}")
             if begun:
                 release(plugin, foreign=foreign)
-            if isinstance(error, PluginError):
+            if isinstance(error, PluginError) and not foreign:
                 raise
-            said = f"{type(error).__name__}: {error}"
+            said = str(error) if foreign else f"{type(error).__name__}: {error}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
         return True
