@@ -170,7 +170,7 @@ ENRICHING: dict[str, tuple[str, str]] = {
     "gives a number": (enriching("return PromptEnrichmentResult(7)"), "is a int, not text"),
     "gives a hundred megabytes": (
         enriching("return PromptEnrichmentResult('x' * 100_000_000)"),
-        "more than 200,000 characters",
+        "100000000 characters long",
     ),
     "calls itself for ever": (enriching("return self.enrich_prompt(prompt)"), "RecursionError"),
 }

@@ -2,84 +2,97 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+import functools
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.bounded import within
-from jaato.tools.background import start_thread
+from jaato.runtime.discovery import BROKEN
 
 LOG = logger("registry")
-ENRICHING_S = 10.0
-"""How long somebody else's plugin may take over one prompt."""
-MAX_ADDED_CHARS = 200_000
+WITHIN_S = 10.0
+MOST_CHARS = 2_000_000
+"""A prompt may become as long as this, or stay as long as it was."""
 
 
 class SlowEnrichment(PluginError):
-    """A plugin has not answered in its time."""
+    """A plugin of others has not answered in its time."""
 
 
 def enrichers(toolsets: Iterable[Toolset]) -> list[Toolset]:
     """Those that subscribe, in the order they are asked."""
-    return sorted((t for t in toolsets if t.enrich is not None), key=lambda t: t.priority)
+    return sorted((t for t in toolsets if t.enrich is not None), key=lambda t: t.enrichment.priority)
 
 
-def enriched(prompt: str, toolsets: Iterable[Toolset]) -> PromptEnrichmentResult:
-    """The prompt after each of them has seen what the one before made of it; a failing one is passed over, and one
-    that hangs is not asked again."""
+def wanted(toolset: Toolset, prompt: str, workspace: Path) -> bool:
+    """Whether the plugin has something to do with this prompt; decided without asking it."""
+    when = toolset.enrichment
+    if not when.pattern and not when.present:
+        return True
+    if when.pattern and searcher(when.pattern).search(prompt):
+        return True
+    return any(os.path.exists(f"{workspace}/{name}") for name in when.present)
+
+
+@functools.cache
+def searcher(pattern: str) -> re.Pattern[str]:
+    """The pattern, made ready once."""
+    return re.compile(pattern)
+
+
+def asked(toolset: Toolset, prompt: str) -> tuple[str, dict[str, Any]]:
+    """The prompt as one plugin would have it, and what it notes; of a failing one as it was."""
+    enrich = toolset.enrich
+    if enrich is None:
+        return prompt, {}  # it was left out while others were asked
+    try:
+        ask = functools.partial(enrich, prompt)
+        result = within(WITHIN_S, ask, "", late=SlowEnrichment) if toolset.foreign else ask()
+        text, notes = result.prompt, dict(result.metadata)
+        if not isinstance(text, str):
+            raise PluginError(f"enrich_prompt() gave a prompt that is a {type(text).__name__}, not text")
+        if len(text) > max(MOST_CHARS, len(prompt)):
+            raise ValueError(f"it would make the prompt {len(text)} characters long")
+    except SlowEnrichment as error:
+        toolset.enrich = None
+        return passed_over(toolset, prompt, f"{error}; it is not asked again")
+    except BROKEN as error:  # the user's words must reach the model whatever a plugin does
+        return passed_over(toolset, prompt, str(error) or type(error).__name__)
+    return text, notes
+
+
+def passed_over(toolset: Toolset, prompt: str, problem: str) -> tuple[str, dict[str, Any]]:
+    """The prompt as it was, and why."""
+    LOG.warning("Plugin '%s' could not enrich the prompt: %s", toolset.name, problem)
+    return prompt, {"error": problem}
+
+
+def enriched(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> PromptEnrichmentResult:
+    """The prompt after each of them has seen what the one before made of it; a failing one is passed over."""
     metadata: dict[str, Any] = {}
     for toolset in toolsets:
-        try:
-            prompt, metadata[toolset.name] = ask(toolset, prompt)
-        except SlowEnrichment as error:
-            toolset.enrich = None
-            LOG.warning("Plugin '%s' is not asked to enrich prompts any more: %s", toolset.name, error)
-            metadata[toolset.name] = {"error": str(error)}
-        except Exception as error:  # noqa: BLE001 the user's words must reach the model whatever a plugin does
-            LOG.warning("Plugin '%s' could not enrich the prompt: %s", toolset.name, error)
-            metadata[toolset.name] = {"error": str(error)}
+        if wanted(toolset, prompt, workspace):
+            prompt, metadata[toolset.name] = asked(toolset, prompt)
     return PromptEnrichmentResult(prompt, metadata)
 
 
-def ask(toolset: Toolset, prompt: str) -> tuple[str, dict[str, Any]]:
-    """What one plugin makes of a prompt. Raises what it raises, and `PluginError` for what is no prompt."""
-    enrich = toolset.enrich
-    assert enrich is not None
-    if toolset.foreign:
-        result = within(
-            ENRICHING_S, lambda: enrich(prompt), f"The plugin {toolset.name!r}", late=SlowEnrichment
-        )
-    else:
-        result = enrich(prompt)
-    text, metadata = result.prompt, dict(result.metadata)
-    if not isinstance(text, str):
-        raise PluginError(f"enrich_prompt() gave a prompt that is a {type(text).__name__}, not text")
-    if len(text) > len(prompt) + MAX_ADDED_CHARS:
-        raise PluginError(f"enrich_prompt() added more than {MAX_ADDED_CHARS:,} characters")
-    return text, metadata
-
-
-class Enricher:
-    """Enriches the messages of one runtime, in the order they came; other people's code works off the loop."""
-
-    def __init__(self, subscribers: Callable[[], list[Toolset]]) -> None:
-        self._subscribers = subscribers
-        self._turn: anyio.Lock | None = None
-
-    async def __call__(self, text: str) -> str:
-        """The text as the model is to read it."""
-        asked = self._subscribers()
-        if not any(toolset.foreign for toolset in asked):
-            return enriched(text, asked).prompt if asked else text
-        self._turn = self._turn or anyio.Lock(fast_acquire=True)
-        async with self._turn:
-            result: PromptEnrichmentResult = await asyncio.wrap_future(
-                start_thread(lambda: enriched(text, asked))
-            )
-        return result.prompt
+async def enriched_apart(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> str:
+    """The same off the loop; one that takes longer than `WITHIN_S` is passed over too."""
+    for toolset in toolsets:
+        if not wanted(toolset, prompt, workspace):
+            continue
+        with anyio.move_on_after(WITHIN_S + 1) as waited:
+            prompt, _ = await anyio.to_thread.run_sync(asked, toolset, prompt, abandon_on_cancel=True)
+        if waited.cancelled_caught:
+            passed_over(toolset, prompt, f"it took longer than {WITHIN_S:g} s")
+    return prompt

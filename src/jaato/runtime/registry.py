@@ -15,7 +15,7 @@ from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, plugin_name, requirements
 from jaato.runtime.bounded import brief
 from jaato.runtime.discovery import BROKEN, Modules, find, instance
-from jaato.runtime.enrichment import enriched, enrichers
+from jaato.runtime.enrichment import enriched, enriched_apart, enrichers
 from jaato.runtime.executors import executors_of, schemas_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
@@ -280,15 +280,15 @@ class PluginRegistry:
 
     def get_prompt_enrichment_subscribers(self) -> list[Any]:
         """The plugins that enrich prompts, in the order they are asked: lower priority first."""
-        return [toolset.plugin for toolset in self.enrichers()]
-
-    def enrichers(self) -> list[Toolset]:
-        """The records of those plugins, in that order."""
-        return enrichers(self._everyone())
+        return [toolset.plugin for toolset in enrichers(self._everyone())]
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        return enriched(prompt, self.enrichers())
+        return enriched(prompt, enrichers(self._everyone()), self.workspace)
+
+    async def enrich_prompt_apart(self, prompt: str) -> str:
+        """The same for a session: off the loop, and within a time."""
+        return await enriched_apart(prompt, enrichers(self._everyone()), self.workspace)
 
     def _everyone(self) -> list[Toolset]:
         return [*self._exposed.values(), *self._enrichment_only.values()]

@@ -32,7 +32,6 @@ from jaato.protocol.events import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
-from jaato.runtime.enrichment import Enricher
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
@@ -163,7 +162,7 @@ class Runtime:
             parallel=plan.parallel,
             deferred=plan.deferred,
             core=plan.core,
-            enrich=Enricher(self.registry.enrichers),
+            enrich=self.registry.enrich_prompt_apart,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
             services={"registry": self.registry, **plan.services},
         )
