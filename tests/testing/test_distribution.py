@@ -59,7 +59,7 @@ def test_a_real_process_uses_all_that_it_adds(desk: Desk) -> None:
     session = desk.sessions()[0]["id"]
     events = desk.events(session)
     asked = next(event for event in events if event["type"] == "message.user")
-    assert "High waters are recorded for: Husum." in asked["message"]["parts"][0]["text"]
+    assert "High waters are recorded for: Husum." in asked["message"]["parts"][-1]["text"]
     ended = [event for event in events if event["type"] == "tool.call_end"]
     assert ended[-1]["result"]["structured"]["water"] == "falls"
     second = desk.run(
