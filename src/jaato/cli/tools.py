@@ -10,8 +10,9 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.assemble import make_registry, settings_for
+from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
 
 BYTES_PER_TOKEN = 4
