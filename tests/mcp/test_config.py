@@ -103,7 +103,7 @@ def test_more_spellings(work: Path, home: Path) -> None:
     made = one(work, home, {"url": "https://h/", "bearer_token_env_var": "TOKEN"})
     assert made.headers == {"Authorization": "Bearer ${TOKEN}"}
     made = one(work, home, {"url": "https://h/", "oauth": {"clientId": "c", "scopes": "a b"}})
-    assert (made.oauth.client_id, made.oauth.scopes) == ("c", ("a", "b"))
+    assert made.oauth == {"clientId": "c", "scopes": "a b"}
     (work / ".mcp.json").write_bytes(b'\xef\xbb\xbf{"servers": {"it": {"command": "x"}}}')
     assert list(load(work, home).servers) == ["it"]
 
@@ -145,7 +145,8 @@ def test_more_spellings(work: Path, home: Path) -> None:
         ({"url": "https://h/", "headers": {"a b": "c"}}, "header"),
         ({"url": "https://h/", "headers": {"X": "a\r\nY: b"}}, "line end"),
         ({"url": "https://h/", "headers": {"Host": "other"}}, "belongs to the connection"),
-        ({"url": "https://h/", "oauth": {"callbackPort": 70_000}}, "port"),
+        ({"url": "https://h/", "oauth": "yes"}, "oauth"),
+        ({"url": "https://h/", "oauth": {"clientId": "a\u200b"}}, "U+200B"),
         ({"command": "a", "start_timeout_s": -1}, "positive"),
         ({"command": "a", "timeout": "soon"}, "positive"),
         ({"command": "a", "disabled": "yes"}, "true or false"),

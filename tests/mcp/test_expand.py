@@ -47,7 +47,14 @@ def test_variables(tmp_path: Path) -> None:
 
 def test_variables_cannot_break_out(tmp_path: Path) -> None:
     """What is filled in is checked again: no line end in a header, no other scheme in a URL."""
-    made = one(tmp_path, {"url": "${U}", "headers": {"X": "${H}"}})
+    made = one(
+        tmp_path,
+        {"url": "${U}", "headers": {"X": "${H}"}, "oauth": {"clientSecret": "${H}", "scopes": ["${U}"]}},
+    )
+    assert expanded(made, {"U": "https://h/", "H": "v"}).oauth == {
+        "clientSecret": "v",
+        "scopes": ["https://h/"],
+    }
     assert expanded(made, {"U": "https://h/", "H": "v"}).url == "https://h/"
     for environ in ({"U": "file:///x", "H": "v"}, {"U": "https://h/", "H": "a\r\nb: c"}):
         with pytest.raises(ConfigError, match="'it'"):

@@ -25,21 +25,11 @@ Kind = Literal["stdio", "http", "sse"]
 Scope = Literal["user", "workspace", "argument"]
 
 
-class OAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry says about logging in; empty texts are found out."""
-
-    client_id: str = ""
-    client_secret: str = ""
-    scopes: tuple[str, ...] = ()
-    callback_port: int = 0
-    metadata_url: str = ""
-
-
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One server as written, its `${VAR}` not filled in (`expanded` does that, for a trusted server only).
 
     `digest` is the SHA-256 of the entry and, for a workspace's, of where it stands: another workspace's equal entry
-    is another server. `identity` stays when the entry is edited. `cwd` is empty for the workspace itself.
+    is another server. `identity` stays when the entry is edited. `cwd` is empty for the workspace itself; `oauth` is as written.
     """
 
     name: str
@@ -54,7 +44,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
-    oauth: OAuth = OAuth()
+    oauth: dict[str, Any] = {}
     start_timeout_s: float = 30.0
     call_timeout_s: float = 300.0
     idle_timeout_s: float = 600.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaato.plugins.mcp.config import Kind, Malformed, OAuth, Scope, ServerConfig, Table, digest_of
+from jaato.plugins.mcp.config import Kind, Malformed, Scope, ServerConfig, Table, digest_of
 from jaato.protocol.codec import is_unicode
 from jaato.tools.unseen import hidden, strings_in
 
@@ -54,7 +54,7 @@ def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig
         origin=origin,
         digest=digest_of([*written[:2], entry]),
         identity=digest_of(written),
-        oauth=oauth_of(first(entry, ("oauth", "auth"), {})),
+        oauth=oauth_of(first(entry, ("oauth",), {})),
         start_timeout_s=seconds_of(entry, START_KEYS, 30.0),
         call_timeout_s=seconds_of(entry, (*CALL_KEYS, "timeout"), 300.0),
         idle_timeout_s=seconds_of(entry, ("idle_timeout_s",), 600.0),
@@ -62,7 +62,13 @@ def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig
         **(process_of(entry) if kind == "stdio" else address_of(entry)),
     )
     shown = [config.command, *config.args, config.cwd, config.url]
-    shown += [*config.env, *config.env.values(), *config.headers, *config.headers.values()]
+    shown += [
+        *strings_in(config.oauth),
+        *config.env,
+        *config.env.values(),
+        *config.headers,
+        *config.headers.values(),
+    ]
     unseen = sorted({char for text in shown for char in hidden(text)})
     if unseen:
         raise Malformed(f"holds invisible characters ({', '.join(unseen[:5])}); write it without them")
@@ -184,24 +190,13 @@ def check_header(name: str, value: str) -> None:
         raise Malformed(f"has a line end in the header {name!r}; remove it")
 
 
-def oauth_of(value: Any) -> OAuth:
-    """What is said about logging in; a plain switch or word says nothing."""
-    if not isinstance(value, Table):
-        return OAuth()
-    scopes = first(value, ("scopes", "scope"), [])
-    scopes = scopes.split() if isinstance(scopes, str) else scopes
-    if not isinstance(scopes, list) or len(scopes) > MAX_ITEMS:
-        raise Malformed('"scopes" in oauth must be a list of texts')
-    port = first(value, ("callbackPort", "callback_port", "redirectPort"), 0)
-    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65_535:
-        raise Malformed('"callbackPort" in oauth must be a port')
-    return OAuth(
-        client_id=text_of(first(value, ("clientId", "client_id"), ""), "clientId"),
-        client_secret=text_of(first(value, ("clientSecret", "client_secret"), ""), "clientSecret"),
-        scopes=tuple(text_of(scope, "scopes") for scope in scopes),
-        callback_port=port,
-        metadata_url=text_of(first(value, ("authServerMetadataUrl", "metadata_url"), ""), "metadata_url"),
-    )
+def oauth_of(value: Any) -> dict[str, Any]:
+    """What is said about logging in, as written; a plain switch says nothing."""
+    if isinstance(value, bool):
+        return {}
+    if not isinstance(value, dict):
+        raise Malformed('"oauth" must be an object such as {"clientId": "…"}')
+    return dict(value)
 
 
 def first(entry: Table, keys: tuple[str, ...], default: Any) -> Any:

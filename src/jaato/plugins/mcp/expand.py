@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import Malformed, ServerConfig
 from jaato.plugins.mcp.entry import MAX_TEXT_CHARS, check_header, check_url
+from jaato.tools.unseen import strings_in
 
 PLACE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -28,11 +31,9 @@ def expanded(config: ServerConfig, environ: Mapping[str, str]) -> ServerConfig:
         cwd=fill(config.cwd, "cwd"),
         url=fill(config.url, "url"),
         headers={name: fill(value, f"headers.{name}") for name, value in config.headers.items()},
-        oauth=msgspec.structs.replace(
-            config.oauth,
-            client_id=fill(config.oauth.client_id, "oauth.clientId"),
-            client_secret=fill(config.oauth.client_secret, "oauth.clientSecret"),
-        ),
+        oauth={
+            key: inside(value, partial(fill, place=f"oauth.{key}")) for key, value in config.oauth.items()
+        },
     )
     try:
         if made.kind != "stdio":
@@ -53,10 +54,21 @@ def expanded(config: ServerConfig, environ: Mapping[str, str]) -> ServerConfig:
 
 def variables_of(config: ServerConfig) -> list[str]:
     """The names of the variables the entry takes from the user's environment, sorted."""
-    oauth = config.oauth
     texts = [config.command, *config.args, *config.env.values(), config.cwd, config.url]
-    texts += [*config.headers.values(), oauth.client_id, oauth.client_secret]
+    texts += [*config.headers.values(), *strings_in(config.oauth)]
     return sorted({found[1] for text in texts for found in PLACE.finditer(text)})
+
+
+def inside(value: Any, fill: Callable[[str], str]) -> Any:
+    """A JSON value with its texts filled in."""
+    match value:
+        case str():
+            return fill(value)
+        case list():
+            return [inside(member, fill) for member in value]
+        case dict():
+            return {key: inside(member, fill) for key, member in value.items()}
+    return value
 
 
 def filled(text: str, environ: Mapping[str, str], missing: Callable[[str], ConfigError]) -> str:

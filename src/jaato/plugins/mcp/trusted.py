@@ -126,10 +126,7 @@ def described(config: ServerConfig) -> list[tuple[str, str]]:
     names = variables_of(config)
     if names:
         rows.append(("takes", f"from your environment: {', '.join(names)}"))
-    if config.oauth.client_id or config.oauth.metadata_url:
-        rows.append(
-            ("login", visible(f"client {config.oauth.client_id} {config.oauth.metadata_url}".strip()))
-        )
+    rows += [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
     rows += [("note", text) for text in doubts(config)]
     return rows
 
