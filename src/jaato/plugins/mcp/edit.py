@@ -20,6 +20,7 @@ from jaato.plugins.mcp.config import (
     resolved,
 )
 from jaato.plugins.mcp.entry import server_of
+from jaato.protocol.codec import is_unicode
 from jaato.tools.atomic import locked, read_small, write_private
 
 
@@ -71,7 +72,8 @@ def edit(path: Path, scope: Scope, state_dir: Path, change: Callable[[dict[str, 
             raise ConfigError(f"{path} has a key twice; remove one of the two first, so that none is lost.")
         change(servers)
         mode = stat.S_IMODE(os.stat(target).st_mode) if content is not None else new_mode(scope)
-        written = json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        written = (text if is_unicode(text) else json.dumps(document, indent=2)).encode() + b"\n"
         if len(written) > MAX_FILE_BYTES:
             raise ConfigError(f"{path} would have more than {MAX_FILE_BYTES:,} bytes; remove servers first.")
         write_private(target, written)
