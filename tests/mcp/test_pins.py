@@ -38,7 +38,7 @@ def test_manifests_are_kept(tmp_path: Path) -> None:
         tool(input_schema=schema, annotations={"readOnlyHint": True}),
         prompts=[PromptEntry(name="p", arguments=[{"name": "a", "required": True}])],
         resources=[ResourceEntry(uri="file:///{x}", template=True, size_bytes=3)],
-        era="2026-07-28",
+        protocol_version="2026-07-28",
         fetched_at=100.0,
         ttl_s=60.0,
     )

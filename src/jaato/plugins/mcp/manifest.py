@@ -60,15 +60,14 @@ class ResourceEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What a server offers. `fetched_at` is Unix time, `ttl_s` how long it says that holds (None: it does not say).
 
-    `era` is the protocol revision in use, such as `2026-07-28`; `dropped` says what was left out and why.
+    `protocol_version` is the revision in use, such as `2026-07-28`; `server_info` is what the server calls itself;
+    `dropped` says what was left out and why.
     """
 
     digest: str
     version: int = VERSION
-    server_name: str = ""
-    server_title: str = ""
-    server_version: str = ""
-    era: str = ""
+    protocol_version: str = ""
+    server_info: dict[str, Any] = {}
     instructions: str = ""
     capabilities: dict[str, Any] = {}
     tools: list[ToolEntry] = []
@@ -135,9 +134,8 @@ def bounded(manifest: Manifest) -> Manifest:
         dropped.append(f"instructions beyond {MAX_INSTRUCTIONS_CHARS:,} characters")
     return msgspec.structs.replace(
         manifest,
-        server_name=clean(manifest.server_name)[:MAX_NAME_CHARS],
-        server_title=clean(manifest.server_title)[:MAX_NAME_CHARS],
-        server_version=clean(manifest.server_version)[:MAX_NAME_CHARS],
+        protocol_version=clean(manifest.protocol_version)[:MAX_NAME_CHARS],
+        server_info=manifest.server_info if fits(manifest.server_info) else {},
         instructions=clean(instructions),
         capabilities=manifest.capabilities if fits(manifest.capabilities) else {},
         tools=tools,
