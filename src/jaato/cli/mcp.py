@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from jaato.cli.ending import DENIED, ERROR, OK, say
+from jaato.cli.ending import ERROR, OK, say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
@@ -55,7 +55,9 @@ class Desk:
         """The server of this name or, for a URL, one made of it for this command. Raises `ConfigError`."""
         if "://" not in text:
             if headers or sse:
-                raise ConfigError("--header and --sse are for a URL; a server's own stand in its configuration.")
+                raise ConfigError(
+                    "--header and --sse are for a URL; a server's own stand in its configuration."
+                )
             return self.server(text)
         from jaato.plugins.mcp.entry import server_of
 
@@ -118,11 +120,6 @@ def main(args: Namespace) -> int:
         from jaato.cli.mcp_use import main as use
 
         return use(desk, args)
-    except JaatoError as error:
-        if error.code in ("mcp_needs_trust", "mcp_held_back"):
-            say(str(error))
-            return DENIED
-        raise
     finally:
         POOL.close()
 
@@ -170,9 +167,7 @@ async def check(host: Host, directory: Directory) -> dict[str, str]:
     return failures
 
 
-def described(
-    host: Host, config: ServerConfig, failures: dict[str, str], checked: bool
-) -> dict[str, Any]:
+def described(host: Host, config: ServerConfig, failures: dict[str, str], checked: bool) -> dict[str, Any]:
     """One server as data; its `tools` are None while they are not known."""
     state, why = host.state(config.name)
     if config.name in failures:
@@ -186,12 +181,14 @@ def described(
         "scope": config.scope,
         "kind": config.kind,
         "state": state,
-        "health": ("failed" if config.name in failures else "ok") if checked and state != "needs trust" else None,
+        "health": ("failed" if config.name in failures else "ok")
+        if checked and state != "needs trust"
+        else None,
         "why": why,
         "target": target_of(config),
         "file": str(config.origin),
-        "server": f"{manifest.server_name} {manifest.server_version}".strip() if manifest else None,
-        "era": manifest.era if manifest else None,
+        "server": named_by(manifest.server_info) if manifest else None,
+        "era": manifest.protocol_version if manifest else None,
         "tools": len(manifest.tools) if manifest else None,
         "prompts": len(manifest.prompts) if manifest else None,
         "resources": len(manifest.resources) if manifest else None,
@@ -200,6 +197,11 @@ def described(
         "age_s": round(age_s, 1) if age_s is not None else None,
         "stale": bool(known and manifest and manifest.ttl_s is not None and (age_s or 0) > manifest.ttl_s),
     }
+
+
+def named_by(info: dict[str, Any]) -> str:
+    """What a server calls itself, with its version."""
+    return " ".join(str(info[key])[:200] for key in ("name", "version") if info.get(key))
 
 
 def target_of(config: ServerConfig) -> str:

@@ -43,13 +43,17 @@ def add_mcp(commands: Commands) -> None:
     kinds = mcp.add_subparsers(
         dest="action", metavar="list|add|remove|tools|call|login|logout|logs|trust", required=True
     )
-    listing = action(kinds, "list", "the servers, their state and what is wrong with them", "mcp list --check")
+    listing = action(
+        kinds, "list", "the servers, their state and what is wrong with them", "mcp list --check"
+    )
     listing.add_argument("--check", action="store_true", help="start each one, to see whether it answers")
     listing.add_argument("--json", action="store_true", help="as JSON")
     add_add(kinds)
     remove = action(kinds, "remove", "take a server out of the configuration", "mcp remove files")
     remove.add_argument("server", metavar="NAME", help="the server")
-    remove.add_argument("--scope", choices=("user", "workspace"), help="from which file (default: where it is)")
+    remove.add_argument(
+        "--scope", choices=("user", "workspace"), help="from which file (default: where it is)"
+    )
     add_use(kinds)
     login = action(kinds, "login", "log in to a server, in the browser", "mcp login tickets")
     login.add_argument("server", metavar="SERVER|URL", help="a server, or the address of one")
@@ -57,7 +61,9 @@ def add_mcp(commands: Commands) -> None:
     logout.add_argument("server", metavar="SERVER|URL", help="a server, or the address of one")
     logs = action(kinds, "logs", "what a server printed as errors", "mcp logs files -n 200")
     logs.add_argument("server", metavar="SERVER", help="the server")
-    logs.add_argument("-n", "--lines", type=positive, default=50, metavar="N", help="the last N lines (default 50)")
+    logs.add_argument(
+        "-n", "--lines", type=positive, default=50, metavar="N", help="the last N lines (default 50)"
+    )
     trust = action(
         kinds,
         "trust",
@@ -74,37 +80,65 @@ def add_mcp(commands: Commands) -> None:
 def add_add(kinds: Commands) -> None:
     """`jaato mcp add`."""
     kinds._parser_class = ProgramParser  # noqa: SLF001 argparse has no other way to give one parser a class of its own
-    add = action(kinds, "add", "configure a server", "mcp add files -- npx -y @modelcontextprotocol/server-filesystem .")
+    add = action(
+        kinds,
+        "add",
+        "configure a server",
+        "mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+    )
     kinds._parser_class = Parser  # noqa: SLF001 as above
     add.usage = "jaato mcp add NAME [options] -- COMMAND [ARGUMENT ...]\n       jaato mcp add NAME --url URL [options]"
     add.add_argument("server", metavar="NAME", help="what to call it")
     add.add_argument("--url", metavar="URL", help="the address of a server that runs elsewhere")
     add.add_argument("--sse", action="store_true", help="it speaks the older HTTP with server-sent events")
     add.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="sent to the URL; ${VAR} is filled in"
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="sent to the URL; ${VAR} is filled in",
     )
     add.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="given to the command; ${VAR} is filled in"
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="given to the command; ${VAR} is filled in",
     )
     add.add_argument("--cwd", metavar="DIR", help="where the command runs (default: the workspace)")
     add.add_argument(
-        "--scope", choices=("user", "workspace"), default="user", help="yours (default), or the workspace's .mcp.json"
+        "--scope",
+        choices=("user", "workspace"),
+        default="user",
+        help="yours (default), or the workspace's .mcp.json",
     )
     add.add_argument("--replace", action="store_true", help="in the place of one of the same name")
 
 
 def add_use(kinds: Commands) -> None:
     """`jaato mcp tools` and `jaato mcp call`."""
-    tools = action(kinds, "tools", "the tools of a server, with what each costs in tokens", "mcp tools files --json")
-    tools.add_argument("server", nargs="?", metavar="SERVER|URL", help="a server, or the address of one (default: all)")
+    tools = action(
+        kinds, "tools", "the tools of a server, with what each costs in tokens", "mcp tools files --json"
+    )
+    tools.add_argument(
+        "server", nargs="?", metavar="SERVER|URL", help="a server, or the address of one (default: all)"
+    )
     tools.add_argument("--refresh", action="store_true", help="ask the server, also when its tools are known")
-    call = action(kinds, "call", "call one tool", "mcp call files read_text_file '{\"path\": \"README.md\"}'")
+    call = action(kinds, "call", "call one tool", 'mcp call files read_text_file \'{"path": "README.md"}\'')
     call.add_argument("server", metavar="SERVER|URL", help="a server, or the address of one")
     call.add_argument("tool", metavar="TOOL", help="the tool, by the server's own name for it")
-    call.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments, as a JSON object; - reads stdin")
+    call.add_argument(
+        "arguments", nargs="?", metavar="JSON", help="its arguments, as a JSON object; - reads stdin"
+    )
     for one in (tools, call):
         one.add_argument(
-            "--header", action="append", default=[], metavar="'NAME: VALUE'", help="sent to a URL; ${VAR} is filled in"
+            "--header",
+            action="append",
+            default=[],
+            metavar="'NAME: VALUE'",
+            help="sent to a URL; ${VAR} is filled in",
         )
-        one.add_argument("--sse", action="store_true", help="the URL speaks the older HTTP with server-sent events")
+        one.add_argument(
+            "--sse", action="store_true", help="the URL speaks the older HTTP with server-sent events"
+        )
         one.add_argument("--json", action="store_true", help="as JSON")

@@ -28,12 +28,16 @@ def add(desk: Desk, args: Namespace) -> int:
     desk.directory.reload()
     config = desk.directory.servers.get(args.server)
     if config is None or config.scope != args.scope:
-        reason = next((p.text for p in desk.directory.problems if p.server == args.server), "it is hidden by another")
+        reason = next(
+            (p.text for p in desk.directory.problems if p.server == args.server), "it is hidden by another"
+        )
         say(f"written to {path}, but {reason}")
         return OK
     if config.scope == "workspace":
         Trusted(desk.settings.state_dir).add(config)
-    print_line(f"added {config.name} to {path}; `jaato mcp tools {config.name}` starts it and shows its tools")
+    print_line(
+        f"added {config.name} to {path}; `jaato mcp tools {config.name}` starts it and shows its tools"
+    )
     for place, name in plain_secrets(entry):
         say(
             f"{place} {name} holds what looks like a secret, readable in {path}. Write ${{{variable_for(name)}}} "
@@ -65,7 +69,9 @@ def plain_secrets(entry: dict[str, Any]) -> list[tuple[str, str]]:
     """Which variables and headers seem to hold a secret as it is."""
     found = [("the variable", name, value) for name, value in entry.get("env", {}).items()]
     found += [("the header", name, value) for name, value in entry.get("headers", {}).items()]
-    return [(place, name) for place, name, value in found if SECRET.search(name) and value and "${" not in value]
+    return [
+        (place, name) for place, name, value in found if SECRET.search(name) and value and "${" not in value
+    ]
 
 
 def variable_for(name: str) -> str:

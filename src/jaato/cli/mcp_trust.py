@@ -40,7 +40,9 @@ def trust(desk: Desk, args: Namespace) -> int:
         print_line(f"accepted {accepted} of {config.name}, as shown; the next change is held back again")
         return OK
     if not pending:
-        print_line(f"{config.name}: nothing waits to be accepted" if config.scope == "workspace" else own(config))
+        print_line(
+            f"{config.name}: nothing waits to be accepted" if config.scope == "workspace" else own(config)
+        )
     return OK
 
 
