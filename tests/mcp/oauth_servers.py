@@ -194,8 +194,15 @@ class Authority(Web):
                     asked = self.codes.pop(request.form["code"], None)
                     digest = hashlib.sha256(request.form["code_verifier"].encode()).digest()
                     proof = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-                    same = asked and all(asked[key] == request.form[key] for key in ("redirect_uri", "resource"))
-                    if not same or not asked or asked["code_challenge"] != proof or asked["client_id"] != client:
+                    same = asked and all(
+                        asked[key] == request.form[key] for key in ("redirect_uri", "resource")
+                    )
+                    if (
+                        not same
+                        or not asked
+                        or asked["code_challenge"] != proof
+                        or asked["client_id"] != client
+                    ):
                         return as_json({"error": "invalid_grant"}, 400)
                     return self.grant(client, asked.get("scope", ""), asked["resource"])
                 case "refresh_token":
@@ -276,7 +283,11 @@ class Protected(Web):
         kept = self.authority.tokens.get(token)
         scope = f', scope="{" ".join(self.needs)}"' if self.needs else ""
         if kept is None or kept["resource"] != self.document()["resource"]:
-            said = f'Bearer resource_metadata="{self.place}"{scope}' if self.challenge is None else self.challenge
+            said = (
+                f'Bearer resource_metadata="{self.place}"{scope}'
+                if self.challenge is None
+                else self.challenge
+            )
             return Reply(401, {"WWW-Authenticate": said}, b"who are you?")
         if not {*self.needs} <= {*kept["scope"].split()}:
             said = f'Bearer error="insufficient_scope"{scope}, resource_metadata="{self.place}"'

@@ -201,7 +201,9 @@ def test_other_discovery_places(tmp_path: Path) -> None:
         at.server.routes["/.well-known/oauth-protected-resource"] = at.server.routes.pop(
             "/.well-known/oauth-protected-resource/mcp"
         )
-        at.server.routes["/.well-known/oauth-protected-resource/mcp"] = lambda _: Reply(200, {}, b"<html>hello")
+        at.server.routes["/.well-known/oauth-protected-resource/mcp"] = lambda _: Reply(
+            200, {}, b"<html>hello"
+        )
         at.authority.issuer += "/tenant"
         at.authority.routes["/tenant/.well-known/openid-configuration"] = at.authority.routes.pop(
             "/.well-known/oauth-authorization-server"

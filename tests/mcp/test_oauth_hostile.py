@@ -53,7 +53,11 @@ def hundred_megabytes(wfile: Any) -> None:
 
 
 METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
-    ("another issuer", lambda _: {"issuer": "https://honest.example"}, "says that it is https://honest.example"),
+    (
+        "another issuer",
+        lambda _: {"issuer": "https://honest.example"},
+        "says that it is https://honest.example",
+    ),
     ("no issuer", lambda _: {"issuer": None}, "says that it is nobody"),
     ("a hostile issuer", lambda _: {"issuer": HOSTILE}, r"says that it is \[31mrun this: rm -rf"),
     ("javascript", lambda _: {"authorization_endpoint": "javascript:alert(1)"}, "no https address"),
@@ -64,16 +68,28 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
     ("an IDN", lambda _: {"authorization_endpoint": "https://ex\u0430mple.com/a"}, "no web address in ASCII"),
     ("shell", lambda _: {"authorization_endpoint": "https://1.1.1.1/$(id)"}, "not handed to a browser"),
     ("a quote", lambda _: {"authorization_endpoint": "https://1.1.1.1/'&'"}, "not handed to a browser"),
-    ("plain http to log in", lambda _: {"authorization_endpoint": "http://evil.example/a"}, "over plain http"),
+    (
+        "plain http to log in",
+        lambda _: {"authorization_endpoint": "http://evil.example/a"},
+        "over plain http",
+    ),
     ("a fragment", lambda _: {"authorization_endpoint": "https://evil.example/a#b"}, "fragment"),
     ("the cloud's secrets", lambda _: {"authorization_endpoint": "https://169.254.169.254/a"}, "cloud keeps"),
     ("a private place", lambda _: {"authorization_endpoint": "https://10.0.0.1/a"}, "private address"),
-    ("our parameters", lambda at: {"authorization_endpoint": f"{at.authority.origin}/authorize?state=x"}, "sets param"),
+    (
+        "our parameters",
+        lambda at: {"authorization_endpoint": f"{at.authority.origin}/authorize?state=x"},
+        "sets param",
+    ),
     ("no place", lambda _: {"authorization_endpoint": None}, "names no authorization_endpoint"),
     ("a number", lambda _: {"authorization_endpoint": 7}, "no web address"),
     ("token over http", lambda _: {"token_endpoint": "http://evil.example/token"}, "over plain http"),
     ("token at the cloud", lambda _: {"token_endpoint": "http://169.254.169.254/token"}, "over plain http"),
-    ("token at the cloud over TLS", lambda _: {"token_endpoint": "https://169.254.169.254/token"}, "cloud keeps"),
+    (
+        "token at the cloud over TLS",
+        lambda _: {"token_endpoint": "https://169.254.169.254/token"},
+        "cloud keeps",
+    ),
     ("token nowhere", lambda _: {"token_endpoint": None}, "names no token_endpoint"),
     ("register privately", lambda _: {"registration_endpoint": "https://192.168.1.1/r"}, "private address"),
     ("register nowhere", lambda _: {"registration_endpoint": None}, "registers nobody"),
@@ -83,7 +99,9 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("lie", "expected"), [one[1:] for one in METADATA_LIES], ids=[one[0] for one in METADATA_LIES])
+@pytest.mark.parametrize(
+    ("lie", "expected"), [one[1:] for one in METADATA_LIES], ids=[one[0] for one in METADATA_LIES]
+)
 def test_an_authorization_server_that_lies_is_not_used(
     tmp_path: Path, lie: Callable[[Desk], dict[str, Any]], expected: str
 ) -> None:
@@ -115,7 +133,9 @@ RESOURCE_LIES: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("lie", "expected"), [one[1:] for one in RESOURCE_LIES], ids=[one[0] for one in RESOURCE_LIES]
 )
-def test_a_server_that_lies_about_itself_gets_no_login(tmp_path: Path, lie: dict[str, Any], expected: str) -> None:
+def test_a_server_that_lies_about_itself_gets_no_login(
+    tmp_path: Path, lie: dict[str, Any], expected: str
+) -> None:
     """Metadata for another resource, or that lead to private places, end in an error before anybody is asked."""
     with desk(tmp_path) as at:
         at.server.metadata = lie
@@ -137,7 +157,14 @@ def test_the_resource_is_this_server_or_above_it_on_the_same_origin(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "place",
-    ["http://169.254.169.254/latest/meta-data", "javascript:alert(1)", "https://169.254.169.254/x", "file:///etc/passwd", "//", "https://"],
+    [
+        "http://169.254.169.254/latest/meta-data",
+        "javascript:alert(1)",
+        "https://169.254.169.254/x",
+        "file:///etc/passwd",
+        "//",
+        "https://",
+    ],
 )
 def test_a_challenge_may_not_send_us_anywhere(tmp_path: Path, place: str) -> None:
     """The metadata URL of a challenge is held to the same rules; there is no falling back when it is bad."""
@@ -147,7 +174,9 @@ def test_a_challenge_may_not_send_us_anywhere(tmp_path: Path, place: str) -> Non
         assert at.server.asked(PRM_PLACE) == []
 
 
-@pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "https://evil.example/", "/loop", "javascript:1"])
+@pytest.mark.parametrize(
+    "target", ["http://169.254.169.254/latest", "https://evil.example/", "/loop", "javascript:1"]
+)
 @pytest.mark.parametrize("part", ["server", "authority", "token"])
 def test_redirects_lead_nowhere(tmp_path: Path, target: str, part: str) -> None:
     """Metadata that redirect to another origin are not followed, nor in circles; a token request is never followed."""
@@ -224,15 +253,32 @@ def test_a_server_fault_is_no_reason_for_another_way(tmp_path: Path) -> None:
 
 
 ANSWERS: list[tuple[str, Callable[[dict[str, str]], dict[str, str]], str]] = [
-    ("another issuer", lambda given: {**given, "iss": "https://honest.example"}, "not from the authorization server"),
+    (
+        "another issuer",
+        lambda given: {**given, "iss": "https://honest.example"},
+        "not from the authorization server",
+    ),
     ("a slash", lambda given: {**given, "iss": given["iss"] + "/"}, "not from the authorization server"),
-    ("no issuer", lambda given: {key: given[key] for key in ("code", "state")}, "not from the authorization server"),
+    (
+        "no issuer",
+        lambda given: {key: given[key] for key in ("code", "state")},
+        "not from the authorization server",
+    ),
     ("no code", lambda given: {**given, "code": ""}, "has no code"),
     ("a code of lines", lambda given: {**given, "code": "a\r\nb"}, "has no code"),
-    ("no", lambda given: {"state": given["state"], "iss": given["iss"], "error": "access_denied"}, "refused: access_denied"),
+    (
+        "no",
+        lambda given: {"state": given["state"], "iss": given["iss"], "error": "access_denied"},
+        "refused: access_denied",
+    ),
     (
         "a hostile no",
-        lambda given: {"state": given["state"], "iss": given["iss"], "error": "x", "error_description": HOSTILE[:200]},
+        lambda given: {
+            "state": given["state"],
+            "iss": given["iss"],
+            "error": "x",
+            "error_description": HOSTILE[:200],
+        },
         r"refused: x \(\[31mrun this: rm -rf",
     ),
     (
@@ -243,7 +289,9 @@ ANSWERS: list[tuple[str, Callable[[dict[str, str]], dict[str, str]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "expected"), [one[1:] for one in ANSWERS], ids=[one[0] for one in ANSWERS])
+@pytest.mark.parametrize(
+    ("answer", "expected"), [one[1:] for one in ANSWERS], ids=[one[0] for one in ANSWERS]
+)
 def test_an_answer_of_another_is_not_used(
     tmp_path: Path, answer: Callable[[dict[str, str]], dict[str, str]], expected: str
 ) -> None:
@@ -269,12 +317,20 @@ def test_wrong_states_are_turned_away_and_the_right_one_still_counts(tmp_path: P
             place = httpx2.URL(prompt.url).params["redirect_uri"]
             state = httpx2.URL(prompt.url).params["state"]
             async with httpx2.AsyncClient(trust_env=False) as browser:
-                for query in ("", "code=a", "code=a&state=b", f"code=a&code=b&state={state}", "%ff=1&state=b"):
+                for query in (
+                    "",
+                    "code=a",
+                    "code=a&state=b",
+                    f"code=a&code=b&state={state}",
+                    "%ff=1&state=b",
+                ):
                     statuses.append((await browser.get(f"{place}?{query}")).status_code)
                 statuses.append((await browser.get(place.replace("callback", "favicon.ico"))).status_code)
                 statuses.append((await browser.post(place)).status_code)
                 evil = {"Host": "evil.example"}
-                statuses.append((await browser.get(f"{place}?code=a&state={state}", headers=evil)).status_code)
+                statuses.append(
+                    (await browser.get(f"{place}?code=a&state={state}", headers=evil)).status_code
+                )
             await at.browse(prompt)
 
         assert anyio.run(at.call, at.auth(ask)).status_code == 200
@@ -363,7 +419,9 @@ def test_a_server_that_never_takes_a_token_is_given_up(tmp_path: Path) -> None:
     """A server that answers every token with 401, or every scope with 403, is asked a bounded number of times, and a
     person once for each; the same scope is not asked for again."""
     with desk(tmp_path) as at:
-        at.server.routes["/mcp"] = lambda _: Reply(401, {"WWW-Authenticate": f'Bearer resource_metadata="{at.server.place}"'})
+        at.server.routes["/mcp"] = lambda _: Reply(
+            401, {"WWW-Authenticate": f'Bearer resource_metadata="{at.server.place}"'}
+        )
         refused(at, "refuses the token it was just granted")
         assert len(at.server.asked("/mcp")) == 2
         assert len(at.prompts) == 1
