@@ -194,7 +194,7 @@ def described(host: Host, config: ServerConfig, failures: dict[str, str], checke
         "held_back": [change.name for change in judged.changes] if judged else [],
         "dropped": manifest.dropped if manifest else [],
         "age_s": round(age_s, 1) if age_s is not None else None,
-"stale": bool(manifest and manifest.ttl_s and (age_s or 0) > manifest.ttl_s),
+        "stale": bool(manifest and manifest.ttl_s and (age_s or 0) > manifest.ttl_s),
     }
 
 
