@@ -89,8 +89,9 @@ def places_of(host: PluginHost) -> Places:
     home = Path(environ.get("HOME") or Path("~").expanduser())
     try:
         known = host.service("settings")
-        state_dir, cache_dir = known.state_dir, known.cache_dir
+        state_dir, cache_dir, allowed = known.state_dir, known.cache_dir, tuple(known["allow_hosts"])
     except KeyError:
         state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
         cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
-    return Places(host.workspace, home, state_dir, cache_dir, environ)
+        allowed = ()
+    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed)
