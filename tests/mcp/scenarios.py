@@ -55,7 +55,12 @@ def commands(scenario: str, context: dict[str, Any], runner: Runner) -> list[tup
         case "sse-retry":
             return [call("test_reconnection")]
         case "sep-2322-client-request-state":
-            names = ("test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type")
+            names = (
+                "test_mrtr_echo_state",
+                "test_mrtr_no_state",
+                "test_mrtr_unrelated",
+                "test_mrtr_no_result_type",
+            )
             return [call(name, stdin="yes\n" * 20) for name in names]
         case "http-standard-headers":
             return [call("test_headers"), *calls]

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 def main(path: str, browser: str) -> None:
     """Load everything, then serve until the parent ends."""
     import httpx2  # noqa: F401
-    import mcp.client.session  # noqa: F401
+    import mcp.client.session
     import mcp.client.streamable_http  # noqa: F401
 
     import jaato.cli.mcp_login
@@ -84,36 +84,35 @@ class Runner:
     def run(self, *args: str, stdin: str = "") -> tuple[int, str]:
         """The exit code and stdout of `jaato mcp …`."""
         self.log.append(f"$ jaato mcp {' '.join(args)}")
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
             given.write(stdin.encode())
             given.seek(0)
             child = os.fork()
             if child == 0:
-                self._become(["mcp", *args], given.fileno(), out.fileno())
+                self._become(["mcp", *args], given.fileno(), out.fileno(), err.fileno())
             _, status = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(status)
             out.seek(0)
-            both = out.read().decode("utf-8", "replace")
-        stdout, _, stderr = both.rpartition("\0")
+            err.seek(0)
+            stdout, stderr = (file.read().decode("utf-8", "replace") for file in (out, err))
         self.log += [stdout.strip(), stderr.strip(), f"= {code}"]
         return code, stdout
 
-    def _become(self, argv: list[str], given: int, out: int) -> None:
+    def _become(self, argv: list[str], given: int, out: int, errors: int) -> None:
         """Be the command, to its end."""
         code = 98
         try:
-            os.environ.clear()
-            os.environ.update(self._environ)
+            os.environ.clear()  # noqa: TID251 the forked process begins as a new one would
+            os.environ.update(self._environ)  # noqa: TID251 as above
             os.chdir(self.work)
-            errors = tempfile.TemporaryFile()
-            os.dup2(given, 0)
-            os.dup2(out, 1)
-            os.dup2(errors.fileno(), 2)
-            sys.stdin, sys.stdout, sys.stderr = (
-                open(0, closefd=False),
-                open(1, "w", closefd=False),
-                open(2, "w", closefd=False),
-            )
+            for number, file in enumerate((given, out, errors)):
+                os.dup2(file, number)
+            sys.stdin = open(0, closefd=False)  # noqa: SIM115 for as long as the process lives
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 as above
             from jaato.cli import main as jaato
 
             code = jaato(argv)
@@ -124,8 +123,6 @@ class Runner:
         finally:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-            errors.seek(0)
-            os.write(1, b"\0" + errors.read()[-20_000:])
             os._exit(code)
 
 

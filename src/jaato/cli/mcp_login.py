@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from argparse import Namespace
 
 import anyio
 
 from jaato.cli.ending import INTERRUPTED, OK, USAGE, say
-from jaato.cli.mcp import Desk
-from jaato.cli.screen import printable
+from jaato.cli.mcp import Desk, asker
 from jaato.cli.signals import interruptible
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.oauth_browser import Ask
 
 
 def main(desk: Desk, args: Namespace) -> int:
@@ -36,6 +33,7 @@ def main(desk: Desk, args: Namespace) -> int:
 
 async def carried(desk: Desk, config: ServerConfig, leave: bool) -> int:
     """Log in or out, until it is done or Ctrl-C ends it."""
+    from jaato.plugins.mcp.http import allowed_for
     from jaato.plugins.mcp.oauth import login, logout
     from jaato.plugins.mcp.oauth_store import open_store
 
@@ -45,12 +43,13 @@ async def carried(desk: Desk, config: ServerConfig, leave: bool) -> int:
         return USAGE
     store = open_store(desk.settings.state_dir)
     environ = desk.settings.environ
+    allowed = allowed_for(filled, desk.places.allow_hosts)
     with interruptible():
         try:
             if leave:
-                print_line(await logout(filled, store, environ=environ))
+                print_line(await logout(filled, store, environ=environ, allowed=allowed))
                 return OK
-            state = await login(filled, store, asker(desk), environ=environ)
+            state = await login(filled, store, asker(environ), environ=environ, allowed=allowed)
         except anyio.get_cancelled_exc_class():
             say("Interrupted.")
             return INTERRUPTED
@@ -60,14 +59,3 @@ async def carried(desk: Desk, config: ServerConfig, leave: bool) -> int:
         until = f" until {time.strftime('%Y-%m-%d %H:%M', time.localtime(state.expires_at))}"
     print_line(f"logged in to {config.name} at {state.issuer}{scope}{until}")
     return OK
-
-
-def asker(desk: Desk) -> Ask:
-    """Shows the person at the terminal where to log in."""
-    from jaato.plugins.mcp.oauth_browser import asking
-
-    def write(text: str) -> None:
-        sys.stderr.write(printable(text))
-        sys.stderr.flush()
-
-    return asking(write, desk.settings.environ)
