@@ -14,8 +14,9 @@ from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.host import Host, caller_of
 from jaato.plugins.mcp.results import prompt_output, resource_output
 from jaato.plugins.mcp.shown import check_prompt, prompts_shown, resources_shown, server_shown, servers_shown
-from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, tools_from
+from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, tools_from
 from jaato.tools.call import Call, Output
+from jaato.tools.catalog import wire_name
 from jaato.tools.names import shown_name
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import Tool, tool
@@ -59,7 +60,15 @@ class MCPToolPlugin(Plugin):
         """Let go of the servers; those nobody else uses end."""
         self.servers.leave()
 
-    @tool(category="MCP", access="execute", background_after_s=BACKGROUND_AFTER_S)
+    def _meant(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+        """The known tool that a call of call_mcp_tool is: its own permissions and schema count."""
+        server, name = arguments.get("server"), arguments.get("tool")
+        for one in self._offered.get(str(server), ()):
+            if full_name(str(server), str(name)) in (one.name, one.original_name):
+                return one.name, arguments.get("args") or {}
+        return None
+
+    @tool(category="MCP", access="execute", background_after_s=BACKGROUND_AFTER_S, means="_meant")
     async def call_mcp_tool(
         self, server: str, tool: str, args: dict[str, Any] | None = None, *, call: Call
     ) -> Output:
@@ -69,6 +78,11 @@ class MCPToolPlugin(Plugin):
         if entry is None:
             await self.servers.connect(server)
             entry = self._entry(server, tool)
+            if entry is not None and call.door == "model":
+                name = wire_name(full_name(server, tool))
+                raise ServerUnusable(
+                    f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."
+                )
         if entry is None:
             raise self._unknown(server, tool)
         return await self.servers.call(server, entry, args or {}, call)
@@ -126,7 +140,9 @@ class MCPToolPlugin(Plugin):
         Returns at most 100 values."""
         if (prompt is None) == (template is None):
             raise ToolError("Say which: prompt (its name) or template (its URI).")
-        reference = {"name": prompt, "type": "ref/prompt"} if prompt else {"uri": template, "type": "ref/resource"}
+        reference = (
+            {"name": prompt, "type": "ref/prompt"} if prompt else {"uri": template, "type": "ref/resource"}
+        )
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 
@@ -138,9 +154,13 @@ class MCPToolPlugin(Plugin):
         if name in judged.disabled:
             return ServerUnusable(judged.disabled[name].why(server))
         if sum(one.name == name for one in judged.manifest.tools) > 1:
-            return ServerUnusable(f"The MCP server {server!r} has two tools {name!r}, so neither can be called.")
+            return ServerUnusable(
+                f"The MCP server {server!r} has two tools {name!r}, so neither can be called."
+            )
         names = ", ".join(shown_name(one.name)[:80] for one in judged.manifest.tools[:50])
-        return ServerUnusable(f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}.")
+        return ServerUnusable(
+            f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}."
+        )
 
     def _entry(self, server: str, name: str) -> Any:
         judged = self.directory.judgement(self.directory.entry(server))
