@@ -118,7 +118,8 @@ def test_calls_end_with_their_code(desk: Machine) -> None:
 def test_a_workspace_starts_nothing_before_trust(desk: Machine) -> None:
     """What a workspace names does not start until it was shown and trusted; a change asks again; nobody there means no."""
     mark = desk.root / "started"
-    entry = {"command": "sh", "args": ["-c", f"touch {mark}; exit 1"]}
+    args = ["-c", f"touch {mark}; exit 1"]
+    entry = {"command": "sh", "args": args}
     (desk.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
     [server] = listed(desk, "--check")["servers"]
     assert server["state"] == "needs trust"
@@ -133,7 +134,7 @@ def test_a_workspace_starts_nothing_before_trust(desk: Machine) -> None:
     assert desk.run("mcp", "trust", "evil", "--yes").code == 0
     assert desk.run("mcp", "tools", "evil").code == 1
     assert mark.exists()
-    entry["args"][1] += " "
+    args[1] += " "
     (desk.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
     assert desk.run("mcp", "tools", "evil").code == 4
     assert desk.run("mcp", "trust", "evil", "--yes").code == 0
