@@ -186,7 +186,16 @@ def call(id_: Any, params: dict[str, Any]) -> None:
             )
             return
         case "environ":
-            fine = {"content": [{"type": "text", "text": json.dumps(dict(os.environ))}]}
+            fine = {
+                "content": [
+                    {
+                        "type": "text",
+                        "text": json.dumps(
+                            {name.decode(): value.decode() for name, value in os.environb.items()}
+                        ),
+                    }
+                ]
+            }
         case "deep":
             raw(
                 b'{"jsonrpc":"2.0","id":'
@@ -231,8 +240,8 @@ def main() -> None:
     begin()
     for line in sys.stdin:
         message = json.loads(line)
-        if os.environ.get("RAW_TRACE"):
-            with open(os.environ["RAW_TRACE"], "a") as trace:
+        if os.getenv("RAW_TRACE"):
+            with open(os.getenv("RAW_TRACE", ""), "a") as trace:
                 trace.write(
                     json.dumps(
                         {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
@@ -17,71 +17,22 @@ from mcp.shared.exceptions import MCPError
 
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.elicit import CALLER, Caller, elicited
+from jaato.plugins.mcp.deadline import Deadline, shown_progress
+from jaato.plugins.mcp.elicit import CALLER, Caller
 from jaato.plugins.mcp.faults import ServerFault, ServerRefusal
 from jaato.plugins.mcp.journal import ServerLog
+from jaato.plugins.mcp.listener import Listener
 from jaato.plugins.mcp.manifest import Manifest
+from jaato.plugins.mcp.sayings import first_line, first_of, refusal, said_by
 from jaato.plugins.mcp.session import CreatedTask, Session, is_modern, negotiate, open_session, resolved
-from jaato.plugins.mcp.survey import first_line, survey
+from jaato.plugins.mcp.survey import survey
 from jaato.plugins.mcp.tasks import finished
+from jaato.plugins.mcp.transport import Transport
 
-MOST_TIMES = 12
-"""How many times its deadline a call may take that goes on showing progress."""
 REFRESH_AFTER_S = 0.3
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
 """How long after a lost subscription the next is asked for."""
-PROGRESS_EVERY_S = 0.1
 R = TypeVar("R")
-
-
-class Transport(Protocol):
-    """A way to a server."""
-
-    async def __aenter__(self) -> tuple[Any, Any]: ...
-
-    async def __aexit__(self, *error: Any) -> None: ...
-
-    async def until_over(self) -> None:
-        """Until the server says no more."""
-        ...
-
-    @property
-    def broke_at_once(self) -> bool:
-        """Whether beginning in the older way makes sense, since the newer one failed."""
-        ...
-
-    async def how_it_ended(self, within_s: float = 1.0) -> str:
-        """How the connection came to its end, as a sentence."""
-        ...
-
-
-class Deadline:
-    """The time a call has: progress gives it more, a question to the user stops it, nothing makes it endless."""
-
-    def __init__(self, seconds: float) -> None:
-        self.scope = anyio.CancelScope()
-        self._seconds = seconds
-        self._held = 0
-        self._last = anyio.current_time() + seconds * MOST_TIMES
-        self.more()
-
-    def more(self) -> None:
-        """The server has shown that it is at work."""
-        if not self._held:
-            self.scope.deadline = min(anyio.current_time() + self._seconds, self._last)
-
-    def hold(self) -> None:
-        """The user is asked; that time is not the server's."""
-        self._held += 1
-        self._left = self._last - anyio.current_time()
-        self.scope.deadline = math.inf
-
-    def go_on(self) -> None:
-        """The user has answered."""
-        self._held -= 1
-        if not self._held:
-            self._last = anyio.current_time() + max(self._left, self._seconds)
-            self.more()
 
 
 class Connection:
@@ -101,14 +52,12 @@ class Connection:
         self.log = log
         self.ready: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
         self.over = asyncio.Event()
-        self.callers: list[Caller] = []
+        self._listener = Listener(config.name, workspace, log)
         self.timeouts = 0
         self._transport = transport
-        self._workspace = workspace
         self._handshake_first = handshake_first
         self._on_manifest = on_manifest
         self._stopping = asyncio.Event()
-        self._changed = asyncio.Event()
         self._session: Session | None = None
         self.why = ""
 
@@ -161,10 +110,10 @@ class Connection:
     def _opened(self, read: Any, write: Any) -> AbstractAsyncContextManager[Session]:
         claim = ResultClaim(result_type="task", model=CreatedTask, resolve=unresolved)
         callbacks = {
-            "elicitation_callback": self._elicit,
-            "list_roots_callback": self._roots,
-            "logging_callback": self._logged,
-            "message_handler": self._heard,
+            "elicitation_callback": self._listener.elicit,
+            "list_roots_callback": self._listener.roots,
+            "logging_callback": self._listener.logged,
+            "message_handler": self._listener.heard,
         }
         return open_session(read, write, callbacks, [claim])
 
@@ -183,9 +132,9 @@ class Connection:
 
     async def _refreshing(self, session: Session) -> None:
         while True:
-            await self._changed.wait()
+            await self._listener.changed.wait()
             await anyio.sleep(REFRESH_AFTER_S)
-            self._changed.clear()
+            self._listener.changed.clear()
             try:
                 with anyio.fail_after(self.config.start_timeout_s):
                     self._on_manifest(await survey(session, self.config.digest, self.log))
@@ -208,11 +157,11 @@ class Connection:
                     resources_list_changed=wanted[2],
                 ) as events:
                     async for _ in events:
-                        self._changed.set()
+                        self._listener.changed.set()
             except (MCPError, SubscriptionLost, TimeoutError):
                 pass  # told below, by asking again
             await anyio.sleep(pause_s)
-            self._changed.set()
+            self._listener.changed.set()
 
     @property
     def stopped(self) -> bool:
@@ -222,39 +171,6 @@ class Connection:
     def stop(self) -> None:
         """End it; `over` says when that is done."""
         self._stopping.set()
-
-    # --- what the server asks and tells -------------------------------------------------------------------------
-
-    async def _elicit(self, _context: Any, params: Any) -> types.ElicitResult:
-        caller = CALLER.get() or self._only_caller()
-        if caller is None:
-            self.log.note("asked the user outside of any call, which was not passed on")
-            return types.ElicitResult(action="cancel")
-        action, content = await elicited(self.config.name, caller, params)
-        return types.ElicitResult(action=action, content=content)  # type: ignore[arg-type]
-
-    def _only_caller(self) -> Caller | None:
-        """Whose call a question belongs to that does not say so: clear only when one session calls."""
-        sessions = {caller.call.session_id for caller in self.callers}
-        return self.callers[-1] if len(sessions) == 1 else None
-
-    async def _roots(self, _context: Any) -> types.ListRootsResult:
-        root = types.Root(uri=self._workspace.as_uri(), name=self._workspace.name)  # type: ignore[arg-type]
-        return types.ListRootsResult(roots=[root])
-
-    async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        self.log.write(f"[{params.level}] {str(params.data)[:2000]}\n")
-
-    async def _heard(self, message: Any) -> None:
-        match message:
-            case (
-                types.ToolListChangedNotification()
-                | types.PromptListChangedNotification()
-                | types.ResourceListChangedNotification()
-            ):
-                self._changed.set()
-            case Exception():
-                self.log.note(f"sent something that cannot be read: {first_line(message)}")
 
     # --- what we ask ---------------------------------------------------------------------------------------------
 
@@ -276,7 +192,8 @@ class Connection:
                 return await session.call_tool(
                     name,
                     arguments,
-                    progress_callback=show,
+                    None,
+                    show,
                     input_responses=responses,
                     request_state=state,
                     allow_input_required=True,
@@ -284,7 +201,7 @@ class Connection:
                 )
 
             try:
-                result = await resolved(session, once)
+                result: types.CallToolResult | CreatedTask = await resolved(session, once)
             except MCPError as error:
                 if error.code != types.HEADER_MISMATCH:
                     raise
@@ -342,7 +259,7 @@ class Connection:
         deadline = Deadline(self.config.call_timeout_s)
         if caller is not None:
             caller.hold, caller.go_on = deadline.hold, deadline.go_on
-            self.callers.append(caller)
+            self._listener.callers.append(caller)
             CALLER.set(caller)
         try:
             with deadline.scope:
@@ -366,7 +283,7 @@ class Connection:
             ) from None
         finally:
             if caller is not None:
-                self.callers.remove(caller)
+                self._listener.callers.remove(caller)
         self.timeouts += 1
         raise ServerFault(
             f"The MCP server {name} did not answer {what} within {self.config.call_timeout_s:g} s "
@@ -387,49 +304,3 @@ class Connection:
 async def unresolved(_result: Any, _context: Any) -> types.CallToolResult:
     """Tasks are followed by the call itself."""
     raise NotImplementedError
-
-
-def shown_progress(
-    caller: Caller, deadline: Deadline
-) -> Callable[[float, float | None, str | None], Awaitable[None]]:
-    """Progress as output of the call, not more of it than can be read."""
-    last = [0.0]
-
-    async def show(progress: float, total: float | None = None, message: str | None = None) -> None:
-        deadline.more()
-        now = anyio.current_time()
-        if now - last[0] < PROGRESS_EVERY_S and progress != total:
-            return
-        last[0] = now
-        share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
-        caller.call.output(f"[{share}] {message[:500]}\n" if message else f"[{share}]\n")
-
-    return show
-
-
-def refusal(error: MCPError) -> str:
-    """What a server said in refusing."""
-    data = error.error.data
-    more = f" ({str(data)[:500]})" if data else ""
-    return f"{error.message[:2000]}{more}"
-
-
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first failure of a group that is no cancellation."""
-    for error in group.exceptions:
-        inner = first_of(error) if isinstance(error, BaseExceptionGroup) else error
-        if not isinstance(inner, asyncio.CancelledError):
-            return inner
-    return group.exceptions[0]
-
-
-def said_by(error: BaseException) -> str:
-    """An exception as a sentence."""
-    match error:
-        case JaatoError():
-            return str(error)
-        case MCPError():
-            return f"It answered: {refusal(error)}."
-    return (
-        f"{type(error).__name__}: {first_line(error)}." if isinstance(error, Exception) else "It was stopped."
-    )

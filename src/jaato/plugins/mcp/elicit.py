@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -220,6 +221,6 @@ def within(entry: dict[str, Any], number: float) -> float:
         raise ValueError(f"at least {low}")
     if isinstance(high, int | float) and number > high:
         raise ValueError(f"at most {high}")
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise ValueError("a number")
     return number

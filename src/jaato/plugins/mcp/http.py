@@ -19,7 +19,7 @@ from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.server import Setting
 from jaato.tools.address import Allowed, parse_url
 from jaato.tools.dial import Dialer, open_pool
-from jaato.tools.route import is_loopback, open_transport, proxy_for, shown
+from jaato.tools.route import is_loopback, open_transport, proxy_for
 
 MAX_BODY_BYTES = 32 << 20
 STREAM_BURST_BYTES = 64 << 20
@@ -142,14 +142,14 @@ class HttpTransport:
 
     async def __aenter__(self) -> tuple[Any, Any]:
         config = self._setting.config
-        timeout = httpx2.Timeout(CONNECT_S, read=None, write=WRITE_S, pool=None)
+        limits = httpx2.Timeout(CONNECT_S, read=None, write=WRITE_S, pool=None)
 
-        def made(**_more: Any) -> httpx2.AsyncClient:
+        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(
                 transport=self._guard,
                 headers=config.headers,
                 auth=self._auth,
-                timeout=timeout,
+                timeout=limits,
                 trust_env=False,
             )
 

@@ -1,4 +1,4 @@
-"""The two pipes of a server as the SDK's streams: bounded messages, bounded floods, no task of their own."""
+"""What a server prints, as the SDK's stream of messages: bounded messages, bounded floods, no task of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.plugins.mcp.journal import ServerLog
-from jaato.plugins.mcp.wire import Unreadable, decode, encode, error_for, is_id, message_of
+from jaato.plugins.mcp.wire import Unreadable, decode, error_for, is_id, message_of
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -98,7 +98,7 @@ class Incoming:
         """Nothing more will come; what the pipe still holds is taken."""
         if self._fd >= 0 and not self._ended:
             for _ in range(64):
-                if self._ended or not self._read():
+                if not self._read():
                     break
         self._close()
 
@@ -247,70 +247,6 @@ class Incoming:
         self.discard()
 
     async def __aenter__(self) -> Incoming:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class Outgoing:
-    """What is said to a server: whole lines, in order, however slowly it reads."""
-
-    def __init__(self, fd: int, incoming: Incoming) -> None:
-        self._fd = fd
-        self._incoming = incoming
-        self._loop = asyncio.get_running_loop()
-        self._held = bytearray()
-        self._drained: asyncio.Event | None = None
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Say something; waits while the server has not read what was said before. Raises `anyio.BrokenResourceError`."""
-        message = item.message
-        data = encode(message)
-        while self._held:
-            if self._drained is None:
-                self._drained = asyncio.Event()
-            await self._drained.wait()
-        if self._fd < 0:
-            raise anyio.BrokenResourceError
-        if hasattr(message, "method") and hasattr(message, "id"):
-            self._incoming.asked[message.id] = None
-        elif getattr(message, "method", "") == "notifications/cancelled":
-            self._incoming.asked.pop((message.params or {}).get("requestId"), None)
-        self._held += data
-        self._flush()
-
-    def _flush(self) -> None:
-        try:
-            del self._held[: os.write(self._fd, self._held)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.stop()
-            return
-        if self._held:
-            self._loop.add_writer(self._fd, self._flush)
-        elif self._drained is not None:
-            self._loop.remove_writer(self._fd)
-            self._drained.set()
-            self._drained = None
-
-    def stop(self) -> None:
-        """Say no more; whoever waits to, hears that the server is gone."""
-        if self._fd >= 0:
-            self._loop.remove_writer(self._fd)
-            self._fd = -1
-        self._held.clear()
-        if self._drained is not None:
-            self._drained.set()
-            self._drained = None
-
-    async def aclose(self) -> None:
-        """The SDK has no more to say."""
-
-    async def __aenter__(self) -> Outgoing:
         return self
 
     async def __aexit__(

@@ -140,9 +140,7 @@ class MCPToolPlugin(Plugin):
         Returns at most 100 values."""
         if (prompt is None) == (template is None):
             raise ToolError("Say which: prompt (its name) or template (its URI).")
-        reference = (
-            {"name": prompt, "type": "ref/prompt"} if prompt else {"uri": template, "type": "ref/resource"}
-        )
+        reference = {"name": prompt} if prompt is not None else {"uri": template or ""}
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 

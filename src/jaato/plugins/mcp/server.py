@@ -16,8 +16,9 @@ from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.connection import Connection, Transport
+    from jaato.plugins.mcp.connection import Connection
     from jaato.plugins.mcp.oauth_browser import Ask
+    from jaato.plugins.mcp.transport import Transport
     from jaato.tools.processes.launch import Launcher
 
 State = Literal["configured", "known", "starting", "started", "failed"]

@@ -11,7 +11,8 @@ from anyio.abc import TaskGroup
 
 from jaato.errors import ToolError
 from jaato.plugins.mcp.journal import ServerLog
-from jaato.plugins.mcp.lines import Incoming, Outgoing
+from jaato.plugins.mcp.lines import Incoming
+from jaato.plugins.mcp.outgoing import Outgoing
 from jaato.tools.processes.command import Command, Limits
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
@@ -79,7 +80,7 @@ class StdioTransport:
         try:
             await self._tasks.__aenter__()
             self._tasks.start_soon(self._run)
-            while not self._command.asking and not self._over.is_set():
+            while not self._command.asking and not self._over.is_set():  # noqa: ASYNC110 a command tells nobody
                 await anyio.sleep(0.002)
             streams.close_theirs()
             self._incoming.begin()

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry, bounded
+from jaato.plugins.mcp.sayings import first_line
 from jaato.plugins.mcp.session import Session
 
 MAX_PAGES = 100
@@ -92,11 +93,6 @@ async def survey(session: Session, digest: str, log: ServerLog) -> Manifest:
             dropped=of.dropped,
         )
     )
-
-
-def first_line(error: Exception) -> str:
-    """An error of the SDK's, shortened."""
-    return " ".join(str(error).split())[:300]
 
 
 def plain(value: Any) -> dict[str, Any]:

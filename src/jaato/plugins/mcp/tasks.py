@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import mcp_types as types
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,7 +17,6 @@ POLL_S = 1.0
 LEAST_POLL_S = 0.1
 MOST_POLL_S = 30.0
 REQUESTS: TypeAdapter[Any] = TypeAdapter(dict[str, types.InputRequest])
-Show = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class TaskParams(types.RequestParams):
@@ -40,7 +39,7 @@ class TaskState(types.Result):
     result_type: Any = None
 
 
-async def finished(session: Session, created: CreatedTask, show: Show) -> types.CallToolResult:
+async def finished(session: Session, created: CreatedTask, show: ProgressFnT) -> types.CallToolResult:
     """The result of a task, when it is there. Raises `ServerRefusal` for one that failed or was cancelled."""
     state = members(created)
     task_id = state.get("taskId")

@@ -10,7 +10,7 @@ from jaato.plugins.mcp.server import Setting
 from jaato.tools.processes.launch import Launcher
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.connection import Transport
+    from jaato.plugins.mcp.transport import Transport
 
 
 def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) -> Transport:
