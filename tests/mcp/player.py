@@ -47,7 +47,8 @@ def playing(folder: Path) -> Iterator[Path]:
                 time.sleep(0.02)
             yield path
         finally:
-            os.killpg(process.pid, 9)
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
             process.wait(PATIENCE_S)
 
 

@@ -106,7 +106,7 @@ def test_an_agent_uses_them(tmp_path: Path) -> None:
     assert "5" in json.dumps(ended["mcp__everything__get-sum"])
     assert "entities" in json.dumps(ended["mcp__memory__read_graph"])
     assert str(desk.work) in json.dumps(ended["mcp__filesystem__list_allowed_directories"])
-    assert all(event["success"] for event in ended.values()), ended
+    assert all(event["result"]["ok"] for event in ended.values()), ended
     assert left_over(desk.work) == []
 
 
