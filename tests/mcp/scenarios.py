@@ -23,7 +23,7 @@ class Runner(Protocol):
 def play(asked: dict[str, Any], runner: Runner) -> tuple[int, str]:
     """Play one scenario; gives the exit code of the last command that failed, and all that was said."""
     scenario, context = asked["scenario"], asked["context"]
-    entry: dict[str, Any] = {"type": "http", "url": asked["url"], "call_timeout_s": 20, "start_timeout_s": 20}
+    entry: dict[str, Any] = {"type": "http", "url": asked["url"], "call_timeout_s": 60, "start_timeout_s": 60}
     if scenario.startswith("auth/"):
         entry["oauth"] = login_options(scenario, context)
     runner.configure(entry)

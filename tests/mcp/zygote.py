@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
+AT_ONCE = 6
+"""How many connections are served at the same time; the suite asks for everything at once."""
+
+
 class Done(NamedTuple):
     """How a command ended."""
 
@@ -43,17 +47,20 @@ def main(path: str, browser: str) -> None:
     listener.bind(path)
     listener.listen(64)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    free, freed = os.pipe()
+    os.write(freed, b"." * AT_ONCE)
     print("ready", flush=True)
     while True:
         connection, _ = listener.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
-            serve(connection, browser)
+            os.read(free, 1)
+            serve(connection, browser, freed)
         connection.close()
 
 
-def serve(connection: socket.socket, browser: str) -> None:
+def serve(connection: socket.socket, browser: str, freed: int) -> None:
     """Carry out what one connection asks, in this process, and end it."""
     code = 1
     try:
@@ -64,6 +71,7 @@ def serve(connection: socket.socket, browser: str) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
+        os.write(freed, b".")
         os._exit(code)
 
 
