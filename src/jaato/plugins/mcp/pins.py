@@ -41,9 +41,11 @@ class Change:
 
     def why(self, server: str) -> str:
         """In one sentence, for the model and for people."""
+        import shlex
+
         return (
             f"The {self.kind} {visible(self.name)!r} of the MCP server {server!r} is disabled: {self.detail}. "
-            f"The user can look at it and accept it with `jaato mcp trust {server}`."
+            f"The user can look at it and accept it with `jaato mcp trust {shlex.quote(server)}`."
         )
 
 
