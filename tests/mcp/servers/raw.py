@@ -240,8 +240,8 @@ def main() -> None:
     begin()
     for line in sys.stdin:
         message = json.loads(line)
-        if os.getenv("RAW_TRACE"):
-            with open(os.getenv("RAW_TRACE", ""), "a") as trace:
+        if sys.argv[-1].endswith("trace"):
+            with open(sys.argv[-1], "a") as trace:
                 trace.write(
                     json.dumps(
                         {
