@@ -92,6 +92,7 @@ class Directory:
                 self.places.state_dir,
                 way_to,
                 self.places.allow_hosts,
+                spoke=judged.manifest.protocol_version if (judged := self.judgement(config)) else "",
             )
         return setting
 

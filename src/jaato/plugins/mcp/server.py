@@ -36,7 +36,7 @@ MOST_TIMEOUTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What a server is started with. `make` opens the way to it."""
+    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last."""
 
     config: ServerConfig
     environ: Mapping[str, str]
@@ -45,6 +45,7 @@ class Setting:
     make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
+    spoke: str = ""
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ class Server:
 
     async def _start(self, wait_s: float) -> Connection:
         await asyncio.sleep(wait_s)
-        spoke = self.manifest.protocol_version if self.manifest is not None else ""
+        spoke = self.manifest.protocol_version if self.manifest is not None else self.setting.spoke
         handshake_first = bool(spoke) and spoke < "2026"
         try:
             return await self._opened(handshake_first)
