@@ -19,6 +19,7 @@ from jaato.plugins.mcp.manifest import Manifest
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.connection import Connection
+    from jaato.plugins.mcp.oauth_browser import Ask
     from jaato.plugins.mcp.transport import Transport
     from jaato.tools.processes.launch import Launcher
 
@@ -45,6 +46,7 @@ class Setting:
     make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
+    ask: Ask | None = None
     spoke: str = ""
     key: Key = field(init=False)
 
