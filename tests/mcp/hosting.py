@@ -68,10 +68,11 @@ async def call(
     host: Host, server: str, tool: str = "echo", *, call: Call | None = None, **arguments: Any
 ) -> Any:
     """Run a tool that the server is known to have."""
-    judged = host.directory.judgement(host.directory.entry(server))
-    if judged is None:
+    config = host.directory.entry(server)
+    judged = host.directory.judgement(config)
+    if judged is None or not any(entry.name == tool for entry in judged.manifest.tools):
         await host.connect(server)
-        judged = host.directory.judgement(host.directory.entry(server))
+        judged = host.directory.judgement(config)
     assert judged is not None
     entry = next(entry for entry in judged.manifest.tools if entry.name == tool)
     return await host.call(server, entry, arguments, call or Call("c-1", "x", {}))

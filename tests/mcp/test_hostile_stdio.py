@@ -76,7 +76,7 @@ def test_a_server_that_dies_in_mid_call_ends_that_call_at_once(
         return said
 
     trace = tmp_path / "trace"
-    for said in hosted(tmp_path, {"raw": raw(mode, env={"RAW_TRACE": str(trace)})}, talk):
+    for said in hosted(tmp_path, {"raw": raw(mode, str(trace))}, talk):
         assert wanted in said
         assert "whether it did what was asked is not known" in said
         assert mode != "die" or "broken heart" in said
@@ -215,7 +215,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_its_late_answer_dropped
         assert scope.cancelled_caught
         assert (await call(host, "raw", text="next")).text == "next"
 
-    hosted(tmp_path, {"raw": raw("late", env={"RAW_TRACE": str(trace)})}, talk)
+    hosted(tmp_path, {"raw": raw("late", str(trace))}, talk)
     methods = [json.loads(line)["method"] for line in trace.read_text().splitlines()]
     assert "notifications/cancelled" in methods
 

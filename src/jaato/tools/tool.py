@@ -141,7 +141,9 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         aliases=options.aliases,
         background_after_s=options.background_after_s,
         timeout_s=options.timeout_s,
-        means=getattr(function.__self__, options.means) if options.means and inspect.ismethod(function) else None,
+        means=getattr(function.__self__, options.means)
+        if options.means and inspect.ismethod(function)
+        else None,
     )
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "fine"
@@ -66,6 +67,9 @@ def tools() -> list[dict[str, Any]]:
                     },
                 }
             ]
+        case "counts-up":
+            number = Path(sys.argv[2]).read_text() if Path(sys.argv[2]).exists() else ""
+            return [{**ECHO, "description": f"Say something back.{number}"}]
         case "refs":
             schema = {
                 "type": "object",
@@ -145,6 +149,20 @@ def call(id_: Any, params: dict[str, Any]) -> None:
         case "bad-result":
             send({"id": id_, "result": {"content": [{"type": "hologram", "x": 1}, 5]}})
             return
+        case "task" | "task-fails" | "task-asks" | "task-forever":
+            send(
+                {
+                    "id": id_,
+                    "result": {
+                        "resultType": "task",
+                        "taskId": "t-1",
+                        "status": "working",
+                        "pollIntervalMs": 20,
+                        "ttlMs": 60_000,
+                    },
+                }
+            )
+            return
         case "refuse":
             send({"id": id_, "error": {"code": -32602, "message": "no such thing, try another"}})
             return
@@ -209,6 +227,42 @@ def call(id_: Any, params: dict[str, Any]) -> None:
     send({"id": id_, "result": fine})
 
 
+STATE: dict[str, Any] = {"polls": 0, "said": None}
+
+
+def task(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Where the one task of this server stands."""
+    told = {
+        "taskId": "t-1",
+        "ttlMs": 60_000,
+        "pollIntervalMs": 20,
+        "status": "working",
+        "statusMessage": "at it",
+    }
+    if method == "tasks/update":
+        STATE["said"] = params["inputResponses"]["who"]["content"]["name"]
+        return {}
+    if method == "tasks/cancel":
+        return {}
+    STATE["polls"] += 1
+    if MODE == "task-fails" and STATE["polls"] > 1:
+        return {**told, "status": "failed", "error": {"code": -32603, "message": "the oven broke"}}
+    if MODE == "task-asks" and STATE["said"] is None:
+        form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        ask = {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "Who?", "requestedSchema": form},
+        }
+        return {**told, "status": "input_required", "inputRequests": {"who": ask}}
+    if MODE != "task-forever" and STATE["polls"] > 2:
+        return {
+            **told,
+            "status": "completed",
+            "result": {"content": [{"type": "text", "text": f"done {STATE['said']}"}]},
+        }
+    return told
+
+
 def begin() -> None:
     """What it does before it listens."""
     match MODE:
@@ -240,8 +294,8 @@ def main() -> None:
     begin()
     for line in sys.stdin:
         message = json.loads(line)
-        if os.getenv("RAW_TRACE"):
-            with open(os.getenv("RAW_TRACE", ""), "a") as trace:
+        if sys.argv[-1].endswith("trace"):
+            with open(sys.argv[-1], "a") as trace:
                 trace.write(
                     json.dumps(
                         {
@@ -288,6 +342,18 @@ def main() -> None:
                 call(id_, params)
             case "server/discover" if MODE == "dies-at-discover":
                 os._exit(1)
+            case "server/discover" if MODE.startswith("task"):
+                able = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+                told = {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": able,
+                    "resultType": "complete",
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                }
+                send({"id": id_, "result": told})
+            case "tasks/get" | "tasks/update" | "tasks/cancel" as method:
+                send({"id": id_, "result": {"resultType": "complete", **task(method, params)}})
             case _ if id_ is not None:
                 send({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
     if MODE in ("ignore-term", "ignore-end"):

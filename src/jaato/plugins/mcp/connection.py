@@ -188,17 +188,10 @@ class Connection:
         async def ask(session: Session, deadline: Deadline) -> types.CallToolResult:
             show = shown_progress(caller, deadline)
 
-            async def once(responses: Any, state: str | None) -> Any:
-                return await session.call_tool(
-                    name,
-                    arguments,
-                    None,
-                    show,
-                    input_responses=responses,
-                    request_state=state,
-                    allow_input_required=True,
-                    allow_claimed=True,
-                )
+            async def once(
+                responses: Any, state: str | None
+            ) -> types.CallToolResult | CreatedTask | types.InputRequiredResult:
+                return await session.run_tool(name, arguments, show, responses, state)
 
             try:
                 result: types.CallToolResult | CreatedTask = await resolved(session, once)

@@ -101,6 +101,7 @@ class Directory:
                 self.places.allow_hosts,
                 LogFile(self.places.state_dir, config),
                 self.places.ask,
+                judged.manifest.protocol_version if (judged := self.judgement(config)) else "",
             )
         return setting
 

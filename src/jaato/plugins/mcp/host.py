@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,10 +39,13 @@ class Host:
 
     def start(self, name: str, do: Callable[[Server], Coroutine[Any, Any, R]]) -> Future[R]:
         """Begin something with a server. Raises `ServerUnusable`; cancelling the future cancels it."""
+        return POOL.submit(self._work(name, do))
+
+    def _work(self, name: str, do: Callable[[Server], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
         setting = self.directory.setting(name)
-        if importlib.util.find_spec("mcp") is None:
+        if "mcp" not in sys.modules and importlib.util.find_spec("mcp") is None:
             raise ServerUnusable("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
-        return POOL.submit(POOL.use(setting, self._user, do))
+        return POOL.use(setting, self._user, do)
 
     async def ask(self, name: str, do: Callable[[Connection], Coroutine[Any, Any, R]]) -> R:
         """Ask a server something, which is started if need be; from a loop."""
@@ -51,7 +55,7 @@ class Host:
             server.answered()
             return result
 
-        return await asyncio.wrap_future(self.start(name, asked))
+        return await POOL.run(self._work(name, asked))
 
     async def call(self, name: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
         """Run a tool. Raises `ToolError`s."""
@@ -71,7 +75,7 @@ class Host:
             assert manifest is not None
             return manifest
 
-        return await asyncio.wrap_future(self.start(name, connected))
+        return await POOL.run(self._work(name, connected))
 
     def state(self, name: str) -> tuple[str, str]:
         """Where a server stands, and why it failed; asks nobody and starts nothing."""

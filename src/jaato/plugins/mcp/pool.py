@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import msgspec
-
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.plugins.mcp.manifest import Manifest
-from jaato.plugins.mcp.server import Server, Setting
+from jaato.plugins.mcp.server import Key, Server, Setting
 from jaato.tools.processes.launch import Launcher
 
 LOG = logger("mcp")
 CLOSE_WITHIN_S = 20.0
-Key = tuple[str, str, str]
 R = TypeVar("R")
 
 
@@ -42,17 +37,53 @@ class Pool:
     # --- the thread ----------------------------------------------------------------------------------------------
 
     def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run something on the pool's loop, begun if need be; cancelling the future cancels it."""
+        """Run something on the pool's loop, from any thread; cancelling the future cancels it."""
         with self._lock:
-            if self._loop is None or self._owner != os.getpid():
-                self._begin()
-            assert self._loop is not None
+            future = asyncio.run_coroutine_threadsafe(work, self._running())
             self._wanted += 1
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
             future.add_done_callback(self._done)
         return future
 
-    def _done(self, _future: Future[Any]) -> None:
+    async def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run something on the pool's loop, from another loop; cancelled, it is cancelled there."""
+        home = asyncio.get_running_loop()
+        waiting: asyncio.Future[R] = home.create_future()
+        made: list[asyncio.Task[R]] = []
+
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(work)
+            made.append(task)
+            task.add_done_callback(ended)
+
+        def ended(task: asyncio.Task[R]) -> None:
+            self._done(task)
+            error = None if task.cancelled() else task.exception()
+            try:
+                home.call_soon_threadsafe(settle, waiting, task, error)
+            except RuntimeError:
+                return  # the caller's loop has ended
+
+        with self._lock:
+            loop = self._running()
+            self._wanted += 1
+            loop.call_soon_threadsafe(begin)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            try:
+                loop.call_soon_threadsafe(lambda: made[0].cancel())
+            except RuntimeError:
+                pass  # the pool has ended, and everything with it
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """The loop, begun if need be."""
+        if self._loop is None or self._owner != os.getpid():
+            self._begin()
+        assert self._loop is not None
+        return self._loop
+
+    def _done(self, _work: object) -> None:
         with self._lock:
             self._wanted -= 1
 
@@ -90,10 +121,9 @@ class Pool:
         """The server of this setting, made if there is none; on the pool's loop."""
         if user.left:
             raise PluginError("The session that uses this MCP server has ended.")
-        key = key_of(setting)
-        server = self._servers.get(key)
+        server = self._servers.get(setting.key)
         if server is None:
-            server = self._servers[key] = Server(setting, self._launcher)
+            server = self._servers[setting.key] = Server(setting, self._launcher)
         server.users.add(user)
         if user.watch is not None:
             server.watchers.setdefault(user, user.watch)
@@ -176,14 +206,16 @@ class User:
         self.left = False
 
 
-def key_of(setting: Setting) -> Key:
-    """What makes two settings one server: the entry, what its variables were filled with, where it runs."""
-    config = setting.config
-    filled = [config.command, config.args, config.env, config.cwd, config.url, config.headers]
-    text = json.dumps([filled, msgspec.to_builtins(config.oauth)], sort_keys=True)
-    passed = json.dumps(sorted(setting.environ.items()))
-    secret = hashlib.sha256(f"{text}\n{passed}".encode("utf-8", "surrogatepass")).hexdigest()
-    return config.digest, secret, str(setting.workspace)
+def settle(waiting: asyncio.Future[R], task: asyncio.Task[R], error: BaseException | None) -> None:
+    """Give a result to who waits for it, on the loop of that one."""
+    if waiting.done():
+        return
+    if error is not None:
+        waiting.set_exception(error)
+    elif task.cancelled():
+        waiting.cancel()
+    else:
+        waiting.set_result(task.result())
 
 
 def unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

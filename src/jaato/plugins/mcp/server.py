@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.transport import Transport
     from jaato.tools.processes.launch import Launcher
 
+Key = tuple[str, str, str]
 State = Literal["configured", "known", "starting", "started", "failed"]
 FIRST_WAIT_S = 1.0
 MOST_WAIT_S = 300.0
@@ -32,9 +35,9 @@ MOST_TIMEOUTS = 3
 """Calls in a row without an answer after which the server is ended, to be started anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What a server is started with. `make` opens the way to it."""
+    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last."""
 
     config: ServerConfig
     environ: Mapping[str, str]
@@ -44,6 +47,18 @@ class Setting:
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
     ask: Ask | None = None
+    spoke: str = ""
+    key: Key = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.config, self.environ, self.workspace))
+
+
+def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) -> Key:
+    """What makes two settings one server: the entry, what its variables were filled with, where and how it runs."""
+    filled = [config.command, config.args, config.env, config.cwd, config.url, config.headers, config.oauth]
+    text = json.dumps([filled, sorted(environ.items())], sort_keys=True)
+    return config.digest, hashlib.sha256(text.encode()).hexdigest(), str(workspace)
 
 
 class Server:
@@ -65,6 +80,7 @@ class Server:
         self._since = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._busy = 0
+        self._used = 0.0
 
     @property
     def state(self) -> State:
@@ -103,7 +119,7 @@ class Server:
 
     async def _start(self, wait_s: float) -> Connection:
         await asyncio.sleep(wait_s)
-        spoke = self.manifest.protocol_version if self.manifest is not None else ""
+        spoke = self.manifest.protocol_version if self.manifest is not None else self.setting.spoke
         handshake_first = bool(spoke) and spoke < "2026"
         try:
             return await self._opened(handshake_first)
@@ -182,9 +198,6 @@ class Server:
     def begin(self) -> None:
         """A request is made."""
         self._busy += 1
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
 
     def end(self) -> None:
         """A request has ended. A server that lets several of them run out of time is ended."""
@@ -197,13 +210,22 @@ class Server:
 
     def _rest(self) -> None:
         """Count the time nobody needs it."""
-        if not self._busy and self._idle is None and self.connection is not None:
-            seconds = self.setting.config.idle_timeout_s
-            self._idle = asyncio.get_running_loop().call_later(seconds, self._rested)
+        self._used = time.monotonic()
+        if self._idle is None and self.connection is not None:
+            self._wait(self.setting.config.idle_timeout_s)
+
+    def _wait(self, seconds: float) -> None:
+        self._idle = asyncio.get_running_loop().call_later(seconds, self._rested)
 
     def _rested(self) -> None:
         self._idle = None
-        if not self._busy and self.connection is not None:
+        if self.connection is None:
+            return
+        seconds = self.setting.config.idle_timeout_s
+        left_s = seconds if self._busy else self._used + seconds - time.monotonic()
+        if left_s > 0:
+            self._wait(left_s)
+        else:
             self.connection.stop()
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ import anyio
 import mcp_types as types
 from mcp.client.extension import ResultClaim
 from mcp.client.session import ClientRequestContext, ClientSession
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -64,6 +64,32 @@ class Session(ClientSession):
             entries = self._absorb_tool_listing(types.ListToolsResult(tools=entries), complete=False).tools
         held = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and ttl >= 0 else None
         return Page(entries, cursor if isinstance(cursor, str) else None, held, odd)
+
+    async def run_tool(
+        self, name: str, arguments: dict[str, Any], show: ProgressFnT, responses: Any, state: str | None
+    ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
+        """One round of a call. The request is written and the result read once, where the SDK does both several times.
+
+        Raises `MCPError`, ValueError.
+        """
+        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        if responses:
+            params["inputResponses"] = {
+                key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
+                for key, response in responses.items()
+            }
+        if state is not None:
+            params["requestState"] = state
+        data = {"method": "tools/call", "params": params}
+        options: CallOptions = {"on_progress": show}
+        self._stamp(data, options)
+        told = await self._dispatcher.send_raw_request("tools/call", params, options)
+        match told.get("resultType"):
+            case "input_required":
+                return types.InputRequiredResult.model_validate(told, by_name=False)
+            case "task":
+                return CreatedTask.model_validate(told, by_name=False)
+        return types.CallToolResult.model_validate(told, by_name=False)
 
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """Results are validated by us, with patterns that end and schemas that cannot grow without bound."""
