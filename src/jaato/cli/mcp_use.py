@@ -28,6 +28,13 @@ from jaato.tools.pipeline import run
 
 BYTES_PER_TOKEN = 4
 MAX_STDIN_BYTES = 4_000_000
+CODES = {
+    "permission_denied": DENIED,
+    "mcp_definition_held": DENIED,
+    "arguments_invalid": USAGE,
+    "mcp_server_unusable": USAGE,
+}
+"""How a call ends that failed, by the problem's code; else 1."""
 
 
 def main(desk: Desk, args: Namespace) -> int:
@@ -215,6 +222,4 @@ def ended(outcome: Outcome, terminal: Terminal, *, as_json: bool) -> int:
         say(problem.message)
     if problem is None:
         return ERROR
-    return {"permission_denied": DENIED, "arguments_invalid": USAGE, "mcp_server_unusable": USAGE}.get(
-        problem.code, ERROR
-    )
+    return CODES.get(problem.code, ERROR)
