@@ -104,7 +104,9 @@ def cycles(home: Path) -> tuple[int, int]:
                 connect = registry.catalog.find("mcp_connect")
                 assert connect is not None
                 await connect.tool.run({"server": name}, Call("c", "mcp_connect", {}))
-        await asyncio.gather(*(found.tool.run({"text": "hi"}, Call("c", "x", {})) for found in tools if found))
+        await asyncio.gather(
+            *(found.tool.run({"text": "hi"}, Call("c", "x", {})) for found in tools if found)
+        )
         registry.shutdown()
 
     asyncio.run(once())

@@ -129,7 +129,7 @@ def test_a_server_asks_the_user(tmp_path: Path, era: str) -> None:
     hosted(tmp_path, {"all": STDIO}, talk)
     first, second = asks
     assert "all asks: Which table?" in first.context
-    assert [q["question"] for q in first.questions][0].startswith("People: How many come?")
+    assert str(first.questions[0]["question"]).startswith("People: How many come?")
     assert first.questions[1]["choices"] == ["inside", "outside"]
     assert first.questions[2]["choices"] == ["yes", "no"]
     assert len(second.questions) == 1

@@ -17,7 +17,6 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
-
 AT_ONCE = 6
 """How many connections are served at the same time; the suite asks for everything at once."""
 

@@ -85,6 +85,16 @@ class Host(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Enrichment:
+    """When a plugin is asked to enrich a prompt: lower `priority` first; only for a prompt in which `pattern` is found, or
+    where one of the files `present` is there below the workspace; always without both."""
+
+    priority: int = 50
+    pattern: str = ""
+    present: tuple[str, ...] = ()
+
+
 class Plugin:
     """The native form: subclass it, take the host, mark methods with `@tool`; `shutdown` runs once at the end."""
 
@@ -97,6 +107,8 @@ class Plugin:
     looks_at: ClassVar[tuple[str, ...]] = ()
     """Files of the workspace, or with `~/` of the user's home: a built-in plugin is made at its exposure where one of
     them exists, because what it offers is written there."""
+    enrichment: ClassVar[Enrichment | None] = None
+    """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -108,6 +120,10 @@ class Plugin:
     def offered(self) -> list[Any]:
         """Tools beside the marked methods, asked for once; the registry's `renew` exchanges them later."""
         return []
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """What the model is to read in place of this prompt: usually the prompt and something after it."""
+        return PromptEnrichmentResult(prompt)
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import Plugin, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
@@ -44,6 +44,7 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions: str = ""
     requirements: list[str] = []
     left_over: str = ""
+    enrichment: Enrichment | None = None
     looks_at: list[str] = []
 
 
@@ -85,6 +86,8 @@ class Later:
             command.name: (command, functools.partial(self._command, command.name))
             for command in self._known.commands
         }
+        if self._known.enrichment is not None:
+            self._record.enrich, self._record.enrichment = self._enrich, self._known.enrichment
         return self._record
 
     def shutdown(self) -> None:
@@ -111,6 +114,10 @@ class Later:
             timeout_s=known.timeout_s,
         )
 
+    def _enrich(self, prompt: str) -> PromptEnrichmentResult:
+        enrich = self._ready().enrich
+        return enrich(prompt) if enrich is not None else PromptEnrichmentResult(prompt)
+
     def _tool(self, name: str) -> Tool:
         self._ready()
         return self._tools[name]
@@ -130,6 +137,13 @@ class Later:
                 self._record.wiring = made.wiring
                 self.plugin, self._made = made.plugin, made
             return self._made
+
+
+def described(plugin: Any) -> str:
+    """A plugin by its class."""
+    if isinstance(plugin, Later):
+        return plugin.path.replace(":", ".")
+    return f"{type(plugin).__module__}.{type(plugin).__qualname__}"
 
 
 @functools.cache
@@ -153,7 +167,7 @@ def can_wait(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> 
 
 def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> KnownPlugin | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
-    if toolset.enrich is not None or toolset.background is not None:
+    if toolset.background is not None:
         return None
     tools = [
         KnownTool(
@@ -167,5 +181,6 @@ def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> Kno
         for tool in toolset.tools
     ]
     commands = [command for command, _ in toolset.commands.values()]
+    enrichment = toolset.enrichment if toolset.enrich is not None else None
     looks_at = list(toolset.plugin.looks_at) if isinstance(toolset.plugin, Plugin) else []
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, looks_at)
+    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, enrichment, looks_at)

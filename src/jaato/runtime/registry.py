@@ -14,10 +14,10 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, optional, plugin_name, requirements
 from jaato.runtime.discovery import BROKEN, find, instance
-from jaato.runtime.enrichment import enriched, enrichers
+from jaato.runtime.enrichment import enriched, enriched_apart, enrichers
 from jaato.runtime.executors import executors_of
 from jaato.runtime.host import PluginHost
-from jaato.runtime.later import Builtin, Later, can_wait
+from jaato.runtime.later import Builtin, Later, can_wait, described
 from jaato.runtime.wiring import Sessions, exchange, place, release
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
@@ -59,8 +59,7 @@ class PluginRegistry:
     # --- discovery ---------------------------------------------------------------------------------------------
 
     def discover(self, plugin_kind: str = "tool") -> list[str]:
-        """Find plugins: the built-in ones, installed entry points, the given directories. Nothing is run yet but
-        the modules in those directories; returns the names found."""
+        """The names of the plugins found: built in, installed, in the given directories, whose modules are run."""
         if plugin_kind not in ENTRY_POINT_GROUPS:
             raise PluginError(f"No plugin kind {plugin_kind!r}; there are {', '.join(ENTRY_POINT_GROUPS)}.")
         found = find(plugin_kind, self._plugin_dirs, self._report)
@@ -286,7 +285,11 @@ class PluginRegistry:
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        return enriched(prompt, enrichers(self._everyone()))
+        return enriched(prompt, enrichers(self._everyone()), self.workspace)
+
+    async def enrich_prompt_apart(self, prompt: str) -> str:
+        """The same for a session: off the loop, and within a time."""
+        return await enriched_apart(prompt, enrichers(self._everyone()), self.workspace)
 
     def _everyone(self) -> list[Toolset]:
         return [*self._exposed.values(), *self._enrichment_only.values()]
@@ -295,10 +298,3 @@ class PluginRegistry:
         """Let go of every plugin, each once."""
         for name in [*self._exposed, *self._enrichment_only]:
             self.unexpose_tool(name)
-
-
-def described(plugin: Any) -> str:
-    """A plugin by its class."""
-    if isinstance(plugin, Later):
-        return plugin.path.replace(":", ".")
-    return f"{type(plugin).__module__}.{type(plugin).__qualname__}"

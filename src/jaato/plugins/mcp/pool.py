@@ -71,7 +71,7 @@ class Pool:
             return await waiting
         except asyncio.CancelledError:
             try:
-                loop.call_soon_threadsafe(lambda: made[0].cancel())
+                loop.call_soon_threadsafe(cancel_first, made)
             except RuntimeError:
                 pass  # the pool has ended, and everything with it
             raise
@@ -204,6 +204,11 @@ class User:
     def __init__(self, watch: Callable[[Manifest], None] | None = None) -> None:
         self.watch = watch
         self.left = False
+
+
+def cancel_first(made: list[asyncio.Task[R]]) -> None:
+    """Cancel what was begun."""
+    made[0].cancel()
 
 
 def settle(waiting: asyncio.Future[R], task: asyncio.Task[R], error: BaseException | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.plugins.mcp.faults import ServerRefusal
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
+from jaato.tools.picture import ImageRefused, look
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -55,6 +56,12 @@ class Parts:
         except (binascii.Error, ValueError):
             self.text(f"[{mime} whose base64 is broken, left out]")
             return
+        if mime in IMAGES:
+            try:
+                mime = look(content).mime
+            except ImageRefused as error:
+                self.text(f"[{mime}, left out: {error}]")
+                return
         try:
             handle = self._call.keep(content)
         except LookupError:
