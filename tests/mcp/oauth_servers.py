@@ -94,11 +94,10 @@ class Web:
                 self.end_headers()
                 self.wfile.write(reply.body)
 
-            do_POST = do_GET
-
             def log_message(self, *_: Any) -> None:
                 return
 
+        setattr(Handler, "do_POST", Handler.do_GET)  # noqa: B010 - a name the server looks for
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))

@@ -201,8 +201,8 @@ def test_a_disk_that_refuses_does_not_lose_a_rotated_token(
         auth = at.auth(None)
         assert anyio.run(at.call, auth).status_code == 200
         assert anyio.run(at.call, auth).status_code == 200
+        at.store = TokenStore(tmp_path / "other")
         with pytest.raises(ConfigError, match="No space left"):
-            at.store = TokenStore(tmp_path / "other")
             anyio.run(at.call)
 
 

@@ -76,9 +76,9 @@ class Consent:
             return configured(self.options, self.authority)
         if self.options.client_metadata_url and self.authority.reads_documents:
             return Client(client_id=self.options.client_metadata_url, kind="document")
-        if known and known.kind == "registered" and known.redirect_uri == redirect_uri:
-            if known.lasts(self.now()):
-                return known
+        same = known is not None and known.kind == "registered" and known.redirect_uri == redirect_uri
+        if known is not None and same and known.lasts(self.now()):
+            return known
         if self.authority.registration_endpoint is None:
             raise OAuthFault(
                 f"{plain(self.authority.issuer)} registers nobody by itself; register jaato there, with the redirect "
