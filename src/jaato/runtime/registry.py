@@ -18,8 +18,9 @@ from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.executors import executors_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
-from jaato.runtime.wiring import Sessions, place, release
+from jaato.runtime.wiring import Sessions, exchange, place, release
 from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 __all__ = ["PluginHost", "PluginRegistry"]
 LOG = logger("registry")
@@ -98,7 +99,11 @@ class PluginRegistry:
 
     def _loaded(self, load: Callable[[], Any], config: dict[str, Any]) -> Any:
         """The plugin; a built-in one that is not configured, and has nothing to do yet, only as what it declares."""
-        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace)):
+        if (
+            isinstance(load, Builtin)
+            and not config
+            and (known := can_wait(load, self.workspace, self.services))
+        ):
             return Later(load, known, functools.partial(self._made, load))
         return instance(load(), PluginHost(self, MappingProxyType(config)))
 
@@ -209,6 +214,10 @@ class PluginRegistry:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
+
+    def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
+        """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
+        exchange(self._exposed.get(name), self.catalog, old, new)
 
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""

@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol: their tools, resources and prompts."""
+"""Tools of MCP servers: configured in `.mcp.json`, trusted by content, started when first used."""

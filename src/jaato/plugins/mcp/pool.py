@@ -1,0 +1,177 @@
+"""All running MCP servers of the process, on a thread and a loop of their own: no server can hold up an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import msgspec
+
+from jaato.errors import PluginError
+from jaato.log import logger
+from jaato.plugins.mcp.manifest import Manifest
+from jaato.plugins.mcp.server import Server, Setting
+from jaato.tools.processes.launch import Launcher
+
+LOG = logger("mcp")
+CLOSE_WITHIN_S = 20.0
+Key = tuple[str, str, str]
+R = TypeVar("R")
+
+
+class Pool:
+    """Servers by what they are started with; one process each, whoever uses it. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._owner = 0
+        self._launcher = Launcher()
+        self._servers: dict[Key, Server] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    # --- the thread ----------------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The pool's own loop, begun when it is first needed."""
+        with self._lock:
+            if self._loop is None or self._owner != os.getpid():
+                self._begin()
+            assert self._loop is not None
+            return self._loop
+
+    def _begin(self) -> None:
+        self._owner, self._servers, self._launcher = os.getpid(), {}, Launcher()
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, args=(loop,), name="jaato-mcp", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @staticmethod
+    def _work(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.set_exception_handler(unexpected)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        """Run something on the pool's loop; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    # --- servers -------------------------------------------------------------------------------------------------
+
+    async def use(self, setting: Setting, user: User, do: Callable[[Server], Coroutine[Any, Any, R]]) -> R:
+        """Do something with a server, on the pool's loop; it is the user's until that one leaves."""
+        server = self.server(setting, user)
+        server.begin()
+        try:
+            return await do(server)
+        finally:
+            server.end()
+
+    def server(self, setting: Setting, user: User) -> Server:
+        """The server of this setting, made if there is none; on the pool's loop."""
+        if user.left:
+            raise PluginError("The session that uses this MCP server has ended.")
+        key = key_of(setting)
+        server = self._servers.get(key)
+        if server is None:
+            server = self._servers[key] = Server(setting, self._launcher)
+        server.users.add(user)
+        if user.watch is not None:
+            server.watchers.setdefault(user, user.watch)
+        return server
+
+    def known(self, digest: str) -> Server | None:
+        """A server of this entry, if it was ever used; from any thread, to look at only."""
+        return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
+
+    def leave(self, user: User) -> None:
+        """A user needs nothing any more; servers nobody else uses end soon. Returns at once."""
+        user.left = True
+        loop = self._loop
+        if loop is None or self._owner != os.getpid():
+            return
+        try:
+            loop.call_soon_threadsafe(self._left, user)
+        except RuntimeError:
+            return  # the loop has ended, and all servers with it
+
+    def _left(self, user: User) -> None:
+        for key, server in list(self._servers.items()):
+            server.users.discard(user)
+            server.watchers.pop(user, None)
+            if not server.users:
+                del self._servers[key]
+                self._end(server)
+
+    def _end(self, server: Server) -> None:
+        task = asyncio.get_running_loop().create_task(server.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def settle(self) -> None:
+        """Wait until all servers that were left have ended."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    def close(self) -> None:
+        """End all servers and the thread; returns when nothing of them is left."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            atexit.unregister(self.close)
+        if loop is None or thread is None or self._owner != os.getpid() or not thread.is_alive():
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._close(), loop).result(CLOSE_WITHIN_S)
+        except TimeoutError:
+            LOG.warning("MCP servers did not end within %g s; they are killed.", CLOSE_WITHIN_S)
+        self._launcher.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_WITHIN_S)
+
+    async def _close(self) -> None:
+        for server in self._servers.values():
+            self._end(server)
+        self._servers.clear()
+        await self.settle()
+
+
+class User:
+    """Somebody who uses servers: a plugin, a manager. `watch` hears of each new manifest, on the pool's thread."""
+
+    def __init__(self, watch: Callable[[Manifest], None] | None = None) -> None:
+        self.watch = watch
+        self.left = False
+
+
+def key_of(setting: Setting) -> Key:
+    """What makes two settings one server: the entry, what its variables were filled with, where it runs."""
+    config = setting.config
+    filled = [config.command, config.args, config.env, config.cwd, config.url, config.headers]
+    text = json.dumps([filled, msgspec.to_builtins(config.oauth)], sort_keys=True)
+    passed = json.dumps(sorted(setting.environ.items()))
+    secret = hashlib.sha256(f"{text}\n{passed}".encode("utf-8", "surrogatepass")).hexdigest()
+    return config.digest, secret, str(setting.workspace)
+
+
+def unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What went wrong in a callback, for the log alone."""
+    LOG.warning("MCP: %s", context.get("exception") or context.get("message"))
+
+
+POOL = Pool()
+"""The pool of this process."""
