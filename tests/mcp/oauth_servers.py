@@ -174,7 +174,11 @@ class Authority(Web):
         asked = request.query
         client = self.clients.get(asked.get("client_id", ""))
         redirect = asked.get("redirect_uri", "")
-        fits = redirect.startswith("http://127.0.0.1:") if client and "any_port" in client else False
+        fits = (
+            redirect.startswith(("http://127.0.0.1:", "http://localhost:"))
+            if client and "any_port" in client
+            else False
+        )
         if client is None or not (fits or redirect in client.get("redirect_uris", [])):
             return Reply(400, {}, b"unknown client")
         code = secrets.token_urlsafe(16)

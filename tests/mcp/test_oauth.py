@@ -331,3 +331,32 @@ def test_the_address_can_be_pasted_where_the_browser_is_elsewhere(tmp_path: Path
         with pytest.raises(OAuthFault, match="not the address"):
             anyio.run(at.call, at.auth(wrong))
         assert anyio.run(at.call, at.auth(paste)).status_code == 200
+
+
+def test_a_configured_redirect_is_where_the_answer_goes(tmp_path: Path) -> None:
+    """A client that was registered with another host name or path is answered there, at a fixed port or at any."""
+    with desk(tmp_path, clientId="mine", redirectUri="http://localhost/oauth/done") as at:
+        at.authority.clients["mine"] = {"any_port": True}
+        assert anyio.run(at.call).status_code == 200
+        asked = at.authority.asked("/authorize")[0].query["redirect_uri"]
+        assert asked.startswith("http://localhost:")
+        assert asked.endswith("/oauth/done")
+
+
+def test_a_fixed_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    """With a port from the configuration no other will do."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, desk(tmp_path) as at:
+        at.oauth["callbackPort"] = taken.getsockname()[1]
+        with pytest.raises(OAuthFault, match="No port of this machine"):
+            anyio.run(at.call)
+
+
+def test_a_server_that_takes_a_key_says_nothing_of_logins(tmp_path: Path) -> None:
+    """A 401 without any metadata is an error that points at the headers of the configuration."""
+    with desk(tmp_path) as at:
+        at.server.challenge = "Bearer"
+        at.server.routes = {"/mcp": at.server.answer}
+        with pytest.raises(OAuthFault, match="put it into its headers"):
+            anyio.run(at.call)

@@ -248,7 +248,7 @@ def test_a_keyring_that_works_is_preferred(tmp_path: Path) -> None:
     """With a keyring nothing secret is in the file; one that does not work leaves the file; logging out empties both."""
     ring = Ring()
     with desk(tmp_path) as at:
-        at.store = TokenStore(tmp_path / "state", ring)
+        at.store = TokenStore(tmp_path / "state", lambda: ring)
         anyio.run(at.call)
         [file] = (tmp_path / "state" / "mcp-logins").glob("*.json")
         assert json.loads(file.read_text()) == {"keyring": True}
@@ -296,6 +296,8 @@ def test_what_holds_secrets_does_not_show_them() -> None:
         ({"clientSecert": "SECRET"}, "unknown field"),
         ({"client_id": 7}, "Expected `str"),
         ({"redirect_port": 99_999}, "redirect_port"),
+        ({"redirect_uri": "http://evil.example/callback"}, "redirect_uri is"),
+        ({"redirect_uri": "http://127.0.0.1:1/a?b"}, "redirect_uri is"),
         ({"client_metadata_url": "http://a/b"}, "https URL with a path"),
         ({"client_metadata_url": "https://a/"}, "https URL with a path"),
         ({"grant": "client_credentials", "client_id": "x"}, "needs client_id and client_secret"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import anyio
 
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.oauth_browser import Ask, Prompt, checked_url
-from jaato.plugins.mcp.oauth_data import Client, OAuthFault, Options, Refused, plain
+from jaato.plugins.mcp.oauth_data import REDIRECT, Client, OAuthFault, Options, Refused, plain
 from jaato.plugins.mcp.oauth_discovery import Authority
 from jaato.plugins.mcp.oauth_grants import CREDENTIAL, authorization_url, challenge_pair, configured, register
 from jaato.plugins.mcp.oauth_receiver import PATH, Receiver, receiver
@@ -39,10 +38,10 @@ class Consent:
         endpoint = await self._endpoint()
         state = secrets.token_urlsafe(32)
         verifier, challenge = challenge_pair()
-        fixed = self.options.redirect_port
+        host, fixed, path = self._place()
         port = fixed or port_of(known)
         try:
-            async with receiver(state, port, only=fixed > 0) as inbox:
+            async with receiver(state, port, only=fixed > 0, host=host, path=path) as inbox:
                 client = await self._client(known, inbox.redirect_uri, scope)
                 url = authorization_url(
                     endpoint, client, inbox.redirect_uri, resource, scope, state, challenge
@@ -60,6 +59,13 @@ class Consent:
             "code_verifier": verifier,
             "resource": resource,
         }
+
+    def _place(self) -> tuple[str, int, str]:
+        """Host, port and path of the configured redirect URI; port 0 for any."""
+        found = REDIRECT.fullmatch(self.options.redirect_uri)
+        if found is None:
+            return "127.0.0.1", self.options.redirect_port, PATH
+        return found[1], int(found[2] or self.options.redirect_port), found[3]
 
     async def _endpoint(self) -> Url:
         who = plain(self.authority.issuer)
@@ -116,10 +122,9 @@ class Consent:
 
 def port_of(client: Client | None) -> int:
     """The port a client was registered with, 0 for none."""
-    found = re.fullmatch(
-        r"http://127\.0\.0\.1:([0-9]{1,5})" + re.escape(PATH), client.redirect_uri if client else ""
-    )
-    return int(found[1]) if found and int(found[1]) < 65_536 else 0
+    found = REDIRECT.fullmatch(client.redirect_uri) if client else None
+    port = int(found[2] or 0) if found else 0
+    return port if port < 65_536 else 0
 
 
 def code_of(answer: dict[str, str], authority: Authority) -> str:

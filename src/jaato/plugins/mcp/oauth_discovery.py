@@ -21,6 +21,10 @@ AUTHORITY = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 
+class NoMetadata(OAuthFault):
+    """There is no authorization server where one should be."""
+
+
 class Challenge(NamedTuple):
     """What a server asks for with a 401 or 403."""
 
@@ -30,11 +34,13 @@ class Challenge(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """The server as something protected: its identifier, and who grants tokens for it."""
+    """The server as something protected: its identifier, and who grants tokens for it; all of it a guess unless
+    `is_published`."""
 
     identifier: str
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
+    is_published: bool = True
 
 
 class Authority(NamedTuple):
@@ -161,7 +167,7 @@ async def authority_of(wire: Wire, issuer: str) -> Authority:
         document = await found_at(wire, url._replace(target=target), what)
         if document is not None:
             return authority_from(document, issuer)
-    raise OAuthFault(f"{what} are nowhere to be found at {url.authority}.")
+    raise NoMetadata(f"{what} are nowhere to be found at {url.authority}.")
 
 
 def authority_from(document: dict[str, Any], issuer: str) -> Authority:
