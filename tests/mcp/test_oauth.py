@@ -222,9 +222,14 @@ def test_a_server_of_2025_03_26_is_its_own_authority(tmp_path: Path) -> None:
     with desk(tmp_path) as at:
         at.server.challenge = ""
         del at.server.routes["/.well-known/oauth-protected-resource/mcp"]
-        at.authority.issuer = at.server.origin
+        at.authority.issuer = at.server.origin + "/oauth"
         at.server.routes |= at.authority.routes
         assert anyio.run(at.call).status_code == 200
+        assert anyio.run(at.call, at.auth(None)).status_code == 200
+        at.store = TokenStore(tmp_path / "other")
+        at.authority.issuer = at.authority.origin
+        with pytest.raises(OAuthFault, match="it is not trusted"):
+            anyio.run(at.call)
 
 
 def test_login_logout_and_state(tmp_path: Path) -> None:

@@ -155,8 +155,9 @@ def covers(named: Url, server: Url) -> bool:
     return named.origin == server.origin and (below.startswith(above) or named.target == server.target)
 
 
-async def authority_of(wire: Wire, issuer: str) -> Authority:
-    """The authorization server's own description, by OAuth or OpenID discovery. Raises `OAuthFault`."""
+async def authority_of(wire: Wire, issuer: str, *, guessed: bool = False) -> Authority:
+    """The authorization server's own description, by OAuth or OpenID discovery. An issuer that is only `guessed`, from
+    the server's origin, may be any on that origin. Raises `OAuthFault`."""
     what = "The metadata of the authorization server"
     url = secure_url(issuer, "The issuer")
     if "?" in url.target:
@@ -166,6 +167,9 @@ async def authority_of(wire: Wire, issuer: str) -> Authority:
     for target in places:
         document = await found_at(wire, url._replace(target=target), what)
         if document is not None:
+            named = document.get("issuer")
+            if guessed and secure_url(named, "The issuer").origin == url.origin:
+                issuer = str(named)
             return authority_from(document, issuer)
     raise NoMetadata(f"{what} are nowhere to be found at {url.authority}.")
 

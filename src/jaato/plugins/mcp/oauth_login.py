@@ -211,7 +211,7 @@ class Login:
     async def obtain(self, resource: Resource, issuer: str, asked: tuple[str, ...]) -> Tokens:
         """A new grant. Raises `LoginNeeded` where a person is needed and there is none, `OAuthFault`."""
         try:
-            authority = await authority_of(self.wire, issuer)
+            authority = await authority_of(self.wire, issuer, guessed=not resource.is_published)
         except NoMetadata:
             if resource.is_published:
                 raise
