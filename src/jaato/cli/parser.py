@@ -32,6 +32,8 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
+    from jaato.cli.mcp_arguments import add_mcp
+
     parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
@@ -46,6 +48,7 @@ def make_parser() -> ArgumentParser:
     add_listings(commands)
     add_sessions(commands)
     add_permissions(commands)
+    add_mcp(commands)
     add_setup(commands)
     return parser
 

@@ -41,6 +41,11 @@ class Transport(Protocol):
 
     async def __aexit__(self, *error: Any) -> None: ...
 
+    @property
+    def broke_at_once(self) -> bool:
+        """Whether beginning in the older way makes sense, since the newer one failed."""
+        ...
+
     async def how_it_ended(self, within_s: float = 1.0) -> str:
         """How the connection came to its end, as a sentence."""
         ...
@@ -117,14 +122,23 @@ class Connection:
             self.why = self.why or said_by(error)
         finally:
             self._session = None
-            ended = "" if self._stopping.is_set() else await self._transport.how_it_ended()
-            self.why = " ".join(part for part in (ended or self.why, self.log.explained().strip()) if part)
-            if not self.ready.done():
-                self.ready.set_exception(
-                    ServerFault(f"The MCP server {self.config.name} did not start. {self.why}")
-                )
-                self.ready.exception()
-            self.over.set()
+            await self._end()
+
+    async def _end(self) -> None:
+        """Say why it is over to whoever waits."""
+        fault: JaatoError
+        try:
+            ended = "" if self.stopped else await self._transport.how_it_ended()
+        except JaatoError as error:
+            self.why, fault = str(error), error
+        else:
+            parts = (ended or self.why, self.log.explained().strip())
+            self.why = " ".join(part for part in parts if part)
+            fault = ServerFault(f"The MCP server {self.config.name} did not start. {self.why}")
+        if not self.ready.done():
+            self.ready.set_exception(fault)
+            self.ready.exception()
+        self.over.set()
 
     async def _live(self) -> None:
         seconds = self.config.start_timeout_s

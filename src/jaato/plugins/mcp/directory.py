@@ -28,6 +28,7 @@ class Places:
     state_dir: Path
     cache_dir: Path
     environ: Mapping[str, str] = field(default_factory=dict)
+    allow_hosts: tuple[str, ...] = ()
 
 
 class Directory:
@@ -85,7 +86,12 @@ class Directory:
             except ConfigError as error:
                 raise ServerUnusable(str(error)) from None
             setting = self._settings[name] = Setting(
-                filled, self.places.environ, self.places.workspace, way_to
+                filled,
+                self.places.environ,
+                self.places.workspace,
+                self.places.state_dir,
+                way_to,
+                self.places.allow_hosts,
             )
         return setting
 

@@ -103,3 +103,22 @@ def output_of(result: types.CallToolResult, call: Call) -> Output:
     if result.is_error:
         raise ServerRefusal(output.text or "The tool failed and did not say why.")
     return output
+
+
+def resource_output(result: types.ReadResourceResult, call: Call) -> Output:
+    """What a resource holds."""
+    parts = Parts(call)
+    for contents in result.contents[:MAX_PARTS]:
+        parts.resource(contents)
+    return parts.output(None)
+
+
+def prompt_output(result: types.GetPromptResult, call: Call) -> Output:
+    """The messages of a prompt, each under its role."""
+    parts = Parts(call)
+    if result.description:
+        parts.text(result.description)
+    for message in result.messages[:MAX_PARTS]:
+        parts.text(f"{message.role}:")
+        parts.block(message.content)
+    return parts.output(None)

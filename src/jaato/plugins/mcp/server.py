@@ -37,7 +37,9 @@ class Setting:
     config: ServerConfig
     environ: Mapping[str, str]
     workspace: Path
-    make: Callable[[Setting, Launcher, ServerLog], Transport]
+    state_dir: Path
+    make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
+    allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
 
 
@@ -105,21 +107,36 @@ class Server:
         except ServerFault as error:
             self._failed(str(error))
             raise
+        except JaatoError as error:
+            self.failure = str(error)  # somebody has to log in; trying again costs nothing
+            raise
 
     async def _opened(self, handshake_first: bool) -> Connection:
-        from jaato.plugins.mcp.connection import Connection
-
+        """A connection; a server that breaks at the newer way of beginning is asked in the older one."""
         setting = self.setting
-        self.log = ServerLog(setting.log)
+        transport = self._way()
         try:
-            transport = setting.make(setting, self._launcher, self.log)
+            return await self._over(transport, handshake_first)
+        except ServerFault:
+            if handshake_first or not transport.broke_at_once:
+                raise
+        return await self._over(self._way(older=setting.config.kind != "stdio"), handshake_first=True)
+
+    def _way(self, *, older: bool = False) -> Transport:
+        self.log = ServerLog(self.setting.log)
+        try:
+            return self.setting.make(self.setting, self._launcher, self.log, older)
         except JaatoError as error:
             raise ServerFault(str(error)) from None
+
+    async def _over(self, transport: Transport, handshake_first: bool) -> Connection:
+        from jaato.plugins.mcp.connection import Connection
+
         connection = Connection(
-            setting.config,
+            self.setting.config,
             transport,
             self.log,
-            workspace=setting.workspace,
+            workspace=self.setting.workspace,
             handshake_first=handshake_first,
             on_manifest=self._known,
         )

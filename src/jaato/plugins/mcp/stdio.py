@@ -121,6 +121,11 @@ class StdioTransport:
             streams.close()
         await tasks.__aexit__(None, None, None)
 
+    @property
+    def broke_at_once(self) -> bool:
+        """Whether the process ended by itself, having been started."""
+        return self._ended is not None and not self._by_us and not self._ended.stuck
+
     async def how_it_ended(self, within_s: float = 1.0) -> str:
         """How the process came to its end, as a sentence; empty while it runs, and when it is we who ended it."""
         if self._by_us:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.connection import Transport
 
 
-def way_to(setting: Setting, launcher: Launcher, log: ServerLog) -> Transport:
-    """A transport to the server, not opened yet."""
+def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) -> Transport:
+    """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
     config = setting.config
     if config.kind == "stdio":
         from jaato.plugins.mcp.stdio import StdioTransport, environment_for
@@ -29,4 +29,4 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog) -> Transport:
         )
     from jaato.plugins.mcp.http import HttpTransport
 
-    return HttpTransport(setting, log)
+    return HttpTransport(setting, older=older or config.kind == "sse")
