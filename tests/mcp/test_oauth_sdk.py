@@ -48,6 +48,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
+        self.given: list[str] = []
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -100,6 +101,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     def _grant(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
         one, two = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
+        self.given += [one, two]
         ends = int(time.time()) + 600
         self.access[one] = AccessToken(
             token=one, client_id=client_id, scopes=scopes, expires_at=ends, resource=resource
