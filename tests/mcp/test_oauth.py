@@ -125,7 +125,7 @@ def test_a_server_that_registers_with_a_secret_is_shown_it(tmp_path: Path) -> No
     """Where public clients are not taken, the secret of the registration is used, for the refresh as well."""
     with desk(tmp_path) as at:
         at.authority.extra = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-        at.authority.life = 0
+        at.authority.life = 0.001
         assert anyio.run(at.call).status_code == 200
         assert anyio.run(at.call, at.auth(None)).status_code == 200
         assert at.authority.refreshed == 1
@@ -135,7 +135,7 @@ def test_client_credentials_need_nobody(tmp_path: Path) -> None:
     """A client that acts for itself gets its tokens with its secret alone, and new ones when they end."""
     with desk(tmp_path, grant="client_credentials", client_id="robot", client_secret="s3cret") as at:
         at.authority.clients["robot"] = {"client_secret": "s3cret"}
-        at.authority.life = 0
+        at.authority.life = 0.001
         at.server.needs = ("run",)
         assert anyio.run(at.call, at.auth(None)).json() == {"scope": "run"}
         assert anyio.run(at.call, at.auth(None)).json() == {"scope": "run"}

@@ -29,7 +29,7 @@ def no_keyring() -> Iterator[None]:
     from keyring.backends.fail import Keyring
 
     before = keyring.get_keyring()
-    keyring.set_keyring(Keyring())
+    keyring.set_keyring(Keyring())  # type: ignore[no-untyped-call] # keyring has no types
     yield
     keyring.set_keyring(before)
 

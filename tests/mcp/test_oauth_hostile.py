@@ -383,12 +383,14 @@ def test_tokens_that_cannot_be_used(tmp_path: Path, lie: dict[str, Any], expecte
             anyio.run(at.call, at.auth(None))
 
 
-@pytest.mark.parametrize("life", [None, -5, "3600", "soon", 1e300, True, {}, 0.5])
+@pytest.mark.parametrize("life", [None, 0, "0", -5, "3600", "soon", 1e300, True, {}, 0.5])
 def test_odd_lifetimes_are_taken_with_sense(tmp_path: Path, life: Any) -> None:
     """A lifetime that is missing, a text or nonsense does not keep the token from being used."""
     with desk(tmp_path) as at:
         at.authority.life = life
         assert anyio.run(at.call).status_code == 200
+        assert anyio.run(at.call, at.auth(None)).status_code == 200
+        assert at.authority.refreshed <= (life == 0.5)
 
 
 def test_an_error_of_the_token_endpoint_is_shown_cleanly(tmp_path: Path) -> None:

@@ -11,12 +11,23 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.mcp.oauth_servers import Reply, as_json, desk
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp import oauth_store
 from jaato.plugins.mcp.oauth import logout
-from jaato.plugins.mcp.oauth_data import Client, LoginNeeded, OAuthFault, Options, Tokens, options_of
+from jaato.plugins.mcp.oauth_data import (
+    Client,
+    LoginNeeded,
+    OAuthFault,
+    Options,
+    Tokens,
+    options_of,
+    plain,
+    scopes_of,
+)
 from jaato.plugins.mcp.oauth_discovery import challenge_of
 from jaato.plugins.mcp.oauth_store import TokenStore
 
@@ -125,7 +136,7 @@ def test_a_refresh_that_is_refused_needs_a_person(tmp_path: Path) -> None:
 def test_a_registration_that_was_forgotten_is_made_again(tmp_path: Path) -> None:
     """When the server no longer knows the client, the next login registers a new one."""
     with desk(tmp_path) as at:
-        at.authority.life = 0
+        at.authority.life = 0.001
         anyio.run(at.call)
         at.authority.clients.clear()
         at.authority.clients["somebody"] = {}
@@ -138,7 +149,7 @@ def test_a_registration_that_was_forgotten_is_made_again(tmp_path: Path) -> None
 def test_a_refresh_that_fails_for_now_forgets_nothing(tmp_path: Path) -> None:
     """A token endpoint with a fault or out of reach gives an error that may be retried; the login stays."""
     with desk(tmp_path) as at:
-        at.authority.life = 0
+        at.authority.life = 0.001
         anyio.run(at.call)
         good = at.authority.routes["/token"]
         at.authority.routes["/token"] = lambda _: Reply(503)
@@ -176,6 +187,9 @@ def test_a_logout_elsewhere_ends_the_refreshing_here(tmp_path: Path) -> None:
         auth = at.auth(None)
         anyio.run(at.call)
         assert anyio.run(at.call, auth).status_code == 200
+        [file] = (tmp_path / "state" / "mcp-logins").glob("*.json")
+        left = file.with_name(f".{file.name}.half")
+        left.write_text("a process was killed as it wrote")
 
         async def leave() -> None:
             await logout(at.config, at.store, environ={})
@@ -184,6 +198,7 @@ def test_a_logout_elsewhere_ends_the_refreshing_here(tmp_path: Path) -> None:
         with pytest.raises(LoginNeeded):
             anyio.run(at.call, auth)
         assert list((tmp_path / "state" / "mcp-logins").glob("*.json")) == []
+        assert not left.exists()
 
 
 def test_a_disk_that_refuses_does_not_lose_a_rotated_token(
@@ -346,3 +361,17 @@ def test_options_are_read_in_both_spellings() -> None:
 def test_challenges(lines: list[str], expected: tuple[str, tuple[str, ...], str] | None) -> None:
     """The Bearer challenge is found among others, whatever its form; what is malformed is not guessed at."""
     assert challenge_of(lines) == expected
+
+
+@given(st.lists(st.text(st.sampled_from(list('Bearer scope="a\\\\,= \t;\x00é/:')), max_size=200), max_size=4))
+def test_no_header_breaks_the_reading(lines: list[str]) -> None:
+    """Whatever a server writes as its challenge, reading it raises nothing, and its scopes are scopes."""
+    found = challenge_of(lines)
+    assert found is None or scopes_of(list(found.scope)) == list(found.scope)
+
+
+@given(st.text(max_size=2_000))
+def test_no_words_of_a_stranger_are_shown_as_they_are(text: str) -> None:
+    """What is shown is one printable line of at most 201 characters."""
+    assert plain(text).isprintable()
+    assert len(plain(text)) <= 201

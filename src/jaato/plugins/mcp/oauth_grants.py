@@ -162,7 +162,8 @@ async def token(
 
 
 def tokens_from(document: Mapping[str, Any], asked_scope: str, asked_at: float) -> Tokens:
-    """The tokens in an answer. Raises `OAuthFault` for any kind but bearer tokens that a header can carry."""
+    """The tokens in an answer; a life of 0, as some say who do not know it, is none. Raises `OAuthFault` for any kind
+    but bearer tokens that a header can carry."""
     kind = document.get("token_type")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise OAuthFault(
@@ -180,7 +181,7 @@ def tokens_from(document: Mapping[str, Any], asked_scope: str, asked_at: float) 
         refresh=refresh,
         scope=scopes_of(scope if isinstance(scope, str) else asked_scope),
         obtained_at=asked_at,
-        expires_at=None if life is None else asked_at + min(life, MAX_LIFE_S),
+        expires_at=None if not life else asked_at + min(life, MAX_LIFE_S),
     )
 
 
@@ -215,7 +216,12 @@ def proof(client: Client, options: Options, issuer: str, now: Clock) -> tuple[di
 
 def assertion(client: Client, options: Options, issuer: str, now: Clock) -> str:
     """A signed statement of who the client is (RFC 7523). Raises `OAuthFault` that shows nothing of the key."""
-    import jwt
+    try:
+        import jwt
+    except ImportError:
+        raise OAuthFault(
+            "A login with oauth.private_key needs the extra mcp: pip install 'jaato[mcp]'."
+        ) from None
 
     claims = {
         "iss": client.client_id,

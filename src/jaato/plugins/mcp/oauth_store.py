@@ -137,6 +137,8 @@ class TokenStore:
                 keyring.delete_password(SERVICE, name)
         try:
             self._path(name).unlink(missing_ok=True)
+            for left in self.directory.glob(f".{name}.json.*"):  # of a process that was killed as it wrote
+                left.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(f"{self._path(name)} cannot be removed: {reason(error)}.") from None
 
