@@ -41,6 +41,10 @@ class Transport(Protocol):
 
     async def __aexit__(self, *error: Any) -> None: ...
 
+    async def until_over(self) -> None:
+        """Until the server says no more."""
+        ...
+
     @property
     def broke_at_once(self) -> bool:
         """Whether beginning in the older way makes sense, since the newer one failed."""
@@ -169,8 +173,13 @@ class Connection:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refreshing, session)
             tasks.start_soon(self._listening, session)
+            tasks.start_soon(self._watching)
             await self._stopping.wait()
             tasks.cancel_scope.cancel()
+
+    async def _watching(self) -> None:
+        await self._transport.until_over()
+        raise ServerFault("It closed the connection.")
 
     async def _refreshing(self, session: Session) -> None:
         while True:
@@ -344,6 +353,8 @@ class Connection:
             if error.code == types.CONNECTION_CLOSED:
                 raise await self._gone(what, error.message) from None
             self.timeouts = 0
+            if error.code == types.PARSE_ERROR:
+                raise ServerFault(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
             raise ServerRefusal(f"The MCP server {name} refused {what}: {refusal(error)}") from None
         except JaatoError:
             raise

@@ -82,6 +82,48 @@ class Bounded(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class Watched:
+    """The stream of a server's messages, whose end is heard of."""
+
+    def __init__(self, inner: Any, over: anyio.Event) -> None:
+        self._inner = inner
+        self._over = over
+
+    @property
+    def last_context(self) -> Any:
+        """Who sent the last message, as the SDK keeps it."""
+        return self._inner.last_context
+
+    async def receive(self) -> Any:
+        """The next message."""
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._over.set()
+            raise
+
+    def __aiter__(self) -> Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Watched:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
 class HttpTransport:
     """The way to one server, as the SDK takes it."""
 
@@ -89,6 +131,7 @@ class HttpTransport:
         self._setting = setting
         self._older = older
         self._stack = AsyncExitStack()
+        self._over = anyio.Event()
         self._guard = Guard(inner_transport(setting))
         self._auth = auth_of(setting)
 
@@ -112,15 +155,22 @@ class HttpTransport:
 
         try:
             if self._older:
-                return await self._stack.enter_async_context(
-                    sse_client(config.url, httpx_client_factory=made)
-                )
+                way = sse_client(config.url, httpx_client_factory=made)
+                return self._watched(await self._stack.enter_async_context(way))
             client = await self._stack.enter_async_context(made())
             way = streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES)
-            return await self._stack.enter_async_context(way)
+            return self._watched(await self._stack.enter_async_context(way))
         except BaseException:
             await self._stack.aclose()
             raise
+
+    def _watched(self, streams: tuple[Any, Any]) -> tuple[Any, Any]:
+        read, write = streams
+        return Watched(read, self._over), write
+
+    async def until_over(self) -> None:
+        """Until the server says no more."""
+        await self._over.wait()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.plugins.mcp.journal import ServerLog
-from jaato.plugins.mcp.wire import Unreadable, decode, encode, error_for, message_of
+from jaato.plugins.mcp.wire import Unreadable, decode, encode, error_for, is_id, message_of
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -51,6 +51,7 @@ class Incoming:
         self._at = time.monotonic()
         self._junk = 0
         self._since_pause = 0
+        self.over = asyncio.Event()
         self.asked: dict[Any, None] = {}
         """The ids of requests that wait for their answers."""
 
@@ -104,6 +105,7 @@ class Incoming:
     def _close(self) -> None:
         self.pause()
         self._ended = True
+        self.over.set()
         self._wake()
 
     def _wake(self) -> None:
@@ -157,9 +159,15 @@ class Incoming:
             self._is_junk(len(line))
             return
         try:
-            message = message_of(decode(line))
+            value = decode(line)
         except Unreadable as error:
             self._broken(f"sent {error}", len(line))
+            return
+        try:
+            message = message_of(value)
+        except Unreadable as error:
+            id_ = value.get("id")
+            self._broken(f"sent {error}", len(line), id_ if is_id(id_) else None)
             return
         self._deliver(message, len(line))
 
@@ -189,12 +197,13 @@ class Incoming:
         self._ready.append(SessionMessage(message))
         self._wake()
 
-    def _broken(self, what: str, size: int) -> None:
-        """A message that cannot be read; where only one request waits, it was the answer."""
+    def _broken(self, what: str, size: int, id_: Any = ...) -> None:
+        """A message that cannot be read. It is the answer to its id; one without any, where only one request waits."""
         self._log.note(what)
-        if len(self.asked) == 1:
+        if id_ is ... and len(self.asked) == 1:
             (id_,) = self.asked
-            self.asked.clear()
+        if id_ in self.asked:
+            del self.asked[id_]
             self._push(error_for(id_, PARSE_ERROR, f"The server {what}."))
         self._is_junk(size)
 

@@ -80,7 +80,9 @@ class MCPToolPlugin(Plugin):
             entry = self._entry(server, tool)
             if entry is not None and call.door == "model":
                 name = wire_name(full_name(server, tool))
-                raise ServerUnusable(f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}.")
+                raise ServerUnusable(
+                    f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."
+                )
         if entry is None:
             raise self._unknown(server, tool)
         return await self.servers.call(server, entry, args or {}, call)
@@ -138,7 +140,9 @@ class MCPToolPlugin(Plugin):
         Returns at most 100 values."""
         if (prompt is None) == (template is None):
             raise ToolError("Say which: prompt (its name) or template (its URI).")
-        reference = {"name": prompt, "type": "ref/prompt"} if prompt else {"uri": template, "type": "ref/resource"}
+        reference = (
+            {"name": prompt, "type": "ref/prompt"} if prompt else {"uri": template, "type": "ref/resource"}
+        )
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 
@@ -150,9 +154,13 @@ class MCPToolPlugin(Plugin):
         if name in judged.disabled:
             return ServerUnusable(judged.disabled[name].why(server))
         if sum(one.name == name for one in judged.manifest.tools) > 1:
-            return ServerUnusable(f"The MCP server {server!r} has two tools {name!r}, so neither can be called.")
+            return ServerUnusable(
+                f"The MCP server {server!r} has two tools {name!r}, so neither can be called."
+            )
         names = ", ".join(shown_name(one.name)[:80] for one in judged.manifest.tools[:50])
-        return ServerUnusable(f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}.")
+        return ServerUnusable(
+            f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}."
+        )
 
     def _entry(self, server: str, name: str) -> Any:
         judged = self.directory.judgement(self.directory.entry(server))

@@ -30,27 +30,35 @@ class Pool:
     """Servers by what they are started with; one process each, whoever uses it. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._owner = 0
         self._launcher = Launcher()
         self._servers: dict[Key, Server] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._wanted = 0
 
     # --- the thread ----------------------------------------------------------------------------------------------
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The pool's own loop, begun when it is first needed."""
+    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        """Run something on the pool's loop, begun if need be; cancelling the future cancels it."""
         with self._lock:
             if self._loop is None or self._owner != os.getpid():
                 self._begin()
             assert self._loop is not None
-            return self._loop
+            self._wanted += 1
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future.add_done_callback(self._done)
+        return future
+
+    def _done(self, _future: Future[Any]) -> None:
+        with self._lock:
+            self._wanted -= 1
 
     def _begin(self) -> None:
-        self._owner, self._servers, self._launcher = os.getpid(), {}, Launcher()
+        self._owner, self._servers, self._launcher, self._wanted = os.getpid(), {}, Launcher(), 0
+        self._ending = set()
         loop = self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, args=(loop,), name="jaato-mcp", daemon=True)
         self._thread.start()
@@ -64,11 +72,8 @@ class Pool:
             loop.run_forever()
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
-
-    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run something on the pool's loop; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     # --- servers -------------------------------------------------------------------------------------------------
 
@@ -116,6 +121,8 @@ class Pool:
             if not server.users:
                 del self._servers[key]
                 self._end(server)
+        if not self._servers:
+            self._winding = asyncio.get_running_loop().create_task(self._wind_up())
 
     def _end(self, server: Server) -> None:
         task = asyncio.get_running_loop().create_task(server.close())
@@ -126,6 +133,17 @@ class Pool:
         """Wait until all servers that were left have ended."""
         while self._ending:
             await asyncio.wait(self._ending)
+
+    async def _wind_up(self) -> None:
+        """When nobody uses any server, nothing of the pool is left either, until it is needed again."""
+        await self.settle()
+        with self._lock:
+            if self._servers or self._wanted or self._loop is not asyncio.get_running_loop():
+                return
+            self._loop = self._thread = None
+            atexit.unregister(self.close)
+        await asyncio.to_thread(self._launcher.close)
+        asyncio.get_running_loop().stop()
 
     def close(self) -> None:
         """End all servers and the thread; returns when nothing of them is left."""

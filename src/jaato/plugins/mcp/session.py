@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import anyio
 import mcp_types as types
 from mcp.client.extension import ResultClaim
 from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -28,8 +30,40 @@ class CreatedTask(types.Result):
     result_type: Literal["task"] = "task"
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries of a list; `odd` says what was wrong with those that are left out."""
+
+    entries: list[Any]
+    cursor: str | None
+    ttl_ms: float | None
+    odd: list[str]
+
+
 class Session(ClientSession):
     """One conversation with a server."""
+
+    async def page(self, request: Any, what: str, kind: type[Any]) -> Page:
+        """One page of a list, of which an entry that is wrong costs no other. Raises `MCPError`, ValueError."""
+        data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        options: CallOptions = {}
+        self._stamp(data, options)
+        told = await self._dispatcher.send_raw_request(data["method"], data.get("params"), options)
+        listed, cursor, ttl = told.get(what), told.get("nextCursor"), told.get("ttlMs")
+        if not isinstance(listed, list):
+            raise ValueError(f"its {what} are no list")  # noqa: TRY004 the server's fault, not a caller's
+        entries, odd = [], []
+        for entry in listed:
+            try:
+                entries.append(kind.model_validate(entry, by_name=False))
+            except ValidationError as error:
+                name = entry.get("name") if isinstance(entry, dict) else entry
+                fault = error.errors()[0]
+                odd.append(f"{str(name)[:80]!r}: {'.'.join(map(str, fault['loc']))} {fault['msg']}")
+        if kind is types.Tool:
+            entries = self._absorb_tool_listing(types.ListToolsResult(tools=entries), complete=False).tools
+        held = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and ttl >= 0 else None
+        return Page(entries, cursor if isinstance(cursor, str) else None, held, odd)
 
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """Results are validated by us, with patterns that end and schemas that cannot grow without bound."""

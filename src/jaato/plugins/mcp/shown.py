@@ -70,7 +70,9 @@ def server_shown(directory: Directory, host: Host, name: str) -> dict[str, Any]:
         row["tool_names"] = names[:MAX_ROWS]
         doubled = [one for one, times in counts.items() if times > 1]
         if doubled:
-            row["refused"] = [f"two tools are called {shortened(one)!r}, so neither can be called" for one in doubled[:20]]
+            row["refused"] = [
+                f"two tools are called {shortened(one)!r}, so neither can be called" for one in doubled[:20]
+            ]
         if judged.manifest.instructions:
             row["instructions"] = visible(judged.manifest.instructions[:2000])
     return row
@@ -91,7 +93,10 @@ def resources_shown(directory: Directory, server: str | None, query: str, limit:
         for entry in judged.manifest.resources if judged is not None else ():
             text = f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold()
             if wanted in text:
-                row: dict[str, Any] = {"server": config.name, "template" if entry.template else "uri": shortened(entry.uri)}
+                row: dict[str, Any] = {
+                    "server": config.name,
+                    "template" if entry.template else "uri": shortened(entry.uri),
+                }
                 row |= {"name": shortened(entry.title or entry.name)} if entry.title or entry.name else {}
                 row |= {"description": shortened(entry.description)} if entry.description else {}
                 row |= {"type": shortened(entry.mime_type)} if entry.mime_type else {}
@@ -111,7 +116,9 @@ def prompts_shown(directory: Directory, server: str | None) -> dict[str, Any]:
                 for one in entry.arguments[:50]
             }
             told = shortened(entry.description or entry.title)
-            rows.append({"server": config.name, "name": entry.name, "description": told, "arguments": arguments})
+            rows.append(
+                {"server": config.name, "name": entry.name, "description": told, "arguments": arguments}
+            )
     return counted("prompts", rows, MAX_ROWS, server, directory)
 
 

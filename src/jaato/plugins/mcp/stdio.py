@@ -121,6 +121,10 @@ class StdioTransport:
             streams.close()
         await tasks.__aexit__(None, None, None)
 
+    async def until_over(self) -> None:
+        """Until the server says no more."""
+        await self._incoming.over.wait()
+
     @property
     def broke_at_once(self) -> bool:
         """Whether the process ended by itself, having been started."""

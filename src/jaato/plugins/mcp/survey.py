@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
@@ -15,60 +15,68 @@ from jaato.plugins.mcp.session import Session
 
 MAX_PAGES = 100
 MAX_LISTED = 5_000
-MAX_PARAMS: Any = types.PaginatedRequestParams
+MAX_ODD = 100
 
 
-async def paged(
-    what: str, ask: Callable[[Any], Awaitable[Any]], log: ServerLog
-) -> tuple[list[Any], int | None]:
-    """All entries of a list, and for how many milliseconds they hold; a list without end is cut, and noted."""
-    found: list[Any] = []
-    seen: set[str] = set()
-    cursor: str | None = None
-    ttl: int | None = None
-    for _ in range(MAX_PAGES):
-        page = await ask(MAX_PARAMS(cursor=cursor) if cursor else None)
-        found += getattr(page, what)
-        ttl = getattr(page, "ttl_ms", None) if ttl is None else ttl
-        cursor = page.next_cursor
-        if not cursor:
-            return found, ttl
-        if cursor in seen or len(found) > MAX_LISTED:
-            break
-        seen.add(cursor)
-    log.note(f"lists {what.replace('_', ' ')} without end; the first {len(found[:MAX_LISTED])} are used")
-    return found[:MAX_LISTED], ttl
+@dataclass(slots=True)
+class Survey:
+    """What is gathered of one server."""
+
+    session: Session
+    log: ServerLog
+    dropped: list[str] = field(default_factory=list)
+    ttls_ms: list[float] = field(default_factory=list)
+
+    async def all(self, what: str, request: Any, kind: type[Any]) -> list[Any]:
+        """All entries of a list; one without end is cut, one that cannot be had is empty, and that is noted.
+
+        Raises `MCPError` when the connection ends.
+        """
+        try:
+            return await self._pages(what, request, kind)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise
+            self.log.note(f"did not list its {what}: {error.message[:300]}")
+        except ValueError as error:
+            self.log.note(f"gave a list that is none: {first_line(error)}")
+        self.dropped.append(f"all {what}: the list could not be had")
+        return []
+
+    async def _pages(self, what: str, request: Any, kind: type[Any]) -> list[Any]:
+        found: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await self.session.page(request(params=params), what, kind)
+            found += page.entries
+            self.dropped += page.odd[: MAX_ODD - len(self.dropped)]
+            if page.ttl_ms is not None:
+                self.ttls_ms.append(page.ttl_ms)
+            cursor = page.cursor
+            if not cursor:
+                return found
+            if cursor in seen or len(found) > MAX_LISTED:
+                break
+            seen.add(cursor)
+        self.dropped.append(f"{what} beyond the first {len(found):,}: the list has no end")
+        return found[:MAX_LISTED]
 
 
 async def survey(session: Session, digest: str, log: ServerLog) -> Manifest:
     """What the server offers now. A list it cannot give is empty, and noted; raises `MCPError` when it ends."""
     able = session.server_capabilities or types.ServerCapabilities()
-    ttls: list[int | None] = []
-
-    async def listed(what: str, has: Any, ask: Callable[..., Awaitable[Any]]) -> list[Any]:
-        if has is None:
-            return []
-        try:
-            found, ttl = await paged(what, lambda params: ask(params=params), log)
-        except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
-                raise
-            log.note(f"did not list its {what.replace('_', ' ')}: {error.message[:300]}")
-            return []
-        except (ValueError, RuntimeError) as error:
-            log.note(
-                f"gave a list of {what.replace('_', ' ')} that is not as the protocol has it: {first_line(error)}"
-            )
-            return []
-        ttls.append(ttl)
-        return found
-
-    tools = await listed("tools", able.tools, session.list_tools)
-    prompts = await listed("prompts", able.prompts, session.list_prompts)
-    resources = await listed("resources", able.resources, session.list_resources)
-    templates = await listed("resource_templates", able.resources, session.list_resource_templates)
+    of = Survey(session, log)
+    tools = await of.all("tools", types.ListToolsRequest, types.Tool) if able.tools else []
+    prompts = await of.all("prompts", types.ListPromptsRequest, types.Prompt) if able.prompts else []
+    resources: list[Any] = []
+    templates: list[Any] = []
+    if able.resources:
+        resources = await of.all("resources", types.ListResourcesRequest, types.Resource)
+        request = types.ListResourceTemplatesRequest
+        templates = await of.all("resourceTemplates", request, types.ResourceTemplate)
     info = session.server_info
-    known = [ttl for ttl in ttls if ttl is not None]
     return bounded(
         Manifest(
             digest=digest,
@@ -80,7 +88,8 @@ async def survey(session: Session, digest: str, log: ServerLog) -> Manifest:
             prompts=[prompt_entry(prompt) for prompt in prompts],
             resources=[*map(resource_entry, resources), *map(template_entry, templates)],
             fetched_at=time.time(),
-            ttl_s=min(known) / 1000 if known else None,
+            ttl_s=min(of.ttls_ms) / 1000 if of.ttls_ms else None,
+            dropped=of.dropped,
         )
     )
 
