@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
 
 from jaato.cli.ending import ERROR, OK, say
 from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.screen import printable
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.mcp.config import FILE, Malformed, Scope, ServerConfig, document_of, search
@@ -23,6 +25,9 @@ from jaato.plugins.mcp.pool import POOL
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.oauth_browser import Ask
 
 CHECKS_AT_ONCE = 8
 
@@ -35,8 +40,15 @@ class Desk:
         self.settings: Settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
         environ = self.settings.environ
         self.home = Path(environ.get("HOME") or Path("~").expanduser())
+        asks = args.action in ("tools", "call") and (args.login or sys.stderr.isatty())
         self.places = Places(
-            self.workspace, self.home, self.settings.state_dir, self.settings.cache_dir, environ
+            self.workspace,
+            self.home,
+            self.settings.state_dir,
+            self.settings.cache_dir,
+            environ,
+            tuple(self.settings["allow_hosts"]),
+            asker(environ) if asks else None,
         )
         self.directory = Directory(self.places)
 
@@ -69,6 +81,17 @@ class Desk:
             raise ConfigError(f"The address {error}.") from None
         self.directory.servers[config.name] = config
         return config
+
+
+def asker(environ: Mapping[str, str]) -> Ask:
+    """Shows the person at the terminal where to log in."""
+    from jaato.plugins.mcp.oauth_browser import asking
+
+    def write(text: str) -> None:
+        sys.stderr.write(printable(text))
+        sys.stderr.flush()
+
+    return asking(write, environ)
 
 
 def encoded(entry: dict[str, Any]) -> bytes:
@@ -175,7 +198,6 @@ def described(host: Host, config: ServerConfig, failures: dict[str, str], checke
     judged = host.directory.judgement(config)
     manifest = judged.manifest if judged is not None else None
     age_s = manifest.age_s(time.time()) if manifest is not None else None
-    known = manifest is not None
     return {
         "name": config.name,
         "scope": config.scope,
@@ -195,7 +217,7 @@ def described(host: Host, config: ServerConfig, failures: dict[str, str], checke
         "held_back": [change.name for change in judged.changes] if judged else [],
         "dropped": manifest.dropped if manifest else [],
         "age_s": round(age_s, 1) if age_s is not None else None,
-        "stale": bool(known and manifest and manifest.ttl_s is not None and (age_s or 0) > manifest.ttl_s),
+        "stale": bool(manifest and manifest.ttl_s and (age_s or 0) > manifest.ttl_s),
     }
 
 

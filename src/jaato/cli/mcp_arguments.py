@@ -141,4 +141,7 @@ def add_use(kinds: Commands) -> None:
         one.add_argument(
             "--sse", action="store_true", help="the URL speaks the older HTTP with server-sent events"
         )
+        one.add_argument(
+            "--login", action="store_true", help="log in where that is needed, also without a terminal"
+        )
         one.add_argument("--json", action="store_true", help="as JSON")

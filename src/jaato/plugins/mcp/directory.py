@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import Problem, ServerConfig, load, search
 from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.manifest import Manifest, save
 from jaato.plugins.mcp.manifest import load as load_manifest
 from jaato.plugins.mcp.pins import Judgement, Pins
 from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.tools import unusable
 from jaato.plugins.mcp.trusted import Trusted
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.oauth_browser import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Places:
     cache_dir: Path
     environ: Mapping[str, str] = field(default_factory=dict)
     allow_hosts: tuple[str, ...] = ()
+    ask: Ask | None = None
+    """How a person is asked to log in, where there is one."""
 
 
 class Directory:
@@ -92,6 +99,8 @@ class Directory:
                 self.places.state_dir,
                 way_to,
                 self.places.allow_hosts,
+                LogFile(self.places.state_dir, config),
+                self.places.ask,
             )
         return setting
 

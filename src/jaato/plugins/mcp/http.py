@@ -193,7 +193,8 @@ def auth_of(setting: Setting) -> httpx2.Auth | None:
     from jaato.plugins.mcp.oauth_store import open_store
 
     allowed = allowed_for(setting.config, setting.allow_hosts)
-    return auth_for(setting.config, open_store(setting.state_dir), environ=setting.environ, allowed=allowed)
+    store = open_store(setting.state_dir)
+    return auth_for(setting.config, store, setting.ask, environ=setting.environ, allowed=allowed)
 
 
 def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:

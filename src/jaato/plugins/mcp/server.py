@@ -17,6 +17,7 @@ from jaato.plugins.mcp.manifest import Manifest
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.connection import Connection, Transport
+    from jaato.plugins.mcp.oauth_browser import Ask
     from jaato.tools.processes.launch import Launcher
 
 State = Literal["configured", "known", "starting", "started", "failed"]
@@ -41,6 +42,7 @@ class Setting:
     make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
+    ask: Ask | None = None
 
 
 class Server:
