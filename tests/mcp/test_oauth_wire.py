@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.mcp.oauth_servers import Web, as_json
+from tests.mcp.oauth_web import Web, as_json
 from tests.providers import test_route
 
 from jaato.plugins.mcp.oauth_data import OAuthFault, Unreachable
