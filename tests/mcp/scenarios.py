@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tests.mcp.zygote import Done
 
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
 
@@ -14,7 +17,7 @@ class Runner(Protocol):
     log: list[str]
 
     def configure(self, entry: dict[str, Any]) -> None: ...
-    def run(self, *args: str, stdin: str = "") -> tuple[int, str]: ...
+    def run(self, *args: str, stdin: str = "") -> Done: ...
 
 
 def play(asked: dict[str, Any], runner: Runner) -> tuple[int, str]:
@@ -24,7 +27,7 @@ def play(asked: dict[str, Any], runner: Runner) -> tuple[int, str]:
     if scenario.startswith("auth/"):
         entry["oauth"] = login_options(scenario, context)
     runner.configure(entry)
-    codes = [runner.run(*args, stdin=stdin)[0] for args, stdin in commands(scenario, context, runner)]
+    codes = [runner.run(*args, stdin=stdin).code for args, stdin in commands(scenario, context, runner)]
     return max(codes), "\n".join(runner.log) + "\n"
 
 
@@ -46,7 +49,7 @@ def login_options(scenario: str, context: dict[str, Any]) -> dict[str, Any]:
 
 def commands(scenario: str, context: dict[str, Any], runner: Runner) -> list[tuple[tuple[str, ...], str]]:
     """The commands of a scenario, each with what is typed into it."""
-    calls = [call(one["name"], one.get("arguments", {})) for one in context.get("toolCalls", [])]
+    calls = [call(one["name"], given(one.get("arguments", {}))) for one in context.get("toolCalls", [])]
     match scenario:
         case "tools_call":
             return [call("add_numbers", {"a": 5, "b": 3})]
@@ -74,6 +77,11 @@ def commands(scenario: str, context: dict[str, Any], runner: Runner) -> list[tup
     return calls or [(("tools", "it"), "")]
 
 
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as a person gives them: what has no value is left out, since null fits no schema of the suite."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
 def call(
     name: str, arguments: dict[str, Any] | None = None, *, stdin: str = "", more: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], str]:
@@ -83,5 +91,5 @@ def call(
 
 def listed(runner: Runner) -> dict[str, Any]:
     """The schemas of the server's tools, by name."""
-    _, out = runner.run("tools", "it", "--json")
-    return {tool["name"]: tool["parameters"] for tool in json.loads(out or "[]")}
+    tools = json.loads(runner.run("tools", "it", "--json").out or "[]")
+    return {tool["name"]: tool["parameters"] for tool in tools}

@@ -1,7 +1,8 @@
-"""`jaato` started often: a process that has loaded the command line and the SDK forks for each command.
+"""`jaato` started often: a process that has loaded the command line and the SDK, and forks for each command.
 
-Run as a program it listens on a Unix socket; each connection sends `{"scenario", "context", "url"}` as one line and gets
-`{"code", "out"}`. What runs in the forked process is the command line itself, from its arguments to its exit code.
+What runs in the forked process is the command line itself, from its arguments to its exit code. Run as a program, this
+listens on a Unix socket; each connection sends one line of JSON, either `{"argv", "home", "work", "stdin"}` or a scenario
+of the conformance suite, and gets one back.
 """
 
 from __future__ import annotations
@@ -14,18 +15,26 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
 
 
 def main(path: str, browser: str) -> None:
-    """Load everything, then serve until the parent ends."""
+    """Load everything, then serve until the parent ends it."""
     import httpx2  # noqa: F401
     import mcp.client.session
     import mcp.client.streamable_http  # noqa: F401
 
+    import jaato.cli.mcp_edit
     import jaato.cli.mcp_login
+    import jaato.cli.mcp_trust
     import jaato.cli.mcp_use
     import jaato.plugins.mcp.connection
     import jaato.plugins.mcp.http  # noqa: F401
@@ -45,32 +54,41 @@ def main(path: str, browser: str) -> None:
 
 
 def serve(connection: socket.socket, browser: str) -> None:
-    """Carry out one scenario in this process, and end it."""
-    code = 99
+    """Carry out what one connection asks, in this process, and end it."""
+    code = 1
     try:
         with connection, connection.makefile("rw") as stream:
-            asked = json.loads(stream.readline())
-            with tempfile.TemporaryDirectory() as folder:
-                from tests.mcp.scenarios import play
-
-                code, out = play(asked, Runner(Path(folder), browser))
-            stream.write(json.dumps({"code": code, "out": out}) + "\n")
+            stream.write(json.dumps(answer_to(json.loads(stream.readline()), browser)) + "\n")
             stream.flush()
+        code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-class Runner:
-    """A user's machine of its own, on which `jaato` is run in forked processes."""
+def answer_to(asked: dict[str, Any], browser: str) -> Any:
+    """A command's end, or a scenario's."""
+    if "argv" in asked:
+        runner = Runner(Path(asked["home"]), Path(asked["work"]), browser)
+        return runner.become(asked["argv"], asked["stdin"])
+    from tests.mcp.scenarios import play
 
-    def __init__(self, folder: Path, browser: str) -> None:
-        self.home, self.work = folder / "home", folder / "work"
-        self.home.mkdir()
-        self.work.mkdir()
+    with tempfile.TemporaryDirectory() as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
+        home.mkdir()
+        work.mkdir()
+        code, out = play(asked, Runner(home, work, browser))
+    return {"code": code, "out": out}
+
+
+class Runner:
+    """A user's machine, on which `jaato` is run in forked processes."""
+
+    def __init__(self, home: Path, work: Path, browser: str) -> None:
+        self.home, self.work = home, work
         self._environ = {
-            "HOME": str(self.home),
+            "HOME": str(home),
             "PATH": "/usr/bin:/bin",
             "BROWSER": browser,
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
@@ -81,9 +99,14 @@ class Runner:
         """Make a server the user's, as `it`."""
         (self.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"it": entry}}))
 
-    def run(self, *args: str, stdin: str = "") -> tuple[int, str]:
-        """The exit code and stdout of `jaato mcp …`."""
-        self.log.append(f"$ jaato mcp {' '.join(args)}")
+    def run(self, *args: str, stdin: str = "") -> Done:
+        """`jaato mcp …`, noted in the log."""
+        done = self.become(["mcp", *args], stdin)
+        self.log += [f"$ jaato mcp {' '.join(args)}", done.out.strip(), done.err.strip(), f"= {done.code}"]
+        return done
+
+    def become(self, argv: list[str], stdin: str) -> Done:
+        """Run a command to its end."""
         with (
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as out,
@@ -93,23 +116,21 @@ class Runner:
             given.seek(0)
             child = os.fork()
             if child == 0:
-                self._become(["mcp", *args], given.fileno(), out.fileno(), err.fileno())
+                self._command(argv, [given.fileno(), out.fileno(), err.fileno()])
             _, status = os.waitpid(child, 0)
-            code = os.waitstatus_to_exitcode(status)
             out.seek(0)
             err.seek(0)
-            stdout, stderr = (file.read().decode("utf-8", "replace") for file in (out, err))
-        self.log += [stdout.strip(), stderr.strip(), f"= {code}"]
-        return code, stdout
+            texts = [file.read().decode("utf-8", "replace") for file in (out, err)]
+            return Done(os.waitstatus_to_exitcode(status), *texts)
 
-    def _become(self, argv: list[str], given: int, out: int, errors: int) -> None:
-        """Be the command, to its end."""
+    def _command(self, argv: list[str], files: list[int]) -> None:
+        """Be the command."""
         code = 98
         try:
             os.environ.clear()  # noqa: TID251 the forked process begins as a new one would
             os.environ.update(self._environ)  # noqa: TID251 as above
             os.chdir(self.work)
-            for number, file in enumerate((given, out, errors)):
+            for number, file in enumerate(files):
                 os.dup2(file, number)
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 for as long as the process lives
             sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 as above

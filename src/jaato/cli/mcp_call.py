@@ -91,8 +91,9 @@ class Terminal:
         for question in asked.questions:
             self.show(shown(question))
             line = await self._lines.read()
-            if line is None:
+            if not sys.stdin.isatty():
                 self.show("\n")
+            if line is None:
                 return None
             answers.append(reply_to(question, line))
         return answers

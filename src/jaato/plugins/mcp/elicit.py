@@ -144,8 +144,17 @@ def question(name: str, entry: Any, required: bool, wrong: str | None) -> dict[s
         asked["choices"] = list(YES)
     default = entry.get("default")
     if default is not None:
-        asked["default"] = YES[not default] if isinstance(default, bool) else str(default)[:500]
+        asked["default"] = written(default)
     return asked
+
+
+def written(default: Any) -> str:
+    """A default as a person would type it."""
+    if isinstance(default, bool):
+        return YES[not default]
+    if isinstance(default, list):
+        return ", ".join(map(str, default))[:500]
+    return str(default)[:500]
 
 
 def choices(entry: dict[str, Any]) -> list[tuple[str, str]]:
