@@ -242,3 +242,18 @@ def test_a_server_that_takes_a_key_says_nothing_of_logins(tmp_path: Path) -> Non
         at.server.routes = {"/mcp": at.server.answer}
         with pytest.raises(OAuthFault, match="put it into its headers"):
             anyio.run(at.call)
+
+
+def test_a_session_finds_the_login_that_was_made_beside_it(tmp_path: Path) -> None:
+    """A session whose login has become void uses, without a restart, the one made since by somebody else."""
+    with desk(tmp_path) as at:
+        anyio.run(at.call)
+        session = at.auth(None)
+        assert anyio.run(at.call, session).status_code == 200
+        at.authority.tokens.clear()
+        at.authority.refreshes.clear()
+        with pytest.raises(LoginNeeded):
+            anyio.run(at.call, session)
+        at.authority.answer_extra = {"refresh_token": None}
+        anyio.run(at.call)
+        assert anyio.run(at.call, session).status_code == 200

@@ -88,7 +88,7 @@ def test_wrong_states_are_turned_away_and_the_right_one_still_counts(tmp_path: P
                 ):
                     statuses.append((await browser.get(f"{place}?{query}")).status_code)
                 statuses.append((await browser.get(place.replace("callback", "favicon.ico"))).status_code)
-                statuses.append((await browser.post(place)).status_code)
+                statuses.append((await browser.post(f"{place}?code=a&state={state}")).status_code)
                 evil = {"Host": "evil.example"}
                 statuses.append(
                     (await browser.get(f"{place}?code=a&state={state}", headers=evil)).status_code
