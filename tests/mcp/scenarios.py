@@ -27,7 +27,10 @@ def play(asked: dict[str, Any], runner: Runner) -> tuple[int, str]:
     if scenario.startswith("auth/"):
         entry["oauth"] = login_options(scenario, context)
     runner.configure(entry)
-    codes = [runner.run(*args, stdin=stdin).code for args, stdin in commands(scenario, context, runner)]
+    codes = [
+        runner.run(*args, stdin=stdin).code
+        for args, stdin in commands(scenario, context, asked["url"], runner)
+    ]
     return max(codes), "\n".join(runner.log) + "\n"
 
 
@@ -47,12 +50,16 @@ def login_options(scenario: str, context: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def commands(scenario: str, context: dict[str, Any], runner: Runner) -> list[tuple[tuple[str, ...], str]]:
+def commands(
+    scenario: str, context: dict[str, Any], url: str, runner: Runner
+) -> list[tuple[tuple[str, ...], str]]:
     """The commands of a scenario, each with what is typed into it."""
     calls = [call(one["name"], given(one.get("arguments", {}))) for one in context.get("toolCalls", [])]
     match scenario:
+        case "initialize":
+            return [(("tools", url), "")]
         case "tools_call":
-            return [call("add_numbers", {"a": 5, "b": 3})]
+            return [(("call", url, "add_numbers", '{"a": 5, "b": 3}'), "")]
         case "elicitation-sep1034-client-defaults":
             return [call("test_client_elicitation_defaults", stdin="\n" * 20)]
         case "sse-retry":

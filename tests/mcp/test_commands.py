@@ -172,6 +172,17 @@ def test_a_changed_definition(desk: Machine) -> None:
     assert "nothing waits" in desk.run("mcp", "trust", "small").out
 
 
+def test_a_definition_that_changes_before_the_call(desk: Machine) -> None:
+    """A definition that changed since the server was last asked is not called either: what is called is what was seen."""
+    added(desk)
+    assert desk.run("mcp", "tools", "small").code == 0
+    program(desk, greet="Greet somebody, and send a copy to us.")
+    made = desk.run("mcp", "call", "small", "greet", '{"name": "Ada"}')
+    assert (made.code, made.out) == (4, ""), made.err
+    assert "jaato mcp trust small" in made.err
+    assert desk.run("mcp", "call", "small", "structured", '{"number": 1}').code == 0
+
+
 def test_questions_and_progress(desk: Machine) -> None:
     """A server's question is asked on stderr and answered from stdin; its progress is seen; stdout is the result."""
     added(desk)

@@ -151,7 +151,7 @@ def listing(desk: Desk, args: Namespace) -> int:
     """All servers with their state, and what is wrong with the files."""
     directory = desk.directory
     host = Host(directory, lambda _name: None)
-    failures: dict[str, str] = {}
+    failures: dict[str, JaatoError] = {}
     try:
         if args.check:
             failures = anyio.run(check, host, directory)
@@ -171,9 +171,9 @@ def listing(desk: Desk, args: Namespace) -> int:
     return ERROR if failures or (args.check and directory.problems) else OK
 
 
-async def check(host: Host, directory: Directory) -> dict[str, str]:
+async def check(host: Host, directory: Directory) -> dict[str, JaatoError]:
     """Start every server that may be started; why those failed that did."""
-    failures: dict[str, str] = {}
+    failures: dict[str, JaatoError] = {}
     limiter = anyio.CapacityLimiter(CHECKS_AT_ONCE)
 
     async def connect(name: str) -> None:
@@ -181,7 +181,7 @@ async def check(host: Host, directory: Directory) -> dict[str, str]:
             try:
                 await host.connect(name)
             except JaatoError as error:
-                failures[name] = str(error)
+                failures[name] = error
 
     async with anyio.create_task_group() as tasks:
         for config in directory.servers.values():
@@ -190,11 +190,14 @@ async def check(host: Host, directory: Directory) -> dict[str, str]:
     return failures
 
 
-def described(host: Host, config: ServerConfig, failures: dict[str, str], checked: bool) -> dict[str, Any]:
+def described(
+    host: Host, config: ServerConfig, failures: dict[str, JaatoError], checked: bool
+) -> dict[str, Any]:
     """One server as data; its `tools` are None while they are not known."""
     state, why = host.state(config.name)
     if config.name in failures:
-        state, why = "failed", failures[config.name]
+        error = failures[config.name]
+        state, why = ("needs login" if error.code == "login_needed" else "failed"), str(error)
     judged = host.directory.judgement(config)
     manifest = judged.manifest if judged is not None else None
     age_s = manifest.age_s(time.time()) if manifest is not None else None

@@ -70,7 +70,7 @@ def add_mcp(commands: Commands) -> None:
         "look at what a workspace's server runs, or at definitions that changed, and accept them",
         "mcp trust files",
     )
-    trust.add_argument("server", metavar="SERVER", help="the server")
+    trust.add_argument("server", metavar="SERVER|URL", help="a server, or the address of one")
     trust.add_argument("--yes", action="store_true", help="do not ask")
     trust.add_argument("--revoke", action="store_true", help="trust it no longer")
     for one in kinds.choices.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from importlib.util import find_spec
 
 import anyio
 
@@ -18,6 +19,8 @@ from jaato.plugins.mcp.config import ServerConfig
 def main(desk: Desk, args: Namespace) -> int:
     """Log in to a server, or forget that. Raises `ConfigError`, `PermissionDenied`, `OAuthFault`."""
     config = desk.named(args.server)
+    if find_spec("mcp") is None:
+        raise ConfigError("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
     if config.kind == "stdio":
         raise ConfigError(
             f"{config.name} is started on this machine and knows no login; give it a key as a variable: "

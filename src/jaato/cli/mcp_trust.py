@@ -18,7 +18,7 @@ from jaato.plugins.mcp.trusted import Trusted, described, vouched
 
 def trust(desk: Desk, args: Namespace) -> int:
     """Show what is not accepted yet, ask, and accept exactly that."""
-    config = desk.server(args.server)
+    config = desk.named(args.server)
     trusted = Trusted(desk.settings.state_dir)
     if args.revoke:
         trusted.remove(config)
@@ -48,6 +48,8 @@ def trust(desk: Desk, args: Namespace) -> int:
 
 def own(config: ServerConfig) -> str:
     """Why a server of the user's needs no trust."""
+    if config.scope == "argument":
+        return f"{config.name} is used because you name it; nothing waits to be accepted"
     return f"{config.name} stands in your own {config.origin}, so it may start; nothing waits to be accepted"
 
 

@@ -28,6 +28,13 @@ from jaato.tools.pipeline import run
 
 BYTES_PER_TOKEN = 4
 MAX_STDIN_BYTES = 4_000_000
+CODES = {
+    "permission_denied": DENIED,
+    "mcp_definition_held": DENIED,
+    "arguments_invalid": USAGE,
+    "mcp_server_unusable": USAGE,
+}
+"""How a call ends that failed, by the problem's code; else 1."""
 
 
 def main(desk: Desk, args: Namespace) -> int:
@@ -108,7 +115,7 @@ async def tools(host: Host, servers: Sequence[ServerConfig], args: Namespace) ->
             continue
         rows += [shown(config, entry) for entry in found.manifest.tools]
         for change in found.changes:
-            say(change.why(config.name) if config.scope != "argument" else held(change.why(config.name)))
+            say(change.why(args.server or config.name))
         for text in found.manifest.dropped[:20]:
             say(f"{config.name}: left out: {text}")
     if args.json:
@@ -120,11 +127,6 @@ async def tools(host: Host, servers: Sequence[ServerConfig], args: Namespace) ->
         f"{len(rows)} tools, {total} tokens if all were declared; they are, once asked for (4 bytes a token)"
     )
     return code
-
-
-def held(text: str) -> str:
-    """Why something of an address is disabled; only what is configured can be accepted."""
-    return text.partition(" The user can")[0] + " Configure the server with `jaato mcp add` to look at it."
 
 
 def shown(config: ServerConfig, entry: ToolEntry) -> dict[str, Any]:
@@ -157,8 +159,7 @@ async def call(
     if entry is None:
         change = found.disabled.get(args.tool)
         if change is not None:
-            why = change.why(config.name)
-            raise PermissionDenied(why if config.scope != "argument" else held(why))
+            raise PermissionDenied(change.why(args.server))
         raise ConfigError(missing(config, found, args.tool))
     tool = make_tool(config, entry, host.call)
     terminal = Terminal()
@@ -221,6 +222,4 @@ def ended(outcome: Outcome, terminal: Terminal, *, as_json: bool) -> int:
         say(problem.message)
     if problem is None:
         return ERROR
-    return {"permission_denied": DENIED, "arguments_invalid": USAGE, "mcp_server_unusable": USAGE}.get(
-        problem.code, ERROR
-    )
+    return CODES.get(problem.code, ERROR)

@@ -28,8 +28,9 @@ Scope = Literal["user", "workspace", "argument"]
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One server as written, its `${VAR}` not filled in (`expanded` does that, for a trusted server only).
 
-    `digest` is the SHA-256 of the entry and, for a workspace's, of where it stands: another workspace's equal entry
-    is another server. `identity` stays when the entry is edited. `cwd` is empty for the workspace itself; `oauth` is as written.
+    `digest` is the SHA-256 of the entry and, where it is not the user's, of where it stands: an equal entry of another
+    workspace is another server. `identity` stays when the entry is edited. `cwd` is empty for the workspace itself.
+    `oauth` is as written.
     """
 
     name: str
@@ -161,7 +162,7 @@ def document_of(content: bytes) -> Table:
     """The JSON object in a file. Raises `Malformed`."""
     try:
         text = content.decode("utf-8-sig")
-        document = json.loads(text, object_pairs_hook=Table, parse_constant=refuse_constant)
+        document = json.loads(text, object_pairs_hook=Table)
     except UnicodeDecodeError:
         raise Malformed("is not UTF-8 text; save it as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -175,11 +176,6 @@ def document_of(content: bytes) -> Table:
     if not isinstance(document, Table):
         raise Malformed('must be an object, {"mcpServers": {name: {…}}}; correct it')
     return document
-
-
-def refuse_constant(text: str) -> None:
-    """NaN and Infinity are no JSON."""
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def digest_of(value: Any) -> str:

@@ -72,7 +72,12 @@ def edit(path: Path, scope: Scope, state_dir: Path, change: Callable[[dict[str, 
             raise ConfigError(f"{path} has a key twice; remove one of the two first, so that none is lost.")
         change(servers)
         mode = stat.S_IMODE(os.stat(target).st_mode) if content is not None else new_mode(scope)
-        text = json.dumps(document, indent=2, ensure_ascii=False)
+        try:
+            text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            raise ConfigError(
+                f"{path} has NaN or Infinity in it, which is no JSON; correct it first."
+            ) from None
         written = (text if is_unicode(text) else json.dumps(document, indent=2)).encode() + b"\n"
         if len(written) > MAX_FILE_BYTES:
             raise ConfigError(f"{path} would have more than {MAX_FILE_BYTES:,} bytes; remove servers first.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig
         raise Malformed('must be an object such as {"command": "npx", "args": ["-y", "package"]}')
     check_shape(entry)
     kind = kind_of(entry)
-    written = [scope, str(origin) if scope == "workspace" else "", name]
+    written = [scope, "" if scope == "user" else str(origin), name]
     config = ServerConfig(
         name=name,
         kind=kind,
@@ -98,6 +99,8 @@ def check_shape(entry: Table) -> None:
             waiting += [(member, depth + 1) for member in value.values()]
         elif isinstance(value, list):
             waiting += [(member, depth + 1) for member in value]
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise Malformed("holds NaN or Infinity, which is no number of JSON")
     for text in strings_in(entry):
         if "\0" in text or not is_unicode(text):
             raise Malformed("holds a NUL or half a character, which no command or address can have")

@@ -22,3 +22,9 @@ class ServerUnusable(ToolError):
     """A server that may not be started: not trusted, no login, not configured."""
 
     code = "mcp_server_unusable"
+
+
+class DefinitionHeld(ServerUnusable):
+    """A tool's definition is not what was accepted, so it is not called."""
+
+    code = "mcp_definition_held"

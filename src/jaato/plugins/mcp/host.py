@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.elicit import Caller
-from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.faults import DefinitionHeld, ServerUnusable
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pool import POOL, User
 from jaato.plugins.mcp.tools import checked_output
 from jaato.tools.call import Call, Output
 
 if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
     from jaato.plugins.mcp.connection import Connection
     from jaato.plugins.mcp.server import Server
 
@@ -62,8 +64,19 @@ class Host:
         from jaato.plugins.mcp.results import output_of
 
         caller = caller_of(call)
-        result = await self.ask(name, lambda connection: connection.call(entry.name, arguments, caller))
-        return checked_output(entry, output_of(result, call))
+
+        async def called(connection: Connection) -> CallToolResult:
+            self._refuse_held(name, entry.name)  # starting the server has shown what it offers now
+            return await connection.call(entry.name, arguments, caller)
+
+        return checked_output(entry, output_of(await self.ask(name, called), call))
+
+    def _refuse_held(self, name: str, tool: str) -> None:
+        """Raise `DefinitionHeld` for a tool that is no longer what was accepted."""
+        judged = self.directory.judgement(self.directory.entry(name))
+        held = judged.disabled.get(tool) if judged is not None else None
+        if held is not None:
+            raise DefinitionHeld(held.why(name))
 
     async def connect(self, name: str) -> Manifest:
         """Start a server, even one that has just failed, or ask a running one anew what it offers."""

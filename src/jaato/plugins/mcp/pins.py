@@ -41,9 +41,11 @@ class Change:
 
     def why(self, server: str) -> str:
         """In one sentence, for the model and for people."""
+        import shlex
+
         return (
             f"The {self.kind} {visible(self.name)!r} of the MCP server {server!r} is disabled: {self.detail}. "
-            f"The user can look at it and accept it with `jaato mcp trust {server}`."
+            f"The user can look at it and accept it with `jaato mcp trust {shlex.quote(server)}`."
         )
 
 
@@ -68,10 +70,14 @@ class Pinned(msgspec.Struct):
 
 
 class PinFile(msgspec.Struct):
-    """All definitions of one server; the keys are `tool:NAME`, `prompt:NAME`, `instructions:`."""
+    """All definitions of one server; the keys are `tool:NAME`, `prompt:NAME`, `instructions:`.
+
+    `agreed` is the hash of the last manifest with which nothing was wrong, so that it need not be looked through again.
+    """
 
     version: int = VERSION
     server: str = ""
+    agreed: str = ""
     pins: dict[str, Pinned] = {}
 
 
@@ -84,19 +90,23 @@ class Pins:
     def judge(self, config: ServerConfig, manifest: Manifest) -> Judgement:
         """Compare with what is pinned, and pin what is new and hides nothing. Raises `ConfigError`, OSError."""
         path = self._path(config)
+        known = self._read(path)
+        whole = whole_hash(manifest)
+        if whole and whole == known.agreed:
+            return Judgement(manifest, ())
         manifest = bounded(manifest)
         found = definitions(manifest)
-        known = self._read(path)
         changes = compared(known, found)
         held = {(change.kind, change.name) for change in changes}
         new = {key: made for key, made in found.items() if key not in held and label(key) not in known.pins}
-        if new:
+        if new or not changes:
             with locked(path):
                 known = self._read(path)
                 for key, definition in new.items():
                     known.pins.setdefault(label(key), pinned(definition))
+                changes = compared(known, found)
+                known.agreed = "" if changes else whole_hash(manifest)
                 self._write(path, config, known)
-            changes = compared(known, found)
         return Judgement(without(manifest, changes), tuple(changes))
 
     def accept(
@@ -116,6 +126,7 @@ class Pins:
             if len(known.pins) + len(accepted) > MAX_PINS:
                 known.pins = {name: one for name, one in known.pins.items() if name in map(label, found)}
             known.pins |= {label(key): one for key, one in accepted.items()}
+            known.agreed = ""
             self._write(path, config, known)
         return len(accepted)
 
@@ -184,6 +195,14 @@ def hash_of(definition: dict[str, Any]) -> str:
     """The hash of a definition, whatever the order of its keys."""
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return content_hash(text.encode())
+
+
+def whole_hash(manifest: Manifest) -> str:
+    """The hash of all that is judged; empty for what no file can hold."""
+    try:
+        return content_hash(msgspec.json.encode([manifest.tools, manifest.prompts, manifest.instructions]))
+    except (UnicodeEncodeError, RecursionError, ValueError, TypeError):
+        return ""
 
 
 def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
