@@ -38,7 +38,7 @@ for line in sys.stdin:
             continue
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": told}), flush=True)
 """
-ENTRY = {"command": sys.executable, "args": ["-I", "-S", "-c", PROGRAM]}
+ENTRY: dict[str, Any] = {"command": sys.executable, "args": ["-I", "-S", "-c", PROGRAM]}
 BARE = "the SDK's own client, stdio, CPU of the client's process"
 
 

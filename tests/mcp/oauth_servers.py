@@ -7,117 +7,22 @@ import hashlib
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlencode, urlsplit
+from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
+from tests.mcp.oauth_web import Reply, Request, Web, as_json
 
 from jaato.plugins.mcp.oauth import auth_for
 from jaato.plugins.mcp.oauth_bearer import Bearer
 from jaato.plugins.mcp.oauth_browser import Ask, Prompt
 from jaato.plugins.mcp.oauth_store import TokenStore
 
-Stream = Callable[[Any], None]
 DOCUMENT = "https://client.example/jaato.json"
-
-
-class Reply(NamedTuple):
-    """What a server says; a body that is a function writes to the socket itself."""
-
-    status: int = 200
-    headers: Mapping[str, str] = {}
-    body: bytes | Stream = b""
-
-
-class Request(NamedTuple):
-    """What a server is asked."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    form: dict[str, str]
-    body: bytes
-
-
-Route = Callable[[Request], Reply]
-
-
-def as_json(document: Any, status: int = 200) -> Reply:
-    """A JSON answer."""
-    return Reply(status, {"Content-Type": "application/json"}, json.dumps(document).encode())
-
-
-def first(text: str) -> dict[str, str]:
-    """The parameters of a query or form."""
-    return {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
-
-
-class Web:
-    """A web server with one function for each path; what was asked is kept."""
-
-    def __init__(self) -> None:
-        self.routes: dict[str, Route] = {}
-        self.seen: list[Request] = []
-        web = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            timeout = 10
-
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                form = first(body.decode()) if "form" in headers.get("content-type", "") else {}
-                request = Request(self.command, parts.path, first(parts.query), headers, form, body)
-                web.seen.append(request)
-                route = web.routes.get(parts.path)
-                reply = route(request) if route else Reply(404, {}, b"nothing here")
-                self.send_response(reply.status)
-                for name, value in reply.headers.items():
-                    self.send_header(name, value)
-                if callable(reply.body):
-                    self.end_headers()
-                    try:
-                        reply.body(self.wfile)
-                    except OSError:
-                        pass
-                    self.close_connection = True
-                    return
-                self.send_header("Content-Length", str(len(reply.body)))
-                self.end_headers()
-                self.wfile.write(reply.body)
-
-            do_POST = do_GET
-
-            def log_message(self, *_: Any) -> None:
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.origin = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def asked(self, path: str) -> list[Request]:
-        """The requests for a path."""
-        return [request for request in self.seen if request.path == path]
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Serve within the block."""
-        self.thread.start()
-        try:
-            yield
-        finally:
-            self.server.shutdown()
-            self.server.server_close()
-            self.thread.join()
 
 
 class Authority(Web):
@@ -175,7 +80,11 @@ class Authority(Web):
         asked = request.query
         client = self.clients.get(asked.get("client_id", ""))
         redirect = asked.get("redirect_uri", "")
-        fits = redirect.startswith("http://127.0.0.1:") if client and "any_port" in client else False
+        fits = (
+            redirect.startswith(("http://127.0.0.1:", "http://localhost:"))
+            if client and "any_port" in client
+            else False
+        )
         if client is None or not (fits or redirect in client.get("redirect_uris", [])):
             return Reply(400, {}, b"unknown client")
         code = secrets.token_urlsafe(16)

@@ -10,7 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.mcp.oauth_servers import DOCUMENT, Authority, Protected, Reply, desk
+from tests.mcp.oauth_servers import Protected, desk
+from tests.mcp.oauth_web import Reply
 
 from jaato.plugins.mcp.oauth import login, logout, state
 from jaato.plugins.mcp.oauth_browser import asking
@@ -90,81 +91,6 @@ def test_offline_access_is_asked_for_where_it_is_offered(tmp_path: Path) -> None
         assert (asked["scope"], asked["prompt"]) == ("a offline_access", "consent")
 
 
-def test_a_client_document_is_preferred_to_registration(tmp_path: Path) -> None:
-    """With a configured metadata URL, and a server that reads such documents, the URL is the client."""
-    with desk(tmp_path, client_metadata_url=DOCUMENT) as at:
-        at.authority.extra = {"client_id_metadata_document_supported": True}
-        at.authority.clients[DOCUMENT] = {"any_port": True}
-        assert anyio.run(at.call).status_code == 200
-        assert at.authority.asked("/register") == []
-        at.authority.extra = {}
-        at.store = TokenStore(tmp_path / "other")
-        assert anyio.run(at.call).status_code == 200
-        assert len(at.authority.asked("/register")) == 1
-
-
-@pytest.mark.parametrize(
-    ("methods", "place"),
-    [(["client_secret_basic"], "header"), (["client_secret_post"], "form"), (None, "header")],
-)
-def test_a_configured_client_shows_its_secret_as_the_server_wants_it(
-    tmp_path: Path, methods: list[str] | None, place: str
-) -> None:
-    """A client from the configuration needs no registration; its secret goes into the header or the form."""
-    with desk(tmp_path, clientId="mine", clientSecret="a secret: %") as at:
-        at.authority.extra = {"token_endpoint_auth_methods_supported": methods}
-        at.authority.clients["mine"] = {"any_port": True, "client_secret": "a secret: %"}
-        if place == "header":
-            at.authority.clients["mine"]["client_secret"] = "a%20secret%3A%20%25"
-        assert anyio.run(at.call).status_code == 200
-        assert ("client_secret" in at.authority.asked("/token")[0].form) is (place == "form")
-        assert at.authority.asked("/register") == []
-
-
-def test_a_server_that_registers_with_a_secret_is_shown_it(tmp_path: Path) -> None:
-    """Where public clients are not taken, the secret of the registration is used, for the refresh as well."""
-    with desk(tmp_path) as at:
-        at.authority.extra = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-        at.authority.life = 0
-        assert anyio.run(at.call).status_code == 200
-        assert anyio.run(at.call, at.auth(None)).status_code == 200
-        assert at.authority.refreshed == 1
-
-
-def test_client_credentials_need_nobody(tmp_path: Path) -> None:
-    """A client that acts for itself gets its tokens with its secret alone, and new ones when they end."""
-    with desk(tmp_path, grant="client_credentials", client_id="robot", client_secret="s3cret") as at:
-        at.authority.clients["robot"] = {"client_secret": "s3cret"}
-        at.authority.life = 0
-        at.server.needs = ("run",)
-        assert anyio.run(at.call, at.auth(None)).json() == {"scope": "run"}
-        assert anyio.run(at.call, at.auth(None)).json() == {"scope": "run"}
-        assert [one.form["grant_type"] for one in at.authority.asked("/token")] == ["client_credentials"] * 2
-
-
-def test_client_credentials_with_a_key_sign_for_the_issuer(tmp_path: Path) -> None:
-    """A client with a private key shows a short-lived signature made out to the issuer."""
-    import jwt
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    with desk(tmp_path, grant="client_credentials", client_id="robot", private_key=text) as at:
-        at.authority.clients["robot"] = {}
-        assert anyio.run(at.call, at.auth(None)).status_code == 200
-        shown = at.authority.asked("/token")[0].form["client_assertion"]
-        claims = jwt.decode(shown, key.public_key(), algorithms=["ES256"], audience=at.authority.issuer)
-        assert claims["iss"] == claims["sub"] == "robot"
-        at.oauth["private_key"] = "-----BEGIN nothing"
-        at.store = TokenStore(tmp_path / "other")
-        with pytest.raises(OAuthFault, match="private_key cannot sign") as caught:
-            anyio.run(at.call, at.auth(None))
-        assert "BEGIN" not in str(caught.value)
-
-
 def test_step_up_keeps_what_was_granted(tmp_path: Path) -> None:
     """A 403 that asks for more scope leads to one more consent, for the old scopes and the new."""
     with desk(tmp_path) as at:
@@ -222,9 +148,14 @@ def test_a_server_of_2025_03_26_is_its_own_authority(tmp_path: Path) -> None:
     with desk(tmp_path) as at:
         at.server.challenge = ""
         del at.server.routes["/.well-known/oauth-protected-resource/mcp"]
-        at.authority.issuer = at.server.origin
+        at.authority.issuer = at.server.origin + "/oauth"
         at.server.routes |= at.authority.routes
         assert anyio.run(at.call).status_code == 200
+        assert anyio.run(at.call, at.auth(None)).status_code == 200
+        at.store = TokenStore(tmp_path / "other")
+        at.authority.issuer = at.authority.origin
+        with pytest.raises(OAuthFault, match="it is not trusted"):
+            anyio.run(at.call)
 
 
 def test_login_logout_and_state(tmp_path: Path) -> None:
@@ -246,35 +177,6 @@ def test_login_logout_and_state(tmp_path: Path) -> None:
         assert len(at.prompts) == 2
         assert len(at.authority.clients) == 2
         assert list((tmp_path / "state" / "mcp-logins").glob("*.json")) == []
-
-
-def test_a_changed_authorization_server_gets_a_client_and_a_token_of_its_own(tmp_path: Path) -> None:
-    """When a server names another issuer, nothing of the old one is shown there; a configured client is not moved."""
-    with desk(tmp_path) as at, (other := Authority()).at_work():
-        auth = at.auth(at.browse)
-        assert anyio.run(at.call, auth).status_code == 200
-        old = at.authority
-        at.server.authority = other
-        before = len(old.seen)
-        assert anyio.run(at.call, auth).status_code == 200
-        assert len(old.seen) == before
-        assert len(other.asked("/register")) == 1
-        secrets = [*old.tokens, *old.refreshes]
-        assert not any(secret in str(other.seen) for secret in secrets)
-
-
-def test_a_configured_client_stays_with_its_issuer(tmp_path: Path) -> None:
-    """A secret from the configuration is never shown to an authorization server the login was not made with."""
-    with desk(tmp_path, client_id="mine", client_secret="s3cret") as at, (other := Authority()).at_work():
-        at.authority.clients["mine"] = {"any_port": True, "client_secret": "s3cret"}
-        assert anyio.run(at.call).status_code == 200
-        at.server.authority = other
-        with pytest.raises(OAuthFault, match="changed its authorization server"):
-            anyio.run(at.call)
-        at.oauth["issuer"] = at.authority.issuer
-        with pytest.raises(OAuthFault, match="not from the configured issuer"):
-            anyio.run(at.call)
-        assert not any("s3cret" in str(one) for one in other.seen)
 
 
 def test_a_token_goes_to_its_own_server_alone(tmp_path: Path) -> None:
@@ -331,3 +233,27 @@ def test_the_address_can_be_pasted_where_the_browser_is_elsewhere(tmp_path: Path
         with pytest.raises(OAuthFault, match="not the address"):
             anyio.run(at.call, at.auth(wrong))
         assert anyio.run(at.call, at.auth(paste)).status_code == 200
+
+
+def test_a_server_that_takes_a_key_says_nothing_of_logins(tmp_path: Path) -> None:
+    """A 401 without any metadata is an error that points at the headers of the configuration."""
+    with desk(tmp_path) as at:
+        at.server.challenge = "Bearer"
+        at.server.routes = {"/mcp": at.server.answer}
+        with pytest.raises(OAuthFault, match="put it into its headers"):
+            anyio.run(at.call)
+
+
+def test_a_session_finds_the_login_that_was_made_beside_it(tmp_path: Path) -> None:
+    """A session whose login has become void uses, without a restart, the one made since by somebody else."""
+    with desk(tmp_path) as at:
+        anyio.run(at.call)
+        session = at.auth(None)
+        assert anyio.run(at.call, session).status_code == 200
+        at.authority.tokens.clear()
+        at.authority.refreshes.clear()
+        with pytest.raises(LoginNeeded):
+            anyio.run(at.call, session)
+        at.authority.answer_extra = {"refresh_token": None}
+        anyio.run(at.call)
+        assert anyio.run(at.call, session).status_code == 200

@@ -67,7 +67,13 @@ def test_both_eras_over_stdio(tmp_path: Path, era: str) -> None:
         uris = {entry.uri for entry in manifest.resources}
         assert uris == {"memo://today", "memo://bytes", "memo://notes/{name}"}
         kept: list[bytes] = []
-        one = Call("c", "x", {}, keep=lambda data: kept.append(data) or "result:h")  # type: ignore[func-returns-value,arg-type]
+
+        def keep(data: bytes | Path) -> str:
+            assert isinstance(data, bytes)
+            kept.append(data)
+            return "result:h"
+
+        one = Call("c", "x", {}, keep=keep)
         for uri, wanted in (
             ("memo://today", "water the plants"),
             ("memo://notes/x", "note x"),

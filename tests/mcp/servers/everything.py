@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 PNG = bytes.fromhex(
@@ -25,7 +26,7 @@ class Table(BaseModel):
     vegan: bool = False
 
 
-@server.tool(annotations={"readOnlyHint": True, "openWorldHint": False})
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -109,7 +110,7 @@ def review(code: str, style: str = "kind") -> str:
     return f"Review this in a {style} way: {code}"
 
 
-@server.completion()
+@server.completion()  # type: ignore[no-untyped-call,untyped-decorator]
 async def complete(ref: Any, argument: Any, context: Any) -> Any:
     """Styles."""
     from mcp_types import Completion

@@ -8,15 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+from raw_lists import listed  # type: ignore[import-not-found]  # beside this file, which is run by itself
+from raw_tasks import task  # type: ignore[import-not-found]
+
 MODE = sys.argv[1] if len(sys.argv) > 1 else "fine"
-ECHO = {
-    "name": "echo",
-    "description": "Say something back.",
-    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-}
 TEXT = {"content": [{"type": "text", "text": "never seen"}]}
 
 
@@ -32,106 +29,40 @@ def raw(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def tools() -> list[dict[str, Any]]:
-    """What it lists."""
-    match MODE:
-        case "two-names":
-            return [ECHO, {**ECHO, "description": "Another."}, {**ECHO, "name": "other"}]
-        case "built-in-names":
-            return [{**ECHO, "name": name} for name in ("readFile", "run", "list_tools", "mcp__raw__echo")]
-        case "bad-schema":
-            schemas = [
-                {"type": "nothing"},
-                {"type": "object", "properties": 5},
-                {"type": "string"},
-                {"$ref": "http://127.0.0.1:1/x"},
-            ]
-            return [{**ECHO, "name": f"bad{n}", "inputSchema": one} for n, one in enumerate(schemas)] + [ECHO]
-        case "big-schema":
-            return [
-                {**ECHO, "name": "big", "inputSchema": {"type": "object", "description": "x" * 10_000_000}},
-                ECHO,
-            ]
-        case "odd-names":
-            return [{**ECHO, "name": name} for name in ("a.b/c d", "ünïcode", "x" * 200, "")]
-        case "no-list":
-            return 7  # type: ignore[return-value]
-        case "lies" | "liar-text":
-            return [
-                {
-                    **ECHO,
-                    "outputSchema": {
-                        "type": "object",
-                        "properties": {"n": {"type": "integer"}},
-                        "required": ["n"],
-                    },
-                }
-            ]
-        case "counts-up":
-            number = Path(sys.argv[2]).read_text() if Path(sys.argv[2]).exists() else ""
-            return [{**ECHO, "description": f"Say something back.{number}"}]
-        case "refs":
-            schema = {
-                "type": "object",
-                "properties": {
-                    "text": {"$ref": "#/$defs/t"},
-                    "k": {"oneOf": [{"const": 1}, {"type": "null"}]},
-                },
-                "$defs": {"t": {"type": "string", "minLength": 2}},
-            }
-            return [{**ECHO, "inputSchema": schema}]
-    return [ECHO]
-
-
-def listed(params: dict[str, Any]) -> dict[str, Any]:
-    """A page of the list."""
-    if MODE == "endless":
-        at = int(params.get("cursor") or 0)
-        return {"tools": [{**ECHO, "name": f"t{at}_{n}"} for n in range(20)], "nextCursor": str(at + 1)}
-    if MODE == "same-cursor":
-        return {"tools": [ECHO], "nextCursor": "again"}
-    return {"tools": tools()}
-
-
 def call(id_: Any, params: dict[str, Any]) -> None:
     """Answer a call, or do what it should not."""
     text = str(params.get("arguments", {}).get("text", ""))
-    fine = {"content": [{"type": "text", "text": text}]}
+    instead()
+    odd = answer(id_, text)
+    if odd is not None:
+        raw(odd)
+        return
+    before(id_, params.get("_meta", {}).get("progressToken"))
+    if MODE not in ("never", "wrong-id"):
+        text = (
+            json.dumps({n.decode(): v.decode() for n, v in os.environb.items()})
+            if MODE == "environ"
+            else text
+        )
+        send({"id": id_, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def instead() -> None:
+    """End, or print without end."""
     match MODE:
         case "die":
             print("about to die of a broken heart", file=sys.stderr, flush=True)
             os._exit(3)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        case "never":
-            return
-        case "wrong-id":
-            send({"id": 999_999, "result": TEXT})
-            send({"id": "abc", "result": TEXT})
-            return
-        case "id-types":
-            for odd in (None, 1.5, [id_], {"a": 1}, True):
-                send({"id": odd, "result": TEXT})
-        case "text-id":
-            send({"id": str(id_), "result": fine})
-            return
-        case "half":
-            raw(b'{"jsonrpc": "2.0", "id": ' + str(id_).encode() + b', "result": {"content": [\n')
-            return
-        case "binary":
-            raw(bytes(range(256)) * 100 + b"\n\xff\xfe{}\n\0\0\n")
+        case "stdin-deaf":
+            time.sleep(1000)
         case "flood":
-            line = json.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/message",
-                    "params": {"level": "info", "data": "x" * 900},
-                }
-            )
+            params = {"level": "info", "data": "x" * 900}
+            line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
             while True:
                 raw((line + "\n").encode() * 50)
         case "flood-text":
-            print("log line " * 10)
             while True:
                 raw(b"not a message at all, only talk\n" * 2000)
         case "flood-stderr":
@@ -140,42 +71,52 @@ def call(id_: Any, params: dict[str, Any]) -> None:
         case "flood-one-line":
             while True:
                 raw(b"{" + b'"x":' * 20_000)
+
+
+def answer(id_: Any, text: str) -> bytes | None:
+    """An answer that is wrong in some way; None for a mode whose answers are right."""
+    content = [{"type": "text", "text": text}]
+    result: dict[str, Any]
+    match MODE:
+        case "text-id":
+            return line(str(id_), result={"content": content})
+        case "half":
+            return line(id_, result={"content": content})[:40] + b"\n"
         case "lies":
-            send({"id": id_, "result": {**fine, "structuredContent": {"n": "three"}}})
-            return
-        case "liar-text":
-            send({"id": id_, "result": fine})
-            return
+            return line(id_, result={"content": content, "structuredContent": {"n": "three"}})
         case "bad-result":
-            send({"id": id_, "result": {"content": [{"type": "hologram", "x": 1}, 5]}})
-            return
-        case "task" | "task-fails" | "task-asks" | "task-forever":
-            send(
-                {
-                    "id": id_,
-                    "result": {
-                        "resultType": "task",
-                        "taskId": "t-1",
-                        "status": "working",
-                        "pollIntervalMs": 20,
-                        "ttlMs": 60_000,
-                    },
-                }
-            )
-            return
-        case "refuse":
-            send({"id": id_, "error": {"code": -32602, "message": "no such thing, try another"}})
-            return
+            return line(id_, result={"content": [{"type": "hologram", "x": 1}, 5]})
         case "is-error":
-            send(
-                {
-                    "id": id_,
-                    "result": {"content": [{"type": "text", "text": "disk on fire"}], "isError": True},
-                }
-            )
-            return
-        case "stdin-deaf":
-            time.sleep(1000)
+            told = [{"type": "text", "text": "disk on fire"}]
+            return line(id_, result={"content": told, "isError": True})
+        case "refuse":
+            return line(id_, error={"code": -32602, "message": "no such thing, try another"})
+        case "surrogate":
+            return line(id_, result={"content": [{"type": "text", "text": "a\ud800b"}]})
+        case "deep":
+            return b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (id_, b"[" * 100_000 + b"]" * 100_000)
+        case "task" | "task-fails" | "task-asks" | "task-forever":
+            result = {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 20}
+            return line(id_, result={**result, "ttlMs": 60_000})
+    return None
+
+
+def line(id_: Any, **members: Any) -> bytes:
+    """An answer."""
+    return json.dumps({"jsonrpc": "2.0", "id": id_, **members}).encode() + b"\n"
+
+
+def before(id_: Any, token: Any) -> None:
+    """What comes before an answer, or in its place."""
+    match MODE:
+        case "wrong-id":
+            send({"id": 999_999, "result": TEXT})
+            send({"id": "abc", "result": TEXT})
+        case "id-types":
+            for odd in (None, 1.5, [id_], {"a": 1}, True):
+                send({"id": odd, "result": TEXT})
+        case "binary":
+            raw(bytes(range(256)) * 100 + b"\n\xff\xfe{}\n\0\0\n")
         case "late":
             time.sleep(0.3)
         case "tty":
@@ -183,84 +124,13 @@ def call(id_: Any, params: dict[str, Any]) -> None:
                 terminal.write("Password: ")
                 terminal.readline()
         case "progress":
-            token = params.get("_meta", {}).get("progressToken")
             for n in range(1, 4):
-                send(
-                    {
-                        "method": "notifications/progress",
-                        "params": {"progressToken": token, "progress": n, "total": 3, "message": f"step {n}"},
-                    }
-                )
+                told = {"progressToken": token, "progress": n, "total": 3, "message": f"step {n}"}
+                send({"method": "notifications/progress", "params": told})
         case "slow-progress":
-            token = params.get("_meta", {}).get("progressToken")
             for n in range(1, 8):
                 send({"method": "notifications/progress", "params": {"progressToken": token, "progress": n}})
                 time.sleep(0.2)
-        case "surrogate":
-            raw(
-                b'{"jsonrpc":"2.0","id":'
-                + str(id_).encode()
-                + b',"result":{"content":[{"type":"text","text":"a\\ud800b"}]}}\n'
-            )
-            return
-        case "environ":
-            fine = {
-                "content": [
-                    {
-                        "type": "text",
-                        "text": json.dumps(
-                            {name.decode(): value.decode() for name, value in os.environb.items()}
-                        ),
-                    }
-                ]
-            }
-        case "deep":
-            raw(
-                b'{"jsonrpc":"2.0","id":'
-                + str(id_).encode()
-                + b',"result":'
-                + b"[" * 100_000
-                + b"]" * 100_000
-                + b"}\n"
-            )
-            return
-    send({"id": id_, "result": fine})
-
-
-STATE: dict[str, Any] = {"polls": 0, "said": None}
-
-
-def task(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Where the one task of this server stands."""
-    told = {
-        "taskId": "t-1",
-        "ttlMs": 60_000,
-        "pollIntervalMs": 20,
-        "status": "working",
-        "statusMessage": "at it",
-    }
-    if method == "tasks/update":
-        STATE["said"] = params["inputResponses"]["who"]["content"]["name"]
-        return {}
-    if method == "tasks/cancel":
-        return {}
-    STATE["polls"] += 1
-    if MODE == "task-fails" and STATE["polls"] > 1:
-        return {**told, "status": "failed", "error": {"code": -32603, "message": "the oven broke"}}
-    if MODE == "task-asks" and STATE["said"] is None:
-        form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-        ask = {
-            "method": "elicitation/create",
-            "params": {"mode": "form", "message": "Who?", "requestedSchema": form},
-        }
-        return {**told, "status": "input_required", "inputRequests": {"who": ask}}
-    if MODE != "task-forever" and STATE["polls"] > 2:
-        return {
-            **told,
-            "status": "completed",
-            "result": {"content": [{"type": "text", "text": f"done {STATE['said']}"}]},
-        }
-    return told
 
 
 def begin() -> None:
@@ -337,13 +207,13 @@ def main() -> None:
                     }
                 )
             case "tools/list":
-                send({"id": id_, "result": listed(params)})
+                send({"id": id_, "result": listed(MODE, params)})
             case "tools/call":
                 call(id_, params)
             case "server/discover" if MODE == "dies-at-discover":
                 os._exit(1)
             case "server/discover" if MODE.startswith("task"):
-                able = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+                able: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
                 told = {
                     "supportedVersions": ["2026-07-28"],
                     "capabilities": able,
@@ -353,7 +223,7 @@ def main() -> None:
                 }
                 send({"id": id_, "result": told})
             case "tasks/get" | "tasks/update" | "tasks/cancel" as method:
-                send({"id": id_, "result": {"resultType": "complete", **task(method, params)}})
+                send({"id": id_, "result": {"resultType": "complete", **task(MODE, method, params)}})
             case _ if id_ is not None:
                 send({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
     if MODE in ("ignore-term", "ignore-end"):

@@ -296,4 +296,4 @@ class Connection:
 
 async def unresolved(_result: Any, _context: Any) -> types.CallToolResult:
     """Tasks are followed by the call itself."""
-    raise NotImplementedError
+    raise ServerFault("The server made a task of a request that is not called as one.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import anyio
 
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.oauth_browser import Ask, Prompt, checked_url
-from jaato.plugins.mcp.oauth_data import Client, OAuthFault, Options, Refused, plain
+from jaato.plugins.mcp.oauth_data import REDIRECT, Client, OAuthFault, Options, Refused, plain
 from jaato.plugins.mcp.oauth_discovery import Authority
 from jaato.plugins.mcp.oauth_grants import CREDENTIAL, authorization_url, challenge_pair, configured, register
 from jaato.plugins.mcp.oauth_receiver import PATH, Receiver, receiver
@@ -39,10 +38,10 @@ class Consent:
         endpoint = await self._endpoint()
         state = secrets.token_urlsafe(32)
         verifier, challenge = challenge_pair()
-        fixed = self.options.redirect_port
+        host, fixed, path = self._place()
         port = fixed or port_of(known)
         try:
-            async with receiver(state, port, only=fixed > 0) as inbox:
+            async with receiver(state, port, only=fixed > 0, host=host, path=path) as inbox:
                 client = await self._client(known, inbox.redirect_uri, scope)
                 url = authorization_url(
                     endpoint, client, inbox.redirect_uri, resource, scope, state, challenge
@@ -61,6 +60,13 @@ class Consent:
             "resource": resource,
         }
 
+    def _place(self) -> tuple[str, int, str]:
+        """Host, port and path of the configured redirect URI; port 0 for any."""
+        found = REDIRECT.fullmatch(self.options.redirect_uri)
+        if found is None:
+            return "127.0.0.1", self.options.redirect_port, PATH
+        return found[1], int(found[2] or self.options.redirect_port), found[3]
+
     async def _endpoint(self) -> Url:
         who = plain(self.authority.issuer)
         if not self.authority.has_pkce:
@@ -76,9 +82,9 @@ class Consent:
             return configured(self.options, self.authority)
         if self.options.client_metadata_url and self.authority.reads_documents:
             return Client(client_id=self.options.client_metadata_url, kind="document")
-        if known and known.kind == "registered" and known.redirect_uri == redirect_uri:
-            if known.lasts(self.now()):
-                return known
+        same = known is not None and known.kind == "registered" and known.redirect_uri == redirect_uri
+        if known is not None and same and known.lasts(self.now()):
+            return known
         if self.authority.registration_endpoint is None:
             raise OAuthFault(
                 f"{plain(self.authority.issuer)} registers nobody by itself; register jaato there, with the redirect "
@@ -116,10 +122,9 @@ class Consent:
 
 def port_of(client: Client | None) -> int:
     """The port a client was registered with, 0 for none."""
-    found = re.fullmatch(
-        r"http://127\.0\.0\.1:([0-9]{1,5})" + re.escape(PATH), client.redirect_uri if client else ""
-    )
-    return int(found[1]) if found and int(found[1]) < 65_536 else 0
+    found = REDIRECT.fullmatch(client.redirect_uri) if client else None
+    port = int(found[2] or 0) if found else 0
+    return port if port < 65_536 else 0
 
 
 def code_of(answer: dict[str, str], authority: Authority) -> str:

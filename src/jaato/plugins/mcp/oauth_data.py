@@ -13,6 +13,8 @@ from jaato.errors import ConfigError, ToolError
 
 Method = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
+REDIRECT = re.compile(r"http://(127\.0\.0\.1|localhost)(?::([1-9][0-9]{0,4}))?(/[A-Za-z0-9._~/-]*)")
+"""Where a browser may bring an answer: host, port, path."""
 MAX_SCOPES = 64
 MAX_SHOWN = 200
 
@@ -53,6 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scopes: list[str] = []
     issuer: str | None = None
     redirect_port: int = 0
+    redirect_uri: str = ""
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     token_endpoint_auth_method: Method | None = None
     private_key: str | None = None
@@ -145,7 +148,7 @@ def options_of(given: Any, server: str) -> Options:
     found: dict[str, Any] = {}
     for key, value in raw.items():
         name = re.sub(r"(?<=[a-z])([A-Z])", lambda hit: "_" + hit[1].lower(), str(key))
-        if value not in ("", None):
+        if value not in ("", None) and name != "enabled":
             found[names.get(name, name)] = value
     if isinstance(found.get("scopes"), str):
         found["scopes"] = found["scopes"].split()
@@ -163,6 +166,10 @@ def check_options(options: Options, server: str) -> None:
         r"https://[^/?#@\s]+/[^#\s]+", options.client_metadata_url
     ):
         raise ConfigError(f"{server}: oauth.client_metadata_url is an https URL with a path.")
+    if options.redirect_uri and not REDIRECT.fullmatch(options.redirect_uri):
+        raise ConfigError(
+            f"{server}: oauth.redirect_uri is http://127.0.0.1 or http://localhost, with a path."
+        )
     if not 0 <= options.redirect_port < 65_536:
         raise ConfigError(f"{server}: oauth.redirect_port is from 1 to 65535, or 0 for any.")
     if (options.client_secret or options.private_key) and not options.client_id:

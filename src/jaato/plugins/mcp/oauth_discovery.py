@@ -21,6 +21,10 @@ AUTHORITY = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 
+class NoMetadata(OAuthFault):
+    """There is no authorization server where one should be."""
+
+
 class Challenge(NamedTuple):
     """What a server asks for with a 401 or 403."""
 
@@ -30,11 +34,13 @@ class Challenge(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """The server as something protected: its identifier, and who grants tokens for it."""
+    """The server as something protected: its identifier, and who grants tokens for it; all of it a guess unless
+    `is_published`."""
 
     identifier: str
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
+    is_published: bool = True
 
 
 class Authority(NamedTuple):
@@ -149,8 +155,9 @@ def covers(named: Url, server: Url) -> bool:
     return named.origin == server.origin and (below.startswith(above) or named.target == server.target)
 
 
-async def authority_of(wire: Wire, issuer: str) -> Authority:
-    """The authorization server's own description, by OAuth or OpenID discovery. Raises `OAuthFault`."""
+async def authority_of(wire: Wire, issuer: str, *, guessed: bool = False) -> Authority:
+    """The authorization server's own description, by OAuth or OpenID discovery. An issuer that is only `guessed`, from
+    the server's origin, may be any on that origin. Raises `OAuthFault`."""
     what = "The metadata of the authorization server"
     url = secure_url(issuer, "The issuer")
     if "?" in url.target:
@@ -160,8 +167,11 @@ async def authority_of(wire: Wire, issuer: str) -> Authority:
     for target in places:
         document = await found_at(wire, url._replace(target=target), what)
         if document is not None:
+            named = document.get("issuer")
+            if guessed and secure_url(named, "The issuer").origin == url.origin:
+                issuer = str(named)
             return authority_from(document, issuer)
-    raise OAuthFault(f"{what} are nowhere to be found at {url.authority}.")
+    raise NoMetadata(f"{what} are nowhere to be found at {url.authority}.")
 
 
 def authority_from(document: dict[str, Any], issuer: str) -> Authority:

@@ -28,7 +28,8 @@ from jaato.plugins.mcp.oauth_wire import Reply, Wire, secure_url
 from jaato.tools.address import Url
 
 CREDENTIAL = re.compile(r"[\x21-\x7e]{1,16384}")
-METHODS: tuple[Method, ...] = ("none", "client_secret_basic", "client_secret_post")
+METHODS: tuple[Method, ...] = ("none", "client_secret_post", "client_secret_basic")
+"""As they are preferred where a server takes several: more servers read the form rightly than the header."""
 MAX_LIFE_S = 10 * 365 * 86_400.0
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -45,8 +46,7 @@ def configured(options: Options, authority: Authority) -> Client:
     elif not options.client_secret:
         method = "none"
     else:
-        posts = "client_secret_post" in authority.methods and "client_secret_basic" not in authority.methods
-        method = "client_secret_post" if posts else "client_secret_basic"
+        method = "client_secret_post" if "client_secret_post" in authority.methods else "client_secret_basic"
     return Client(
         client_id=options.client_id or "",
         kind="configured",
@@ -162,7 +162,8 @@ async def token(
 
 
 def tokens_from(document: Mapping[str, Any], asked_scope: str, asked_at: float) -> Tokens:
-    """The tokens in an answer. Raises `OAuthFault` for any kind but bearer tokens that a header can carry."""
+    """The tokens in an answer; a life of 0, as some say who do not know it, is none. Raises `OAuthFault` for any kind
+    but bearer tokens that a header can carry."""
     kind = document.get("token_type")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise OAuthFault(
@@ -180,7 +181,7 @@ def tokens_from(document: Mapping[str, Any], asked_scope: str, asked_at: float) 
         refresh=refresh,
         scope=scopes_of(scope if isinstance(scope, str) else asked_scope),
         obtained_at=asked_at,
-        expires_at=None if life is None else asked_at + min(life, MAX_LIFE_S),
+        expires_at=None if not life else asked_at + min(life, MAX_LIFE_S),
     )
 
 
@@ -202,7 +203,9 @@ def proof(client: Client, options: Options, issuer: str, now: Clock) -> tuple[di
             return {}, {"client_id": client.client_id, "client_secret": client.secret}
         case "client_secret_basic":
             pair = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
-            return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}, {}
+            basic = base64.b64encode(pair.encode()).decode()
+            # The name in the form as well: some servers, the SDK's among them, look for it only there.
+            return {"Authorization": f"Basic {basic}"}, {"client_id": client.client_id}
         case "private_key_jwt":
             return {}, {
                 "client_id": client.client_id,
@@ -213,7 +216,12 @@ def proof(client: Client, options: Options, issuer: str, now: Clock) -> tuple[di
 
 def assertion(client: Client, options: Options, issuer: str, now: Clock) -> str:
     """A signed statement of who the client is (RFC 7523). Raises `OAuthFault` that shows nothing of the key."""
-    import jwt
+    try:
+        import jwt
+    except ImportError:
+        raise OAuthFault(
+            "A login with oauth.private_key needs the extra mcp: pip install 'jaato[mcp]'."
+        ) from None
 
     claims = {
         "iss": client.client_id,

@@ -28,6 +28,7 @@ from jaato.plugins.mcp.oauth_data import (
 from jaato.plugins.mcp.oauth_discovery import (
     Authority,
     Challenge,
+    NoMetadata,
     Resource,
     authority_of,
     resource_of,
@@ -98,8 +99,6 @@ class Login:
     async def widened(self, challenge: Challenge, used: str) -> Tokens:
         """Tokens with the scopes a 403 asks for besides those there are. Raises `OAuthFault`."""
         secure(self.server, f"The server {plain(self.server_name)}")
-        if challenge.scope in self._given_up:
-            raise self.too_narrow(challenge)
         self.record = await self.store.read(self.name)
         entry = self.record.entry if self.record else None
         if (
@@ -109,6 +108,8 @@ class Login:
             and {*challenge.scope} <= {*entry.tokens.scope}
         ):
             return entry.tokens
+        if challenge.scope in self._given_up:
+            raise self.too_narrow(challenge)
         resource = await self.find(challenge)
         return await self.obtain(resource, self.choose(resource), challenge.scope)
 
@@ -175,7 +176,9 @@ class Login:
         if found is not None:
             return found
         origin = f"{self.server.scheme}://{self.server.authority}"
-        return Resource(str(self.server) if self.server.target != "/" else origin, (origin,))
+        return Resource(
+            str(self.server) if self.server.target != "/" else origin, (origin,), is_published=False
+        )
 
     def choose(self, resource: Resource) -> str:
         """Which authorization server to use: the configured, a known, or else the first. Raises `OAuthFault` where a
@@ -207,7 +210,15 @@ class Login:
 
     async def obtain(self, resource: Resource, issuer: str, asked: tuple[str, ...]) -> Tokens:
         """A new grant. Raises `LoginNeeded` where a person is needed and there is none, `OAuthFault`."""
-        authority = await authority_of(self.wire, issuer)
+        try:
+            authority = await authority_of(self.wire, issuer, guessed=not resource.is_published)
+        except NoMetadata:
+            if resource.is_published:
+                raise
+            raise OAuthFault(
+                f"{plain(self.server_name)} wants to know who asks, and does not say where to log in. If it takes a "
+                "key, put it into its headers, as Authorization."
+            ) from None
         before = self.record.entries.get(authority.issuer) if self.record else None
         scope = self.scope_for(resource, asked, before)
         if self.options.grant == "client_credentials":
@@ -221,7 +232,9 @@ class Login:
         if self.ask is None:
             if before is not None and scope != before.asked_scope:
                 await self.save(msgspec.structs.replace(before, asked_scope=scope))
-            raise LoginNeeded(f"{plain(self.server_name)} needs you to log in: run {self.command('login')}.")
+            more = before.tokens is not None and bool(asked) if before else False
+            what = f"a wider login ({plain(' '.join(asked))})" if more else "you to log in"
+            raise LoginNeeded(f"{plain(self.server_name)} needs {what}: run {self.command('login')}.")
         seen = before.tokens.access if before and before.tokens else ""
         async with self.store.alone(self.name, "login", self.within_s + LOCK_WITHIN_S):
             self.record = await self.store.read(self.name)

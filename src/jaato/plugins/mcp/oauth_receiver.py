@@ -26,9 +26,10 @@ GONE = "There is nothing here."
 class Receiver:
     """Waits for one answer that carries the state of this login; all others are turned away and counted."""
 
-    def __init__(self, port: int, state: str) -> None:
-        self.port = port
-        self.redirect_uri = f"http://127.0.0.1:{port}{PATH}"
+    def __init__(self, host: str, port: int, path: str, state: str) -> None:
+        self.authority = f"{host}:{port}"
+        self.path = path
+        self.redirect_uri = f"http://{self.authority}{path}"
         self._state = state
         self._wrong = 0
         self._answer: dict[str, str] | None = None
@@ -66,7 +67,7 @@ class Receiver:
             url = parse_url(text.strip())
         except AddressRefused:
             return False
-        taken = url.target.partition("?")[0] == PATH and self.take(url.target.partition("?")[2])
+        taken = url.target.partition("?")[0] == self.path and self.take(url.target.partition("?")[2])
         self.settle()
         return taken
 
@@ -86,10 +87,10 @@ class Receiver:
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
-        if len(words) != 3 or words[0] != "GET" or hosts != [f"127.0.0.1:{self.port}"]:
+        if len(words) != 3 or words[0] != "GET" or hosts != [self.authority]:
             return page("400 Bad Request", GONE)  # a name that was bent to this address asks for another host
         path, _, query = words[1].partition("?")
-        if path != PATH:
+        if path != self.path:
             return page("404 Not Found", GONE)
         return page("200 OK", THANKS) if self.take(query) else page("400 Bad Request", WRONG)
 
@@ -117,8 +118,11 @@ def page(status: str, text: str) -> bytes:
 
 
 @asynccontextmanager
-async def receiver(state: str, port: int = 0, *, only: bool = False) -> AsyncIterator[Receiver]:
-    """A receiver at work on 127.0.0.1: at `port`, or at any free one unless `only` that will do. Raises OSError."""
+async def receiver(
+    state: str, port: int = 0, *, only: bool = False, host: str = "127.0.0.1", path: str = PATH
+) -> AsyncIterator[Receiver]:
+    """A receiver at work on 127.0.0.1, which may be called `host`: at `port`, or at any free one unless `only` that
+    will do. Raises OSError."""
     try:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     except OSError:
@@ -127,7 +131,8 @@ async def receiver(state: str, port: int = 0, *, only: bool = False) -> AsyncIte
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     failure: Exception | None = None
     async with listener:
-        found = Receiver(listener.extra(SocketAttribute.local_port), state)  # noqa: S610 - anyio's, not Django's
+        at = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
+        found = Receiver(host, at, path, state)
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, found.serve)
             try:

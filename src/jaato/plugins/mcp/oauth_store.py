@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -52,9 +52,9 @@ def name_of(server: Url, options: Options) -> str:
 class TokenStore:
     """The logins of one user, a file each below `state_dir`; reading and writing happens in a thread."""
 
-    def __init__(self, state_dir: Path, keyring: Keyring | None = None) -> None:
+    def __init__(self, state_dir: Path, find_keyring: Callable[[], Keyring | None] = lambda: None) -> None:
         self.directory = state_dir / "mcp-logins"
-        self.keyring = keyring
+        self.find_keyring = find_keyring
 
     async def read(self, name: str) -> Record | None:
         """What is kept, None for nothing or for what is damaged. Raises `ConfigError` for what others can read."""
@@ -131,28 +131,33 @@ class TokenStore:
             raise ConfigError(f"{self._path(name)} cannot be written: {reason(error)}.") from None
 
     def _forget(self, name: str) -> None:
-        if self.keyring is not None:
+        keyring = self.find_keyring()
+        if keyring is not None:
             with contextlib.suppress(*keyring_errors()):
-                self.keyring.delete_password(SERVICE, name)
+                keyring.delete_password(SERVICE, name)
         try:
             self._path(name).unlink(missing_ok=True)
+            for left in self.directory.glob(f".{name}.json.*"):  # of a process that was killed as it wrote
+                left.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(f"{self._path(name)} cannot be removed: {reason(error)}.") from None
 
     def _into_keyring(self, name: str, secret: str) -> bool:
-        if self.keyring is None:
+        keyring = self.find_keyring()
+        if keyring is None:
             return False
         try:
-            self.keyring.set_password(SERVICE, name, secret)
-            return self.keyring.get_password(SERVICE, name) == secret
+            keyring.set_password(SERVICE, name, secret)
+            return keyring.get_password(SERVICE, name) == secret
         except keyring_errors():
             return False
 
     def _from_keyring(self, name: str) -> str | None:
-        if self.keyring is None:
+        keyring = self.find_keyring()
+        if keyring is None:
             raise ConfigError("The login is in the system keyring; install it: pip install 'jaato[keyring]'")
         try:
-            return self.keyring.get_password(SERVICE, name)
+            return keyring.get_password(SERVICE, name)
         except keyring_errors():
             raise ConfigError("The system keyring does not answer; unlock it, or log in again.") from None
 
@@ -176,5 +181,5 @@ def taken(descriptor: int) -> bool:
 
 
 def open_store(state_dir: Path) -> TokenStore:
-    """The store of this user, with the system keyring where there is one."""
-    return TokenStore(state_dir, system_keyring())
+    """The store of this user, with the system keyring where there is one; it is looked for when first needed."""
+    return TokenStore(state_dir, system_keyring)

@@ -208,7 +208,7 @@ async def read(response: Any, what: str, most_bytes: int) -> Reply:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     data = bytearray()
     if most_bytes:
-        if headers.get("content-encoding", ["identity"]) != ["identity"]:
+        if [one.lower() for one in headers.get("content-encoding", ["identity"])] != ["identity"]:
             raise OAuthFault(f"{what} came packed, which was not asked for.")
         async for chunk in response.aiter_stream():
             data += chunk
