@@ -34,7 +34,7 @@ BYTES_PER_TOKEN = 4
 def toolsets() -> list[Toolset]:
     """The records of all built-in plugins, from their code, in the order they are declared in."""
     with tempfile.TemporaryDirectory() as place:
-        registry = PluginRegistry(workspace=Path(place), services={"environ": {}})
+        registry = PluginRegistry(workspace=Path(place), services={"environ": {"HOME": place}})
         made = [
             adapt(Builtin(name, path)()(PluginHost(registry, MappingProxyType({}))))
             for name, path in BUILTIN.items()

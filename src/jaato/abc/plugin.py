@@ -105,6 +105,9 @@ class Plugin:
     left_over: ClassVar[str] = ""
     """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
     Without one a built-in plugin is made when one of its tools is first called."""
+    looks_at: ClassVar[tuple[str, ...]] = ()
+    """Files of the workspace, or with `~/` of the user's home: a built-in plugin is made at its exposure where one of
+    them exists, because what it offers is written there."""
     enrichment: ClassVar[Enrichment | None] = None
     """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
@@ -114,6 +117,10 @@ class Plugin:
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """Commands the user can type, each with the function that runs it on the rest of the line."""
         return {}
+
+    def offered(self) -> list[Any]:
+        """Tools beside the marked methods, asked for once; the registry's `renew` exchanges them later."""
+        return []
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """What the model is to read in place of this prompt: usually the prompt and something after it."""

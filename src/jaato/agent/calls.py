@@ -49,7 +49,7 @@ class SessionSteps:
         """A disabled tool, or one the model has not activated."""
         if tool.name in self._session.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
-        if call.door == "model" and not self._session.is_active(tool):
+        if call.door == "model" and not call.stands_for and not self._session.is_active(tool):
             return ToolInactive(
                 f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
             )

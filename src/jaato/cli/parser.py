@@ -33,6 +33,8 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
+    from jaato.cli.mcp_arguments import add_mcp
+
     parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
@@ -48,6 +50,7 @@ def make_parser() -> ArgumentParser:
     add_sessions(commands)
     add_permissions(commands)
     add_plugins(commands)
+    add_mcp(commands)
     add_setup(commands)
     return parser
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import Enrichment, PromptEnrichmentResult, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
@@ -44,6 +45,7 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     requirements: list[str] = []
     left_over: str = ""
     enrichment: Enrichment | None = None
+    looks_at: list[str] = []
 
 
 class Builtin:
@@ -145,11 +147,16 @@ def known_plugins() -> dict[str, KnownPlugin]:
     return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
 
 
-def can_wait(builtin: Builtin, workspace: Path) -> KnownPlugin | None:
+def can_wait(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> KnownPlugin | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
     if known is None or (known.left_over and any(workspace.glob(known.left_over))):
         return None
+    home = Path(services.get("environ", {}).get("HOME") or "~").expanduser()
+    for name in known.looks_at:
+        own = name.removeprefix("~/")
+        if os.path.lexists((workspace if own == name else home) / own):
+            return None
     return known
 
 
@@ -170,4 +177,5 @@ def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> Kno
     ]
     commands = [command for command, _ in toolset.commands.values()]
     enrichment = toolset.enrichment if toolset.enrich is not None else None
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, enrichment)
+    looks_at = list(toolset.plugin.looks_at) if isinstance(toolset.plugin, Plugin) else []
+    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, enrichment, looks_at)
