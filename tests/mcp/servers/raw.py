@@ -180,7 +180,7 @@ def reply(id_: Any, method: str | None, params: dict[str, Any]) -> None:
         case "server/discover" if MODE == "dies-at-discover":
             os._exit(1)
         case "server/discover" if MODE.startswith("task"):
-            able = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+            able: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
             kept = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
             send({"id": id_, "result": {"supportedVersions": ["2026-07-28"], "capabilities": able, **kept}})
         case "tasks/get" | "tasks/update" | "tasks/cancel":
