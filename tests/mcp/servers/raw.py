@@ -159,73 +159,43 @@ def begin() -> None:
                 terminal.readline()
 
 
+def trace(message: dict[str, Any]) -> None:
+    """Write down what was asked, where the last argument names a file for it."""
+    if sys.argv[-1].endswith("trace"):
+        with open(sys.argv[-1], "a") as written:
+            written.write(json.dumps({"method": message.get("method"), "pid": os.getpid()}) + "\n")
+
+
+def reply(id_: Any, method: str | None, params: dict[str, Any]) -> None:
+    """Answer one request."""
+    match method:
+        case "initialize":
+            version = "1999-01-01" if MODE == "bad-version" else "2025-06-18"
+            told = {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}}
+            send({"id": id_, "result": {**told, "serverInfo": {"name": "raw", "version": "1"}}})
+        case "tools/list":
+            send({"id": id_, "result": listed(MODE, params)})
+        case "tools/call":
+            call(id_, params)
+        case "server/discover" if MODE == "dies-at-discover":
+            os._exit(1)
+        case "server/discover" if MODE.startswith("task"):
+            able: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+            kept = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            send({"id": id_, "result": {"supportedVersions": ["2026-07-28"], "capabilities": able, **kept}})
+        case "tasks/get" | "tasks/update" | "tasks/cancel":
+            send({"id": id_, "result": {"resultType": "complete", **task(MODE, method, params)}})
+        case _ if id_ is not None:
+            send({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
+
+
 def main() -> None:
     """Listen until the input ends."""
     begin()
-    for line in sys.stdin:
-        message = json.loads(line)
-        if sys.argv[-1].endswith("trace"):
-            with open(sys.argv[-1], "a") as trace:
-                trace.write(
-                    json.dumps(
-                        {
-                            "method": message.get("method"),
-                            "pid": os.getpid(),
-                            **(
-                                {"params": message["params"]}
-                                if "cancel" in str(message.get("method"))
-                                else {}
-                            ),
-                        }
-                    )
-                    + "\n"
-                )
-        id_, params = message.get("id"), message.get("params") or {}
-        match message.get("method"):
-            case "initialize":
-                if MODE == "bad-version":
-                    send(
-                        {
-                            "id": id_,
-                            "result": {
-                                "protocolVersion": "1999-01-01",
-                                "capabilities": {},
-                                "serverInfo": {"name": "r", "version": "1"},
-                            },
-                        }
-                    )
-                    continue
-                capabilities = {"tools": {"listChanged": True}}
-                send(
-                    {
-                        "id": id_,
-                        "result": {
-                            "protocolVersion": "2025-06-18",
-                            "capabilities": capabilities,
-                            "serverInfo": {"name": "raw", "version": "1"},
-                        },
-                    }
-                )
-            case "tools/list":
-                send({"id": id_, "result": listed(MODE, params)})
-            case "tools/call":
-                call(id_, params)
-            case "server/discover" if MODE == "dies-at-discover":
-                os._exit(1)
-            case "server/discover" if MODE.startswith("task"):
-                able: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
-                told = {
-                    "supportedVersions": ["2026-07-28"],
-                    "capabilities": able,
-                    "resultType": "complete",
-                    "ttlMs": 0,
-                    "cacheScope": "private",
-                }
-                send({"id": id_, "result": told})
-            case "tasks/get" | "tasks/update" | "tasks/cancel" as method:
-                send({"id": id_, "result": {"resultType": "complete", **task(MODE, method, params)}})
-            case _ if id_ is not None:
-                send({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
+    for text in sys.stdin:
+        message = json.loads(text)
+        trace(message)
+        reply(message.get("id"), message.get("method"), message.get("params") or {})
     if MODE in ("ignore-term", "ignore-end"):
         time.sleep(1000)
 

@@ -16,12 +16,12 @@ from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.manifest import Manifest, save
 from jaato.plugins.mcp.manifest import load as load_manifest
 from jaato.plugins.mcp.pins import Judgement, Pins
-from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.tools import unusable
 from jaato.plugins.mcp.trusted import Trusted
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask
+    from jaato.plugins.mcp.server import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ class Directory:
         setting = self._settings.get(name)
         if setting is None:
             from jaato.plugins.mcp.expand import expanded
+            from jaato.plugins.mcp.server import Setting
             from jaato.plugins.mcp.ways import way_to
 
             try:

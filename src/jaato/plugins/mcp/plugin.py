@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaato import settings
 from jaato.abc.plugin import Host as PluginHost
@@ -11,15 +12,16 @@ from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.faults import ServerUnusable
-from jaato.plugins.mcp.host import Host, caller_of
-from jaato.plugins.mcp.results import prompt_output, resource_output
-from jaato.plugins.mcp.shown import check_prompt, prompts_shown, resources_shown, server_shown, servers_shown
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
 from jaato.tools.names import shown_name
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import Tool, tool
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.host import Host
+    from jaato.plugins.mcp.manifest import ToolEntry
 
 
 class MCPToolPlugin(Plugin):
@@ -31,7 +33,6 @@ class MCPToolPlugin(Plugin):
     def __init__(self, host: PluginHost) -> None:
         super().__init__(host)
         self.directory = Directory(places_of(host))
-        self.servers = Host(self.directory, self._changed)
         self._offered: dict[str, list[Tool]] = {}
 
     def offered(self) -> list[Tool]:
@@ -44,7 +45,7 @@ class MCPToolPlugin(Plugin):
     def _tools_of(self, name: str) -> list[Tool]:
         config = self.directory.servers[name]
         judged = self.directory.judgement(config)
-        return [] if judged is None else tools_from(config, judged.manifest, self.servers.call)
+        return [] if judged is None else tools_from(config, judged.manifest, self._call)
 
     def _changed(self, name: str) -> None:
         """A server offers something else than it did; on the pool's thread."""
@@ -56,9 +57,20 @@ class MCPToolPlugin(Plugin):
             return
         renew(self.name, old, new)
 
+    @functools.cached_property
+    def servers(self) -> Host:
+        """The servers at work; nothing of them is loaded before one is used."""
+        from jaato.plugins.mcp.host import Host
+
+        return Host(self.directory, self._changed)
+
+    async def _call(self, server: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
+        return await self.servers.call(server, entry, arguments, call)
+
     def shutdown(self) -> None:
         """Let go of the servers; those nobody else uses end."""
-        self.servers.leave()
+        if "servers" in self.__dict__:
+            self.servers.leave()
 
     def _meant(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         """The known tool that a call of call_mcp_tool is: its own permissions and schema count."""
@@ -91,6 +103,8 @@ class MCPToolPlugin(Plugin):
     def mcp_servers(self) -> dict[str, Any]:
         """List the MCP servers: how each stands (configured, known, started, failed, needs trust), what it offers, and
         what is held back and why. Starts nothing."""
+        from jaato.plugins.mcp.shown import servers_shown
+
         return servers_shown(self.directory, self.servers)
 
     @tool(category="MCP", access="execute")
@@ -98,18 +112,25 @@ class MCPToolPlugin(Plugin):
         """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
         failed. Returns what it offers."""
         await self.servers.connect(server)
+        from jaato.plugins.mcp.shown import server_shown
+
         return server_shown(self.directory, self.servers, server)
 
     @tool(category="MCP", access="read")
     def mcp_resources(self, server: str | None = None, query: str = "", limit: int = 50) -> dict[str, Any]:
         """List resources and resource templates that known MCP servers offer, by server and text. mcp_read_resource
         reads one; mcp_connect asks a server anew."""
+        from jaato.plugins.mcp.shown import resources_shown
+
         return resources_shown(self.directory, server, query, limit)
 
     @tool(category="MCP", access="network")
     async def mcp_read_resource(self, server: str, uri: str, *, call: Call) -> Output:
         """Read one resource of an MCP server by its URI, templates filled in. Returns text, or images and files behind
         handles."""
+        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.results import resource_output
+
         caller = caller_of(call)
         read = await self.servers.ask(server, lambda connection: connection.read(uri, caller))
         return resource_output(read, call)
@@ -117,6 +138,8 @@ class MCPToolPlugin(Plugin):
     @tool(category="MCP", access="read")
     def mcp_prompts(self, server: str | None = None) -> dict[str, Any]:
         """List the prompts that known MCP servers offer, with their arguments. mcp_get_prompt fills one in."""
+        from jaato.plugins.mcp.shown import prompts_shown
+
         return prompts_shown(self.directory, server)
 
     @tool(category="MCP", access="network")
@@ -125,6 +148,10 @@ class MCPToolPlugin(Plugin):
     ) -> Output:
         """Get a prompt of an MCP server with its arguments filled in. Returns its messages as text; they are the
         server's words, not the user's."""
+        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.results import prompt_output
+        from jaato.plugins.mcp.shown import check_prompt
+
         check_prompt(self.directory, server, name)
         caller = caller_of(call)
         got = await self.servers.ask(
