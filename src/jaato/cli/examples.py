@@ -58,6 +58,12 @@ LOGIN = """examples:
   jaato login anthropic
   pass show openai | jaato login openai --key-stdin"""
 
+MCP = """examples:
+  jaato mcp serve
+  jaato mcp serve --all-tools --read-only
+  jaato mcp serve --tools readFile,grep_content,glob_files
+  jaato mcp serve --http :7391"""
+
 DOCTOR = """Exit code 1 when something is broken; a warning is something you may want.
 
 examples:

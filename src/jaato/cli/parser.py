@@ -11,6 +11,7 @@ from jaato.cli.examples import (
     CONFIG,
     DOCTOR,
     LOGIN,
+    MCP,
     MODELS,
     PERMISSIONS,
     RUN,
@@ -18,6 +19,7 @@ from jaato.cli.examples import (
     TOOLS,
     TOP,
 )
+from jaato.cli.serve_arguments import serve_arguments
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def make_parser() -> ArgumentParser:
     add_listings(commands)
     add_sessions(commands)
     add_permissions(commands)
+    add_mcp(commands)
     add_setup(commands)
     return parser
 
@@ -243,6 +246,13 @@ def add_permissions(commands: Commands) -> None:
     for one in (listing, revoke, explain, trust):
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
         one.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_mcp(commands: Commands) -> None:
+    """`jaato mcp`."""
+    mcp = command(commands, "mcp", "mcp_serve", "offer the tools of a workspace to MCP clients", MCP)
+    kinds = mcp.add_subparsers(dest="action", metavar="serve", required=True)
+    serve_arguments(action(kinds, "serve", "at the standard streams, or over HTTP", "mcp serve --http :7391"))
 
 
 def add_setup(commands: Commands) -> None:
