@@ -28,7 +28,8 @@ def main(args: Namespace) -> int:
 
     from jaato.server.mcp.offer import Offer
 
-    logging.getLogger("mcp").setLevel(logging.ERROR)  # what a client does wrong, the client is told
+    for name in ("mcp", "uvicorn"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # what a client does wrong, the client is told
     offer = Offer(whole=args.all_tools or bool(args.plugins), tools=listed(args.tools))
     return anyio.run(serve, args, offer)
 

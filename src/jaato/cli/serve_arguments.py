@@ -15,8 +15,16 @@ def serve_arguments(serve: ArgumentParser) -> None:
     add("--plugins", metavar="X,Y", help="offer the tools of these plugins only")
     add = serve.add_argument_group("permissions").add_argument
     add("--yes", action="store_true", help="allow everything that no rule denies")
-    add("--allow", action="append", default=[], metavar="PATTERN", help="allow a tool or command without asking")
-    add("--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said")
+    add(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="allow a tool or command without asking",
+    )
+    add(
+        "--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said"
+    )
     add("--read-only", action="store_true", help="deny every call that does more than read")
     add = serve.add_argument_group("HTTP, instead of the standard streams").add_argument
     add("--http", metavar="[HOST]:PORT", help="serve at /mcp of this address (host: 127.0.0.1; port 0: any)")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
+from jaato.protocol.specs import ToolSpec
 from jaato.runtime.assemble import make_registry, open_store, plan_of, settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
-from jaato.protocol.specs import ToolSpec
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.held import ClientAsker
 from jaato.server.mcp.nomodel import NoModel
@@ -27,8 +28,9 @@ SWEEP_S = 60.0
 class Door:
     """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
 
-    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer) -> None:
+    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         self.offer = offer
+        self.state_dir = state_dir
         self._runtime = runtime
         self._plan = offer.plan(replace(plan, asker=ClientAsker(), prompt=plan.prompt or ""), self.catalog)
         self._visits: dict[str, Visit] = {}
@@ -118,7 +120,8 @@ def open_door(blueprint: Blueprint, offer: Offer) -> Door:
     try:
         registry = make_registry(workspace, settings, "", blueprint)
         runtime = Runtime(store, registry, ledger=blueprint.ledger)
-        return Door(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer)
+        state_dir = blueprint.state_dir or settings.state_dir
+        return Door(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer, state_dir)
     except BaseException:
         (runtime or store).close()
         raise

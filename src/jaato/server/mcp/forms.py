@@ -57,9 +57,7 @@ def permission_form(question: Question) -> Form:
         "decision": {"type": "string", "title": "Decision", "enum": words, "default": "deny"},
         "comment": {"type": "string", "title": "Why not", "description": "for the model, when you deny"},
     }
-    return Form(
-        "\n".join(lines), {"type": "object", "properties": properties, "required": ["decision"]}
-    )
+    return Form("\n".join(lines), {"type": "object", "properties": properties, "required": ["decision"]})
 
 
 def permission_answer(filled: Filled | None, by: str) -> Answer:
@@ -89,7 +87,10 @@ def clarification_form(asked: Clarification) -> Form:
         if isinstance(default, str) and (not choices or default in choices):
             entry["default"] = default
         properties[f"answer_{number}"] = entry
-    return Form(visible(asked.context)[:MAX_SHOWN_CHARS] or "The model asks:", {"type": "object", "properties": properties})
+    return Form(
+        visible(asked.context)[:MAX_SHOWN_CHARS] or "The model asks:",
+        {"type": "object", "properties": properties},
+    )
 
 
 def clarification_answers(filled: Filled | None, asked: Clarification) -> list[str | None]:
@@ -104,7 +105,9 @@ def shown(arguments: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     left = MAX_SHOWN_CHARS
     for name, value in arguments.items():
-        text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr))
+        text = visible(
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+        )
         cut = f"{text[:left]} … ({len(text) - left:,} more characters)" if len(text) > left else text
         lines.append(f"{visible(name)}: {cut}")
         left = max(200, left - len(text))

@@ -32,6 +32,20 @@ TEMPLATE = SCHEME + "{digest}{?offset}"
 Context = ServerRequestContext[Any, Any]
 
 
+class Offered(Server[Any]):
+    """A server that says, wherever it is asked, that its list of tools changes."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """What it says of itself in the older protocol's handshake."""
+        changes = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(changes, experimental_capabilities, extensions)
+
+
 class Handlers:
     """Answers requests. `key_of` says to which visit a request belongs."""
 
@@ -42,7 +56,7 @@ class Handlers:
 
     def server(self) -> Server[Any]:
         """The server of these handlers."""
-        server: Server[Any] = Server(
+        return Offered(
             "jaato",
             version=jaato.__version__,
             instructions=self.door.offer.instructions(self.door.catalog),
@@ -54,11 +68,12 @@ class Handlers:
             on_read_resource=self.read_resource,
             on_subscriptions_listen=self.listening,
         )
-        return server
 
     # --- tools -------------------------------------------------------------------------------------------------
 
-    async def list_tools(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
+    async def list_tools(
+        self, ctx: Context, params: mcp.PaginatedRequestParams | None
+    ) -> mcp.ListToolsResult:
         """The tools declared to this client, in pages."""
         visit = self.door.visiting(key_of(ctx))
         specs = visit.declared() if visit is not None else self.door.first()
@@ -98,7 +113,7 @@ class Handlers:
                     steps += 1
                     await ctx.session.report_progress(steps, None, text[-PROGRESS_CHARS:])
                 form = held.form
-                if form is not None and not held.over and not form.answered.is_set():
+                if form is not None and not form.answered.is_set():
                     if modern:
                         return required(form, visit.park(held))
                     form.fill(await elicited(ctx, form))
@@ -156,11 +171,6 @@ class Handlers:
         except StoreError:
             raise missing(uri) from None
         return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
-
-
-def options_of(server: Server[Any]) -> InitializationOptions:
-    """What the server says of itself in the older protocol's handshake."""
-    return server.create_initialization_options(NotificationOptions(tools_changed=True))
 
 
 def missing(uri: str) -> MCPError:

@@ -29,7 +29,9 @@ class Offer:
     def instructions(self, catalog: Catalog) -> str:
         """What a client's model should know before it begins."""
         if self.whole or self.tools:
-            return "Tools of this machine and workspace, by jaato. Calls that change something may ask the user."
+            return (
+                "Tools of this machine and workspace, by jaato. Calls that change something may ask the user."
+            )
         return (
             f"jaato has {len(catalog)} tools for this workspace and lists a few. Find others with "
             "list_tools(queries=[…]), then pass their names to get_tool_schemas: they join the list of tools. "

@@ -20,8 +20,6 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from jaato.server.mcp.handlers import options_of
-
 MAX_MESSAGE_BYTES = 16_000_000
 CHUNK_BYTES = 65_536
 DIRECT_BYTES = 4_096
@@ -52,7 +50,7 @@ async def serve_stdio(server: Server[Any]) -> None:
     """Serve the client at the standard streams until it closes stdin or reads no more."""
     with own_streams() as (wire_in, wire_out):
         async with streams(wire_in, wire_out) as (inbox, outbox):
-            await server.run(inbox, outbox, options_of(server))
+            await server.run(inbox, outbox, server.create_initialization_options())
 
 
 @asynccontextmanager
@@ -67,7 +65,6 @@ async def streams(
     refusals = outbox.clone()
     reader = Reader(wire_in, inbox_end, refusals)
     async with anyio.create_task_group() as group:
-
         written = anyio.Event()
 
         async def write_messages() -> None:
@@ -164,7 +161,16 @@ def line_of(message: SessionMessage) -> bytes:
     """A message as a line; the id of what could not be read is null, not absent."""
     data = message.message
     if isinstance(data, mcp.JSONRPCError) and data.id is None:
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": data.error.code, "message": data.error.message}}).encode() + b"\n"
+        return (
+            json.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "id": None,
+                    "error": {"code": data.error.code, "message": data.error.message},
+                }
+            ).encode()
+            + b"\n"
+        )
     return data.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
