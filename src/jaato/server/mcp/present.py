@@ -102,9 +102,18 @@ def uri_of(handle: str) -> str:
 
 
 def contents_of(uri: str, data: bytes) -> mcp.TextResourceContents | mcp.BlobResourceContents:
-    """Bytes as a resource's contents: text when they are."""
+    """Bytes as a resource's contents: text when they are; a character that is cut at the end is left to the next piece."""
+    text = text_in(data)
+    if text is not None:
+        return mcp.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
+    blob = base64.b64encode(data).decode("ascii")
+    return mcp.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+
+
+def text_in(data: bytes) -> str | None:
+    """The text these bytes are, as far as its last whole character; None when they are none."""
     try:
-        return mcp.TextResourceContents(uri=uri, mime_type="text/plain", text=data.decode("utf-8"))
-    except UnicodeDecodeError:
-        blob = base64.b64encode(data).decode("ascii")
-        return mcp.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        cut = error.start > 0 and error.start >= len(data) - 3 and error.reason == "unexpected end of data"
+        return data[: error.start].decode("utf-8") if cut else None

@@ -73,7 +73,11 @@ class Visit:
     def unpark(self, token: str, name: str, arguments: dict[str, Any]) -> Held | None:
         """The call that waits for this answer, if it is that very call; once."""
         held = self._parked.pop(token, None)
-        if held is None or (held.asked.name, held.asked.arguments) != (name, arguments):
+        if held is None:
+            return None
+        if (held.asked.name, held.asked.arguments) != (name, arguments):
+            if held.form is not None:
+                held.form.fill(None)
             return None
         self.last_used = anyio.current_time()
         return held
