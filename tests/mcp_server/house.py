@@ -48,9 +48,6 @@ class Noisy(Plugin):
         os.write(1, b"written by a tool\\n")
         subprocess.run(["echo", "printed by a child"], check=True)
         return f"stdin said {sys.stdin.read()!r}"
-
-def create_plugin(*args):
-    return Noisy(*args)
 '''
 
 
@@ -79,7 +76,9 @@ class House:
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """The server with pipes for its three streams."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(self.command(*flags), env=self.env, stdin=pipe, stdout=pipe, stderr=pipe)
+        return subprocess.Popen(
+            self.command(*flags), env=self.env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
+        )
 
     def parameters(self, *flags: str) -> StdioServerParameters:
         """The same, as the SDK's client wants it."""

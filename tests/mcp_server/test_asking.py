@@ -138,14 +138,22 @@ def test_an_answer_belongs_to_its_call(house: House) -> None:
     async def reply(client: Client, path: str, asked: mcp.InputRequiredResult, state: str | None) -> Any:
         responses: mcp.InputResponses = {key: decides("allow") for key in asked.input_requests or {}}
         return await client.session.call_tool(
-            "createDirectory", {"path": path}, input_responses=responses, request_state=state, allow_input_required=True
+            "createDirectory",
+            {"path": path},
+            input_responses=responses,
+            request_state=state,
+            allow_input_required=True,
         )
 
     async def main() -> None:
         given = {"elicitation_callback": answering()}
         async with house.visited("auto", offer=WHOLE, client=given) as client:
             first = await ask(client, "one")
-            for path, state in (("two", first.request_state), ("one", "made-up"), ("one", first.request_state)):
+            for path, state in (
+                ("two", first.request_state),
+                ("one", "made-up"),
+                ("one", first.request_state),
+            ):
                 with pytest.raises(MCPError, match="no longer open"):
                     await reply(client, path, first, state)
 
@@ -173,14 +181,18 @@ def test_a_tools_questions_reach_the_clients_user(house: House, mode: str) -> No
 
 def test_the_forms_themselves() -> None:
     """What is shown is bounded and counted, lasting answers are offered where they are possible, answers are read strictly."""
-    long = Question(id="q", call_id="c", tool="run", arguments={"command": "x" * 100_000}, digest="", reason="why")
+    long = Question(
+        id="q", call_id="c", tool="run", arguments={"command": "x" * 100_000}, digest="", reason="why"
+    )
     form = permission_form(long)
     assert len(form.message) < 9_000
     assert "92,000 more characters" in form.message
     assert form.schema["properties"]["decision"]["enum"] == ["allow", "deny"]
     assert permission_answer(None, "x").answer == "c"
     assert permission_answer(Filled("accept", {"decision": ["allow"]}), "x").answer == "n"
-    questions = [{"question": f"q{number}", "choices": ["a", "a", "b"], "default": "z"} for number in range(50)]
+    questions = [
+        {"question": f"q{number}", "choices": ["a", "a", "b"], "default": "z"} for number in range(50)
+    ]
     asked = Clarification(id="q", call_id="c", context="", questions=questions)
     made = clarification_form(asked)
     assert len(made.schema["properties"]) == 20

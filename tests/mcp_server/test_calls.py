@@ -22,7 +22,11 @@ PIXEL = base64.b64decode(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.spec("C1", "Results of the two introspection tools", "It activates; a discoverable tool that has not been activated does not execute")
+@pytest.mark.spec(
+    "C1",
+    "Results of the two introspection tools",
+    "It activates; a discoverable tool that has not been activated does not execute",
+)
 def test_a_client_finds_and_activates_tools_as_a_model_does(house: House, mode: str) -> None:
     """A tool that is not listed does not run until get_tool_schemas has brought it into the list, with a notice."""
     changes: list[str] = []
@@ -155,7 +159,9 @@ def test_results_keep_their_kinds(house: House, mode: str) -> None:
     def seen(call: Call) -> Output:
         """An image and a document."""
         images = [call.keep(data).removeprefix("result:") for data in (PIXEL, b"%PDF")]
-        return Output("both", None, (Media("image/png", images[0], len(PIXEL)), Media("application/pdf", images[1], 4)))
+        return Output(
+            "both", None, (Media("image/png", images[0], len(PIXEL)), Media("application/pdf", images[1], 4))
+        )
 
     async def main() -> None:
         async with house.visited(mode, data, rows, seen) as client:
@@ -202,7 +208,11 @@ def test_a_long_result_is_cut_and_read_as_a_resource(house: House, mode: str) ->
             assert read == text
             assert [one.uri for one in (await client.list_resources()).resources] == [link.uri]
             assert (await client.list_resource_templates()).resource_templates
-            for uri in (f"jaato://results/{'0' * 64}", "jaato://results/../../etc/passwd", "file:///etc/passwd"):
+            for uri in (
+                f"jaato://results/{'0' * 64}",
+                "jaato://results/../../etc/passwd",
+                "file:///etc/passwd",
+            ):
                 with pytest.raises(MCPError, match="no resource"):
                     await client.read_resource(uri)
 

@@ -36,26 +36,43 @@ def main(args: Namespace) -> int:
 
 async def serve(args: Namespace, offer: Offer) -> int:
     """Serve at the door of the workspace; a signal ends it as the client's leaving does."""
-    from jaato.server.mcp.door import open_door
-    from jaato.server.mcp.handlers import Handlers
+    from jaato.server.mcp.stdio import own_streams
 
     with interruptible():
         try:
-            door = open_door(blueprint_of(args), offer)
-            try:
-                if args.http:
-                    from jaato.server.mcp.listen import listen
-
-                    await listen(door, args.http, args.allow_host, args.allow_origin, announce)
-                else:
-                    from jaato.server.mcp.stdio import serve_stdio
-
-                    await serve_stdio(Handlers(door).server())
-            finally:
-                await door.close()
+            if args.http:
+                await serve_http(args, offer)
+            else:
+                with own_streams() as wire:  # before the first plugin is loaded, which may print
+                    await serve_streams(args, offer, *wire)
         except asyncio.CancelledError:
             return 0
     return 0
+
+
+async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: int) -> None:
+    """Serve the one client at the standard streams."""
+    from jaato.server.mcp.door import open_door
+    from jaato.server.mcp.handlers import Handlers
+    from jaato.server.mcp.stdio import serve_stdio
+
+    door = open_door(blueprint_of(args), offer)
+    try:
+        await serve_stdio(Handlers(door).server(), wire_in, wire_out)
+    finally:
+        await door.close()
+
+
+async def serve_http(args: Namespace, offer: Offer) -> None:
+    """Serve clients at an address."""
+    from jaato.server.mcp.door import open_door
+    from jaato.server.mcp.listen import listen
+
+    door = open_door(blueprint_of(args), offer)
+    try:
+        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+    finally:
+        await door.close()
 
 
 def blueprint_of(args: Namespace) -> Blueprint:

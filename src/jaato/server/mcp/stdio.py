@@ -46,11 +46,10 @@ def own_streams() -> Iterator[tuple[int, int]]:
         os.close(wire_out)  # wire_in stays open: the thread that reads it may still wait there
 
 
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve the client at the standard streams until it closes stdin or reads no more."""
-    with own_streams() as (wire_in, wire_out):
-        async with streams(wire_in, wire_out) as (inbox, outbox):
-            await server.run(inbox, outbox, server.create_initialization_options())
+async def serve_stdio(server: Server[Any], wire_in: int, wire_out: int) -> None:
+    """Serve the client at these descriptors until it says no more, or reads no more."""
+    async with streams(wire_in, wire_out) as (inbox, outbox):
+        await server.run(inbox, outbox, server.create_initialization_options())
 
 
 @asynccontextmanager
@@ -139,6 +138,9 @@ class Reader:
             message = mcp.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
             self._refuse("This is no JSON-RPC message.")
+            return
+        if isinstance(message, mcp.JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
+            self._refuse("The id of a request is a text or a number.")
             return
         self._on_loop(self._inbox.send(SessionMessage(message)))
 
