@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import stat
-import time
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_clients_work_over_http(served: Served, mode: str) -> None:
     """List, activate, be asked, call and hear progress, in both eras."""
     heard: list[str | None] = []
 
-    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append(message)
 
     async def main() -> None:
@@ -155,7 +155,7 @@ def test_without_the_token_nobody_comes_in(served: Served, changed: dict[str, st
         else value.replace("{token}", served.token).replace("{part}", served.token[:-1])
         for name, value in changed.items()
     }
-    said = raw(served, request(served, **given))
+    said = raw(served, request(served, Authorization=given["Authorization"]))
     assert status(said) == 401
     assert b"www-authenticate: Bearer" in said
     assert b"serverInfo" not in said
@@ -290,10 +290,7 @@ def test_half_a_request_holds_up_nobody(served: Served) -> None:
                 line.sendall(request(served)[: number % 400])
             except OSError:
                 continue
-        until = time.monotonic() + 40
-        while time.monotonic() < until and status(raw(served, request(served), wait_s=5)) != 200:
-            time.sleep(0.2)
-        assert time.monotonic() < until, "silent connections are closed, and others are served again"
+        assert status(raw(served, request(served))) == 200
     finally:
         for line in lines:
             line.close()
@@ -301,8 +298,6 @@ def test_half_a_request_holds_up_nobody(served: Served) -> None:
 
 def test_a_token_others_can_read_is_not_used(house: House) -> None:
     """The server does not start with a token file of loose permissions, or with one that holds no token."""
-    import subprocess
-
     house.state.mkdir(parents=True)
     token = house.state / "mcp-token"
     for content, mode in ((b"x" * 43, 0o644), (b"short", 0o600), (b"", 0o600), (b"\xff" * 50, 0o600)):

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_a_client_works_at_the_standard_streams(house: House, mode: str) -> None
     """List, activate, be asked, call, hear progress, over real pipes."""
     heard: list[str | None] = []
 
-    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append(message)
 
     async def main() -> None:
@@ -282,3 +283,14 @@ def test_wrong_flags_are_said_before_anything_is_served(house: House) -> None:
         assert done.returncode == 2, done
         assert said in done.stderr
         assert not done.stdout
+
+
+def test_without_its_library_it_says_which_extra_to_install(house: House) -> None:
+    """Where the SDK is not installed the command says what to install, and nothing else happens."""
+    code = "import sys; sys.modules['mcp'] = None; from jaato.cli import main; sys.exit(main(['mcp', 'serve']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=house.env, input="", capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "pip install 'jaato[mcp]'" in done.stderr
+    assert not done.stdout

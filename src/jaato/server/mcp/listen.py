@@ -82,17 +82,18 @@ class Listener(uvicorn.Server):
 
 
 class Bounded(H11Protocol):
-    """A connection that is closed when it says nothing for long, or when there are too many."""
+    """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
+    longest makes room, so that silent ones keep nobody out."""
 
-    _late: asyncio.TimerHandle | None = None
-    _refused = False
+    late: asyncio.TimerHandle | None = None
+    _counted = False
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
-        if len(self.connections) >= most_connections():
-            self._refused = True
+        if len(self.connections) >= most_connections() and not self._make_room():
             transport.abort()
             return
+        self._counted = True
         super().connection_made(transport)
         self._watch()
 
@@ -103,22 +104,39 @@ class Bounded(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone."""
-        if self._late is not None:
-            self._late.cancel()
-        if not self._refused:
+        if self.late is not None:
+            self.late.cancel()
+        if self._counted:
             super().connection_lost(exc)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has waited longest; False when all are being served."""
+        waiting = [
+            (one.late.when(), number, one)
+            for number, one in enumerate(self.connections)
+            if isinstance(one, Bounded) and one.late is not None
+        ]
+        if not waiting:
+            return False
+        oldest = min(waiting)[2]
+        oldest.hurry()
+        self.connections.discard(oldest)
+        return True
 
     def _watch(self) -> None:
         """Begin to wait for a whole request, or stop waiting because there is one."""
         served = self._serves()
-        if served and self._late is not None:
-            self._late.cancel()
-            self._late = None
-        elif not served and self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self._hurry)
+        if served and self.late is not None:
+            self.late.cancel()
+            self.late = None
+        elif not served and self.late is None:
+            self.late = self.loop.call_later(HEAD_S, self.hurry)
 
-    def _hurry(self) -> None:
-        self._late = None
+    def hurry(self) -> None:
+        """Close the connection, unless it is being served."""
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
         if not self._serves():
             self.transport.abort()
 
