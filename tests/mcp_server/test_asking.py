@@ -41,7 +41,7 @@ def test_a_client_that_cannot_ask_is_refused_with_the_ways_to_allow(house: House
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.spec("C4", "Permissions", "`y` answers this question")
+@pytest.mark.spec("C4", "Permissions")
 def test_the_clients_user_is_asked_and_the_answer_counts_once(house: House, mode: str) -> None:
     """Each call is asked about, with its arguments; the call that was allowed runs once, the denied one never."""
     asked: list[str] = []
@@ -67,7 +67,7 @@ def test_the_clients_user_is_asked_and_the_answer_counts_once(house: House, mode
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.spec("C4", "Permissions", "`always`/`never` are written to the file and survive restarts")
+@pytest.mark.spec("C4", "Permissions")
 def test_always_and_never_last(house: House, mode: str) -> None:
     """A lasting answer of the client's user holds for the next client, which is not asked."""
     user = answering(decides("always allow"), decides("never allow"))

@@ -22,11 +22,7 @@ PIXEL = base64.b64decode(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.spec(
-    "C1",
-    "Results of the two introspection tools",
-    "It activates; a discoverable tool that has not been activated does not execute",
-)
+@pytest.mark.spec("S0", "Introspection Mechanism")
 def test_a_client_finds_and_activates_tools_as_a_model_does(house: House, mode: str) -> None:
     """A tool that is not listed does not run until get_tool_schemas has brought it into the list, with a notice."""
     changes: list[str] = []

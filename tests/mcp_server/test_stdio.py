@@ -287,7 +287,9 @@ def test_wrong_flags_are_said_before_anything_is_served(house: House) -> None:
 
 def test_without_its_library_it_says_which_extra_to_install(house: House) -> None:
     """Where the SDK is not installed the command says what to install, and nothing else happens."""
-    code = "import sys; sys.modules['mcp'] = None; from jaato.cli import main; sys.exit(main(['mcp', 'serve']))"
+    code = (
+        "import sys; sys.modules['mcp'] = None; from jaato.cli import main; sys.exit(main(['mcp', 'serve']))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env=house.env, input="", capture_output=True, text=True, timeout=60
     )
