@@ -29,12 +29,13 @@ ERAS = ("legacy", "auto")
 
 NOISY = '''
 """A plugin that prints where it can."""
-import os, subprocess, sys
+import atexit, os, subprocess, sys
 from jaato.abc.plugin import Plugin
 from jaato.tools.tool import tool
 
 PLUGIN_KIND = "tool"
 print("printed at import")
+atexit.register(print, "printed at the end")
 
 class Noisy(Plugin):
     """Prints."""

@@ -8,12 +8,14 @@ from typing import Any
 import anyio
 import mcp_types as mcp
 import pytest
+from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from tests.mcp_server.house import ERAS, House, names, text_of
 
 from jaato.protocol.events import SessionCreated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Media
 from jaato.server.mcp.offer import Offer
+from jaato.server.mcp.visit import MAX_CALLS
 from jaato.tools.call import Call, Output
 
 PIXEL = base64.b64decode(
@@ -220,3 +222,34 @@ def test_a_tool_that_is_not_there_cannot_be_offered(house: House) -> None:
     """A wrong name in `--tools` is said at the start, with those like it."""
     with pytest.raises(Exception, match="There is no tool 'readFil' to offer; like it: readFile"):
         house.door(offer=Offer(tools=("readFil",)))
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_too_many_calls_at_once_are_refused_not_queued_for_ever(house: House, mode: str) -> None:
+    """Of two hundred calls at once some run and the others are told to wait; afterwards everything is as before."""
+    gate = anyio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        said: list[str] = []
+
+        async def one(client: Client) -> None:
+            said.append(text_of(await client.call_tool("wait", {})))
+            if len(said) == 200 - MAX_CALLS:
+                gate.set()
+
+        async with house.visited(mode, wait) as client:
+            async with anyio.create_task_group() as group:
+                for _number in range(200):
+                    group.start_soon(one, client)
+            assert said.count("done") == MAX_CALLS
+            assert {text for text in said if text != "done"} == {
+                f"{MAX_CALLS} calls of this client are under way; wait for one of them to end."
+            }
+            assert text_of(await client.call_tool("wait", {})) == "done"
+
+    anyio.run(main)

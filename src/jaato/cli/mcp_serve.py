@@ -30,7 +30,10 @@ def main(args: Namespace) -> int:
 
     for name in ("mcp", "uvicorn"):
         logging.getLogger(name).setLevel(logging.ERROR)  # what a client does wrong, the client is told
-    offer = Offer(whole=args.all_tools or bool(args.plugins), tools=listed(args.tools))
+    tools = listed(args.tools)
+    if tools and args.all_tools:
+        raise ConfigError("--all-tools and --tools contradict each other; give one of them.")
+    offer = Offer(whole=args.all_tools or bool(args.plugins and not tools), tools=tools)
     return anyio.run(serve, args, offer)
 
 
@@ -43,8 +46,10 @@ async def serve(args: Namespace, offer: Offer) -> int:
             if args.http:
                 await serve_http(args, offer)
             else:
-                with own_streams() as wire:  # before the first plugin is loaded, which may print
-                    await serve_streams(args, offer, *wire)
+                if sys.stdin.isatty():
+                    announce("waiting for an MCP client at the standard streams; Ctrl-C ends it")
+                wire_in, wire_out = own_streams()  # before the first plugin is loaded, which may print
+                await serve_streams(args, offer, wire_in, wire_out)
         except asyncio.CancelledError:
             return 0
     return 0

@@ -10,7 +10,7 @@ import os
 import select
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -30,20 +30,18 @@ GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
 
 
-@contextmanager
-def own_streams() -> Iterator[tuple[int, int]]:
-    """Descriptors of the real stdin and stdout; for everybody else stdin is empty and stdout is stderr."""
+def own_streams() -> tuple[int, int]:
+    """Descriptors of the real stdin and stdout; for everybody else stdin is empty from now on, and stdout is stderr.
+
+    For good: what is printed without being flushed is written when the process ends.
+    """
     wire_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     wire_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    try:
-        yield wire_in, wire_out
-    finally:
-        os.dup2(wire_out, 1)
-        os.close(wire_out)  # wire_in stays open: the thread that reads it may still wait there
+    return wire_in, wire_out
 
 
 async def serve_stdio(server: Server[Any], wire_in: int, wire_out: int) -> None:
