@@ -85,6 +85,16 @@ class Host(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Enrichment:
+    """When a plugin is asked to enrich a prompt: lower `priority` first; only for a prompt in which `pattern` is found, or
+    where one of the files `present` is there below the workspace; always without both."""
+
+    priority: int = 50
+    pattern: str = ""
+    present: tuple[str, ...] = ()
+
+
 class Plugin:
     """The native form: subclass it, take the host, mark methods with `@tool`; `shutdown` runs once at the end."""
 
@@ -94,6 +104,8 @@ class Plugin:
     left_over: ClassVar[str] = ""
     """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
     Without one a built-in plugin is made when one of its tools is first called."""
+    enrichment: ClassVar[Enrichment | None] = None
+    """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -101,6 +113,10 @@ class Plugin:
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """Commands the user can type, each with the function that runs it on the rest of the line."""
         return {}
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """What the model is to read in place of this prompt: usually the prompt and something after it."""
+        return PromptEnrichmentResult(prompt)
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""
