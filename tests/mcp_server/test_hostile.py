@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.mcp_server.house import House, Served
-from tests.mcp_server.test_stdio import HELLO
+from tests.mcp_server.test_stdio import HELLO, SLEEPER, awaited, gone
 
 ACCEPT = "application/json, text/event-stream"
 DISCOVER = json.dumps(HELLO).encode()
@@ -240,3 +241,25 @@ def test_half_a_request_holds_up_nobody(served: Served) -> None:
     finally:
         for line in lines:
             line.close()
+
+
+def test_a_client_that_ends_its_session_takes_its_calls_along(house: House) -> None:
+    """DELETE stops what the session has under way; its id is worth nothing afterwards, as one made up never was."""
+    server = Served(house, "--yes")
+    try:
+        found = re.search(rb"mcp-session-id: (\w+)", raw(server, request(server)))
+        assert found
+        session = found[1].decode()
+        params = {"name": "run", "arguments": {"command": SLEEPER}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        body = json.dumps(message).encode()
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as line:
+            line.sendall(request(server, body=body, Mcp_Session_Id=session))
+            pid = int(awaited(house.work / "pid.txt"))
+            ended = raw(server, request(server, method="DELETE", body=b"", Mcp_Session_Id=session))
+            assert status(ended) == 200
+            assert gone(pid)
+        for known in (session, "0" * 32, "../../etc"):
+            assert status(raw(server, request(server, body=body, Mcp_Session_Id=known))) == 404
+    finally:
+        assert server.stop() == (0, "")
