@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaato.cli.arguments import Parser, positive
 from jaato.cli.parser import action, command
+from jaato.cli.serve_arguments import serve_arguments
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ examples:
   jaato mcp tools files
   jaato mcp call files read_text_file '{"path": "README.md"}'
   jaato mcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}'
+  jaato mcp serve --tools readFile,grep_content,glob_files
 
 exit codes: 0 ok, 1 the server or the tool failed, 2 wrong usage or configuration, 4 denied, not trusted or held back, 130 interrupted"""
 
@@ -41,7 +43,7 @@ def add_mcp(commands: Commands) -> None:
     """`jaato mcp`."""
     mcp = command(commands, "mcp", "mcp", "configure, trust, list and use MCP servers", MCP)
     kinds = mcp.add_subparsers(
-        dest="action", metavar="list|add|remove|tools|call|login|logout|logs|trust", required=True
+        dest="action", metavar="list|add|remove|tools|call|login|logout|logs|trust|serve", required=True
     )
     listing = action(
         kinds, "list", "the servers, their state and what is wrong with them", "mcp list --check"
@@ -75,6 +77,8 @@ def add_mcp(commands: Commands) -> None:
     trust.add_argument("--revoke", action="store_true", help="trust it no longer")
     for one in kinds.choices.values():
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+    serve = "offer the tools of this workspace to MCP clients, at the standard streams or over HTTP"
+    serve_arguments(action(kinds, "serve", serve, "mcp serve --http :7391"))
 
 
 def add_add(kinds: Commands) -> None:
