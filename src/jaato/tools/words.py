@@ -38,7 +38,7 @@ IRREGULAR = {
     "summarise": "summary", "summarization": "summary", "removal": "remove", "approval": "approve",
     "retrieval": "retrieve", "arrival": "arrive", "weekly": "week", "daily": "day", "monthly": "month",
     "sum": "sum", "classification": "classify", "notification": "notify", "verification": "verify",
-    "identification": "identify", "modification": "modify", "specification": "specify",
+    "identification": "identify", "modification": "modify", "specification": "specify", "multiplication": "multiply",
 }  # fmt: skip
 
 SUFFIXES = (
@@ -230,6 +230,16 @@ def terms_of_run(run: str) -> tuple[str, ...]:
     if len(pieces) > 1 and len(run) <= MAX_WORD:
         terms.append(stem(run.lower()))
     return tuple(terms)
+
+
+def pieces(name: str) -> list[str]:
+    """The terms of an identifier's pieces, without the joined ones."""
+    return [
+        term
+        for run in RUN.findall(name)
+        for piece in PIECE.findall(run)
+        for term in terms_of_run(piece.lower())
+    ]
 
 
 def terms(text: str) -> list[str]:
