@@ -94,6 +94,8 @@ class Plugin:
     left_over: ClassVar[str] = ""
     """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
     Without one a built-in plugin is made when one of its tools is first called."""
+    left_by_user: ClassVar[str] = ""
+    """The same below the user's configuration directory."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -101,6 +103,10 @@ class Plugin:
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """Commands the user can type, each with the function that runs it on the rest of the line."""
         return {}
+
+    def found_tools(self) -> list[Any]:
+        """Tools (`jaato.tools.tool.Tool`) that are no methods, because only a running plugin knows them."""
+        return []
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""

@@ -22,6 +22,8 @@ BUILTIN = {
     "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
     "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
+    "skills": "jaato.plugins.skills.plugin:SkillsPlugin",
+    "slash_command": "jaato.plugins.skills.plugin:SlashCommandPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

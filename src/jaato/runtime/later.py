@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import UserCommand
+from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
@@ -43,6 +43,7 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions: str = ""
     requirements: list[str] = []
     left_over: str = ""
+    left_by_user: str = ""
 
 
 class Builtin:
@@ -136,15 +137,20 @@ def known_plugins() -> dict[str, KnownPlugin]:
     return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
 
 
-def can_wait(builtin: Builtin, workspace: Path) -> KnownPlugin | None:
+def can_wait(builtin: Builtin, workspace: Path, config_dir: Path | None = None) -> KnownPlugin | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
-    if known is None or (known.left_over and any(workspace.glob(known.left_over))):
+    if known is None or lies(workspace, known.left_over) or lies(config_dir, known.left_by_user):
         return None
     return known
 
 
-def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> KnownPlugin | None:
+def lies(place: Path | None, pattern: str) -> bool:
+    """Whether a file fits a pattern below a place."""
+    return bool(pattern) and place is not None and any(place.glob(pattern))
+
+
+def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> KnownPlugin | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.enrich is not None or toolset.background is not None:
         return None
@@ -160,4 +166,6 @@ def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> Kno
         for tool in toolset.tools
     ]
     commands = [command for command, _ in toolset.commands.values()]
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over)
+    return KnownPlugin(
+        tools, commands, toolset.instructions, requirements, plugin.left_over, plugin.left_by_user
+    )

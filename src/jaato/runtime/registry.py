@@ -98,7 +98,9 @@ class PluginRegistry:
 
     def _loaded(self, load: Callable[[], Any], config: dict[str, Any]) -> Any:
         """The plugin; a built-in one that is not configured, and has nothing to do yet, only as what it declares."""
-        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace)):
+        settings = self.services.get("settings")
+        config_dir = settings.config_dir if settings is not None else None
+        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace, config_dir)):
             return Later(load, known, functools.partial(self._made, load))
         return instance(load(), PluginHost(self, MappingProxyType(config)))
 
@@ -246,7 +248,7 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog(self.catalog.meaning)
+        chosen = Catalog(self.catalog.meaning, self.catalog.index_folder)
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:

@@ -44,8 +44,8 @@ class Packed:
     digests: bytes
     terms: bytes
     """A line for each term: itself, where its postings begin, and how many there are."""
-    tools: memoryview
-    weights: memoryview
+    tools: memoryview[int]
+    weights: memoryview[float]
 
     def entries(self) -> dict[str, bytes]:
         """The digest of each tool by its name."""
@@ -98,7 +98,7 @@ def load(folder: Path, digest: bytes, names: Set[str]) -> Packed | None:
 
 def serves(found: Packed, names: Set[str]) -> bool:
     """Whether an index has enough of these tools to begin with."""
-    return 2 * len(names.intersection(found.names)) > max(len(names), len(found.names))
+    return 2 * len(names & set(found.names)) > max(len(names), len(found.names))
 
 
 def read(path: Path) -> Packed | None:

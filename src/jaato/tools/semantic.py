@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from jaato.tools.semantic_model import Vectors
 
 LOG = logger("search")
-MIXED_SHARE = 0.5
+MIXED_SHARE = 0.6
 """How much meaning counts beside words; chosen on one half of the development requests, as good on the other."""
-STEP_SHARE = 0.6
+STEP_SHARE = 0.8
 MAX_DESCRIPTION = 600
 MAX_PARAMETERS = 24
 BATCH = 16
@@ -77,7 +78,7 @@ class Meaning:
             return {}
         asked = self._queries.get(query)
         if asked is None:
-            asked = model.vectors(units_of(query))
+            asked = model.parts(query[:MAX_QUERY], spans_of(query[:MAX_QUERY]))
             if len(self._queries) >= MAX_QUERIES_KEPT:
                 self._queries.clear()
             self._queries[query] = asked
@@ -198,11 +199,16 @@ def key_of(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=semantic_cache.KEY_BYTES).digest()
 
 
-def units_of(query: str) -> list[str]:
-    """A request as a whole and, when it has several, each of its steps."""
-    query = query[:MAX_QUERY]
-    steps = [part.strip() for part in CLAUSE.split(query, MAX_CLAUSES) if len(part.split()) > 1]
-    return [query, *steps] if len(steps) > 1 else [query]
+def spans_of(query: str) -> list[tuple[int, int]]:
+    """Where in a request each of its steps is, when it has several."""
+    borders = [(0, 0), *(found.span() for found in islice(CLAUSE.finditer(query), MAX_CLAUSES))]
+    ends = [start for start, _ in borders[1:]] + [len(query)]
+    steps = [
+        (start, end)
+        for (_, start), end in zip(borders, ends, strict=True)
+        if len(query[start:end].split()) > 1
+    ]
+    return steps if len(steps) > 1 else []
 
 
 def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:
@@ -224,15 +230,16 @@ def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, floa
 def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str, float]:
     """Scores by words and by meaning as one, from 0 to 1.
 
-    Words count as far as they are sure of themselves. The best is as sure as meaning is: a stray word in common makes
-    no good tool, and a request that no tool serves is seldom nearer to one than 0.36.
+    Each counts relative to its best. The best of both is as sure as meaning is: a stray word in common makes no good
+    tool, and a request that no tool serves is seldom nearer to one than 0.36.
     """
     if not meaning:
         return words
     top = max(meaning.values()) or 1.0
+    surest = max(words.values(), default=0.0) or 1.0
     far = min(meaning.values()) / top if len(meaning) >= BEST else 0.0
     both = {
-        name: (1 - MIXED_SHARE) * words.get(name, 0.0)
+        name: (1 - MIXED_SHARE) * words.get(name, 0.0) / surest
         + MIXED_SHARE * (meaning[name] / top if name in meaning else far)
         for name in words.keys() | meaning.keys()
     }

@@ -67,20 +67,46 @@ class Model:
         """A unit vector of `SIZE` for each of these texts, of which the first `MAX_TOKENS` tokens are read."""
         import numpy as np
 
-        clean = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]
-        encoded = self._tokenizer.encode_batch(clean)
-        tokens = np.array([one.ids for one in encoded], np.int64)
+        encoded = self._tokenizer.encode_batch([readable(text) for text in texts])
         mask = np.array([one.attention_mask for one in encoded], np.int64)
+        states = self._states([one.ids for one in encoded], mask)
+        return unit((states * mask[..., None]).sum(1, dtype=np.float32))
+
+    def parts(self, text: str, spans: Sequence[tuple[int, int]]) -> Vectors:
+        """The unit vector of a text, then one for each of these parts of it that was read, from its one reading.
+
+        Reading a text once costs a third of reading its parts too, and each part is read knowing the others.
+        """
+        import numpy as np
+
+        one = self._tokenizer.encode(readable(text))
+        (states,) = self._states([one.ids], np.ones((1, len(one.ids)), np.int64))
+        rows = [states.sum(0)]
+        for start, end in spans:
+            inside = [at for at, (first, last) in enumerate(one.offsets) if start <= first < last <= end]
+            if inside:
+                rows.append(states[inside].sum(0))
+        return unit(np.stack(rows).astype(np.float32))
+
+    def _states(self, ids: Sequence[Sequence[int]], mask: Any) -> Any:
+        """The last hidden state of each token."""
+        import numpy as np
+
+        tokens = np.array(ids, np.int64)
         inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
         (states,) = self._session.run(None, inputs)
-        sums = (states * mask[..., None]).sum(1, dtype=np.float32)
-        return unit(sums)
+        return states
 
 
 @cache
 def the_model() -> Model:
     """The model of this process, loaded once for all its sessions. Raises as `Model` does."""
     return Model()
+
+
+def readable(text: str) -> str:
+    """A text as far as it is read, without what is no text."""
+    return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
 def unit(rows: Any) -> Vectors:
