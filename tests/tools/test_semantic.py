@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools import semantic, semantic_cache, semantic_model
+from jaato.tools import asked, semantic_cache, semantic_model
 from jaato.tools.catalog import Catalog
 from jaato.tools.semantic import Meaning, mixed
 from jaato.tools.tool import Tool
@@ -262,8 +262,7 @@ def test_mixed_scores_are_as_sure_as_meaning(words: dict[str, float], meaning: d
 
 
 def test_the_steps_of_a_request() -> None:
-    """A request is read whole and step by step; one of one step only once."""
+    """A request is read step by step; one of one step as a whole."""
     request = "send the mail and then delete the draft"
-    assert [request[start:end] for start, end in semantic.spans_of(request)] == [
-        "send the mail", "delete the draft"]  # fmt: skip
-    assert semantic.spans_of("send the mail") == []
+    assert asked.steps_of(request) == ["send the mail", "delete the draft"]
+    assert asked.steps_of("send the mail") == ["send the mail"]

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from jaato.protocol.specs import ToolSpec
 from jaato.tools import index_file
+from jaato.tools.asked import asked_in
 from jaato.tools.near import near
 from jaato.tools.tool_terms import digest_of, digest_of_all, weights_of
-from jaato.tools.words import pieces, terms
+from jaato.tools.words import pieces
 
 NOTHING: Mapping[str, float] = {}
 
 RELATED_SHARE = 0.6
 CLAUSE_SHARE = 0.6
 MISSING_SHARE = 0.8
-VALUE_SHARE = 0.5
 FREQUENT = 10
 FREQUENT_SHARE = 0.05
-JOINED_SHARE = 0.5
 COVERED_SHARE = 0.5
 """How much a tool gains whose whole name was asked for: `get_order` beside `get_order_history` for "the order"."""
 NEAR_COVERS = 0.6
@@ -32,19 +29,11 @@ MAX_COVERED = 80
 STRONG = 4.5
 """The sum of weights that is half a certainty; what several words of a good tool earn."""
 
-QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
-MAX_QUERY = 4000
-MAX_CLAUSES = 12
 MAX_POSTINGS = 1500
 MAX_CANDIDATES = 300
 """Postings read per query; beyond it frequent words only re-rank what rarer ones have found."""
 KEPT_FROM = 200
 """Tools from which on an index is worth a file: fewer are read as fast as one is loaded."""
-
-CLAUSE = re.compile(
-    r"[.!?;\n]+\s+|,?\s+(?:and then|then|finally|next|lastly|also|additionally)\b,?|,\s+and\s+|\s+and\s+",
-    re.IGNORECASE,
-)
 
 
 @dataclass(slots=True)
@@ -169,8 +158,7 @@ class Index:
         A request of several clauses is searched clause by clause too, so that each step finds its tool. A query that
         is a tool's name has it first, with 1. Words no tool has find nothing: the answer may be empty.
         """
-        query = query[:MAX_QUERY]
-        clauses = [part for part in map(wanted_terms, CLAUSE.split(query, MAX_CLAUSES)) if part]
+        clauses = asked_in(query)
         shares: dict[str, float] = {}
         for clause in clauses:
             for term, share in clause.items():
@@ -300,19 +288,3 @@ def best(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
 def rarity(count: int, having: int) -> float:
     """How much a term tells that `having` of `count` tools have."""
     return math.log(1 + (count - having + 0.5) / (having + 0.5))
-
-
-def wanted_terms(clause: str) -> dict[str, float]:
-    """The terms of a clause, each with its share: what stands in quotes or has digits is a value more than a wish."""
-    shares = dict.fromkeys(terms(QUOTED.sub(" ", clause)), 1.0)
-    for term in list(shares):
-        if any(letter.isdigit() for letter in term):
-            shares[term] = VALUE_SHARE
-    if VALUE_SHARE:
-        for quoted in QUOTED.findall(clause):
-            for term in terms(quoted):
-                shares.setdefault(term, VALUE_SHARE)
-    words = list(shares)
-    for first, second in pairwise(words):
-        shares.setdefault(first + second, JOINED_SHARE)
-    return shares

@@ -9,14 +9,13 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
 from jaato.tools import semantic_cache
-from jaato.tools.search import CLAUSE, MAX_CLAUSES, MAX_QUERY
+from jaato.tools.asked import steps_of
 from jaato.tools.semantic_model import SIZE, Model, installed, the_model, unit
 
 if TYPE_CHECKING:
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 LOG = logger("search")
 MIXED_SHARE = 0.6
 """How much meaning counts beside words; chosen on one half of the development requests, as good on the other."""
-STEP_SHARE = 0.8
+STEP_SHARE = 0.6
+MAX_STEP = 320
+"""Characters read of each step: a search waits for this."""
 MAX_DESCRIPTION = 600
 MAX_PARAMETERS = 24
 BATCH = 16
@@ -78,7 +79,7 @@ class Meaning:
             return {}
         asked = self._queries.get(query)
         if asked is None:
-            asked = model.parts(query[:MAX_QUERY], spans_of(query[:MAX_QUERY]))
+            asked = model.steps([step[:MAX_STEP] for step in steps_of(query)])
             if len(self._queries) >= MAX_QUERIES_KEPT:
                 self._queries.clear()
             self._queries[query] = asked
@@ -197,18 +198,6 @@ def spaced(name: str) -> str:
 def key_of(text: str) -> bytes:
     """The hash by which a text's vector is kept."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=semantic_cache.KEY_BYTES).digest()
-
-
-def spans_of(query: str) -> list[tuple[int, int]]:
-    """Where in a request each of its steps is, when it has several."""
-    borders = [(0, 0), *(found.span() for found in islice(CLAUSE.finditer(query), MAX_CLAUSES))]
-    ends = [start for start, _ in borders[1:]] + [len(query)]
-    steps = [
-        (start, end)
-        for (_, start), end in zip(borders, ends, strict=True)
-        if len(query[start:end].split()) > 1
-    ]
-    return steps if len(steps) > 1 else []
 
 
 def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:

@@ -69,33 +69,20 @@ class Model:
 
         encoded = self._tokenizer.encode_batch([readable(text) for text in texts])
         mask = np.array([one.attention_mask for one in encoded], np.int64)
-        states = self._states([one.ids for one in encoded], mask)
+        tokens = np.array([one.ids for one in encoded], np.int64)
+        inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
+        (states,) = self._session.run(None, inputs)
         return unit((states * mask[..., None]).sum(1, dtype=np.float32))
 
-    def parts(self, text: str, spans: Sequence[tuple[int, int]]) -> Vectors:
-        """The unit vector of a text, then one for each of these parts of it that was read, from its one reading.
+    def steps(self, texts: Sequence[str]) -> Vectors:
+        """A unit vector for the steps of a request together, and when they are several one for each after it.
 
-        Reading a text once costs a third of reading its parts too, and each part is read knowing the others.
+        Each is read alone: texts of one length cost no filling up, and what is not read twice is not paid for twice.
         """
         import numpy as np
 
-        one = self._tokenizer.encode(readable(text))
-        (states,) = self._states([one.ids], np.ones((1, len(one.ids)), np.int64))
-        rows = [states.sum(0)]
-        for start, end in spans:
-            inside = [at for at, (first, last) in enumerate(one.offsets) if start <= first < last <= end]
-            if inside:
-                rows.append(states[inside].sum(0))
-        return unit(np.stack(rows).astype(np.float32))
-
-    def _states(self, ids: Sequence[Sequence[int]], mask: Any) -> Any:
-        """The last hidden state of each token."""
-        import numpy as np
-
-        tokens = np.array(ids, np.int64)
-        inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
-        (states,) = self._session.run(None, inputs)
-        return states
+        rows = np.concatenate([self.vectors([text]) for text in texts])
+        return rows if len(rows) < 2 else np.concatenate([unit(rows.mean(axis=0, keepdims=True)), rows])
 
 
 @cache
