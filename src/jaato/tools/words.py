@@ -164,6 +164,15 @@ grep search
 img image
 env environment variable
 config configuration setting preference
+kill stop terminate
+job task process work
+conversation session chat dialogue
+title name label heading
+remind reminder alarm notify
+remember memory recall store
+forecast predict prediction estimate
+convert conversion exchange
+undo revert restore rollback
 auth authentication login token
 repo git github gitlab
 """.strip().splitlines()
