@@ -68,7 +68,7 @@ def test_each_step_has_its_tool(tmp_path: Path) -> None:
     """A request of several steps, none in the words of its tool, has all of them before the rest."""
     known = catalog(tmp_path / "v")
     assert known.await_meaning(WAIT_S)
-    found = names(known, "Should I take an umbrella tomorrow? Then drop a letter to my colleague.")
+    found = names(known, "Should I take an umbrella tomorrow? Then write my colleague on Gmail.")
     assert set(found[:2]) == {"weatherForecast", "sendMail"}
 
 
