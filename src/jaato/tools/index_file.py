@@ -47,7 +47,7 @@ class Packed:
     tools: memoryview[int]
     weights: memoryview[float]
 
-    def entries(self) -> dict[str, bytes]:
+    def entries(self) -> dict[str, bytes | None]:
         """The digest of each tool by its name."""
         each = struct.iter_unpack(f"{DIGEST_BYTES}s", self.digests)
         return dict(zip(self.names, (row[0] for row in each), strict=True))
@@ -84,7 +84,7 @@ def version() -> bytes:
     return hashlib.blake2b(told.encode(), digest_size=16).digest()
 
 
-def load(folder: Path, digest: bytes, names: Set[str]) -> Packed | None:
+def load(folder: Path, digest: bytes, tools: Sequence[ToolSpec]) -> Packed | None:
     """The index of exactly these tools, or else the one used last if it has most of them."""
     exact = folder / f"{digest.hex()}{SUFFIX}"
     found = read(exact)
@@ -93,7 +93,7 @@ def load(folder: Path, digest: bytes, names: Set[str]) -> Packed | None:
             os.utime(exact)
         return found
     found = read(newest(folder)[0]) if newest(folder) else None
-    return found if found is not None and serves(found, names) else None
+    return found if found is not None and serves(found, {tool.name for tool in tools}) else None
 
 
 def serves(found: Packed, names: Set[str]) -> bool:

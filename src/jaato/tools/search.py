@@ -61,7 +61,7 @@ class Index:
         """Make these the tools of the index: new and changed ones are read, missing ones forgotten."""
         tools = list(tools)
         whole = digest_of_all(tools) if self.folder is not None and len(tools) >= KEPT_FROM else None
-        if whole is not None and not self._entries and self._load(whole, {tool.name for tool in tools}):
+        if whole is not None and not self._entries and self._load(whole, tools):
             return
         gone = self._entries.keys() - {tool.name for tool in tools}
         fresh: dict[str, tuple[ToolSpec, bytes | None]] = {}
@@ -88,14 +88,14 @@ class Index:
                 posting = self._postings[term] = {} if self._packed is None else self._unpacked(term)
             posting[tool.name] = weight
 
-    def _load(self, whole: bytes, names: Set[str]) -> bool:
+    def _load(self, whole: bytes, tools: Sequence[ToolSpec]) -> bool:
         """Take over an index from a file; whether it is the one of exactly these tools."""
         assert self.folder is not None
-        packed = index_file.load(self.folder, whole, names)
+        packed = index_file.load(self.folder, whole, tools)
         if packed is None:
             return False
         self._packed = packed
-        self._entries = dict(packed.entries())
+        self._entries = packed.entries()
         return packed.whole == whole
 
     def _forget(self, gone: Set[str]) -> None:
