@@ -1,4 +1,4 @@
-"""Five thousand tools that make text of their own name, and one that knows the moon: something to search in."""
+"""Five thousand tools that make text of their own name, one that knows the moon and one that books rooms: something to search in."""
 
 from __future__ import annotations
 
@@ -39,9 +39,14 @@ class ManyTools(Plugin):
         age = (datetime.date.fromisoformat(date) - NEW_MOON).days % MONTH_DAYS
         return f"On {date} the moon is {PHASES[round(age / MONTH_DAYS * 8) % 8]}, {age:.1f} days old."
 
+    @tool(category="office", access="read")
+    def reserve_room(self, room: str, date: str) -> str:
+        """Reserve a meeting room on a date, written YYYY-MM-DD."""
+        return f"The room {room} is yours on {datetime.date.fromisoformat(date)}, confirmation K7Q2."
+
     def found_tools(self) -> list[Any]:
         """The others."""
-        return [other_tool(number) for number in range(COUNT - 1)]
+        return [other_tool(number) for number in range(COUNT - 2)]
 
 
 def other_tool(number: int) -> Tool:
