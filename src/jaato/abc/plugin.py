@@ -85,6 +85,16 @@ class Host(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Enrichment:
+    """When a plugin is asked to enrich a prompt: lower `priority` first; only for a prompt in which `pattern` is found, or
+    where one of the files `present` is there below the workspace; always without both."""
+
+    priority: int = 50
+    pattern: str = ""
+    present: tuple[str, ...] = ()
+
+
 class Plugin:
     """The native form: subclass it, take the host, mark methods with `@tool`; `shutdown` runs once at the end."""
 
@@ -96,6 +106,8 @@ class Plugin:
     Without one a built-in plugin is made when one of its tools is first called."""
     left_by_user: ClassVar[str] = ""
     """The same below the user's configuration directory."""
+    enrichment: ClassVar[Enrichment | None] = None
+    """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -107,6 +119,10 @@ class Plugin:
     def found_tools(self) -> list[Any]:
         """Tools (`jaato.tools.tool.Tool`) that are no methods, because only a running plugin knows them."""
         return []
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """What the model is to read in place of this prompt: usually the prompt and something after it."""
+        return PromptEnrichmentResult(prompt)
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""

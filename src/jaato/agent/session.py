@@ -13,6 +13,7 @@ import anyio
 from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
+from jaato.agent.compose import Composer, Enrich, labelled
 from jaato.agent.declared import Declared
 from jaato.agent.group import Group
 from jaato.agent.journal import Journal
@@ -41,10 +42,10 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Message, Part, Source, Text, Usage
+from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
-from jaato.tools.call import CURRENT, clean
+from jaato.tools.call import CURRENT
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -53,6 +54,7 @@ from jaato.tools.tool import Tool
 SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""
+CLOSED = "The session is closed; open it again to go on."
 LOG = logger("session")
 
 
@@ -77,7 +79,7 @@ class Session:
     deferred: bool = True
     core: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
-    enrich: Callable[[str], str] | None = None
+    enrich: Enrich | None = None
     execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
     """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class Session:
         self._info: ModelInfo | None = None
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
+        self._composer = Composer(self.enrich, self.services)
         self._busy = self._closed = False
         self._idle = anyio.Event()
         self.services |= {
@@ -157,14 +160,10 @@ class Session:
     ) -> TurnCompleted | None:
         """Say something to the agent; see the class."""
         if self._closed:
-            raise JaatoError("The session is closed; open it again to go on.")
-        if self.enrich is not None:
-            text = self.enrich(text)
-        text = clean(text or "")
-        parts: list[Part] = [Text(labelled(text, source)), *attachments] if text else [*attachments]
-        if not parts:
-            raise ConfigError("The message is empty; say what the agent should do.")
-        message = Message("user", parts, id=new_id("m"), source=source)
+            raise JaatoError(CLOSED)
+        message = await self._composer.message(text, attachments, source)
+        if self._closed:
+            raise JaatoError(CLOSED)
         while self._busy:
             if not self.stopping:
                 self._queue(message)
@@ -274,8 +273,3 @@ class Session:
     def context(self) -> Context:
         """How full the context is, by the provider's last count, else estimated from the text."""
         return context_of(self.state, self.model_info().context_limit)
-
-
-def labelled(text: str, source: Source) -> str:
-    """The text as the model reads it: what does not come from the user says so."""
-    return text if source == "user" else f"[{source}] {text}"

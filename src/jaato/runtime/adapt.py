@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jaato.abc.background import BackgroundCapable
-from jaato.abc.plugin import Plugin, PromptEnrichmentResult, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
@@ -18,7 +18,7 @@ from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool, tools_of
 
-DEFAULT_PRIORITY = 50
+ALWAYS = Enrichment()
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +31,7 @@ class Toolset:
     instructions: str = ""
     commands: dict[str, tuple[UserCommand, Callable[[Any], Any] | None]] = field(default_factory=dict)
     enrich: Callable[[str], PromptEnrichmentResult] | None = None
-    priority: int = DEFAULT_PRIORITY
+    enrichment: Enrichment = ALWAYS
     background: BackgroundCapable | None = None
     wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
@@ -86,10 +86,12 @@ def enriching(plugin: object) -> Toolset:
 def adapt_optional(plugin: object, toolset: Toolset) -> None:
     """Prompt enrichment and wiring, as far as the plugin has them."""
     subscribes = optional(plugin, "subscribes_to_prompt_enrichment")
-    if subscribes and subscribes():
+    if isinstance(plugin, Plugin) and plugin.enrichment is not None:
+        toolset.enrich, toolset.enrichment = plugin.enrich_prompt, plugin.enrichment
+    elif subscribes and subscribes():
         toolset.enrich = optional(plugin, "enrich_prompt")
         priority = optional(plugin, "get_enrichment_priority")
-        toolset.priority = int(priority()) if priority else DEFAULT_PRIORITY
+        toolset.enrichment = Enrichment(int(priority())) if priority else ALWAYS
     toolset.wiring = {setter: found for setter in SETTERS if (found := optional(plugin, setter))}
 
 

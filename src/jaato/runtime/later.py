@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import Plugin, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
@@ -44,6 +44,7 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     requirements: list[str] = []
     left_over: str = ""
     left_by_user: str = ""
+    enrichment: Enrichment | None = None
 
 
 class Builtin:
@@ -84,6 +85,8 @@ class Later:
             command.name: (command, functools.partial(self._command, command.name))
             for command in self._known.commands
         }
+        if self._known.enrichment is not None:
+            self._record.enrich, self._record.enrichment = self._enrich, self._known.enrichment
         return self._record
 
     def shutdown(self) -> None:
@@ -109,6 +112,10 @@ class Later:
             background_after_s=known.background_after_s,
             timeout_s=known.timeout_s,
         )
+
+    def _enrich(self, prompt: str) -> PromptEnrichmentResult:
+        enrich = self._ready().enrich
+        return enrich(prompt) if enrich is not None else PromptEnrichmentResult(prompt)
 
     def _tool(self, name: str) -> Tool:
         self._ready()
@@ -152,7 +159,7 @@ def lies(place: Path | None, pattern: str) -> bool:
 
 def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> KnownPlugin | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
-    if toolset.enrich is not None or toolset.background is not None:
+    if toolset.background is not None:
         return None
     tools = [
         KnownTool(
@@ -166,6 +173,13 @@ def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Kno
         for tool in toolset.tools
     ]
     commands = [command for command, _ in toolset.commands.values()]
+    enrichment = toolset.enrichment if toolset.enrich is not None else None
     return KnownPlugin(
-        tools, commands, toolset.instructions, requirements, plugin.left_over, plugin.left_by_user
+        tools,
+        commands,
+        toolset.instructions,
+        requirements,
+        plugin.left_over,
+        plugin.left_by_user,
+        enrichment,
     )

@@ -14,7 +14,7 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, optional, plugin_name, requirements
 from jaato.runtime.discovery import BROKEN, find, instance
-from jaato.runtime.enrichment import enriched, enrichers
+from jaato.runtime.enrichment import enriched, enriched_apart, enrichers
 from jaato.runtime.executors import executors_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
@@ -279,7 +279,11 @@ class PluginRegistry:
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        return enriched(prompt, enrichers(self._everyone()))
+        return enriched(prompt, enrichers(self._everyone()), self.workspace)
+
+    async def enrich_prompt_apart(self, prompt: str) -> str:
+        """The same for a session: off the loop, and within a time."""
+        return await enriched_apart(prompt, enrichers(self._everyone()), self.workspace)
 
     def _everyone(self) -> list[Toolset]:
         return [*self._exposed.values(), *self._enrichment_only.values()]

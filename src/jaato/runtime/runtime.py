@@ -162,7 +162,7 @@ class Runtime:
             parallel=plan.parallel,
             deferred=plan.deferred,
             core=plan.core,
-            enrich=lambda text: self.registry.enrich_prompt(text).prompt,
+            enrich=self.registry.enrich_prompt_apart,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
             services={"registry": self.registry, **plan.services},
         )

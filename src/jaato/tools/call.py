@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -65,6 +66,9 @@ class Call:
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)
 """The call that runs in this context (thread or task)."""
+
+SERVICES: ContextVar[Mapping[str, Any]] = ContextVar("jaato_services", default=MappingProxyType({}))
+"""What the session lends whose prompt is being enriched in this context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from jaato.abc.plugin import Host, Plugin
+from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.plugins.images.picture import ImageRefused, look
 from jaato.protocol.messages import Media
@@ -50,11 +51,16 @@ MODELS = [
 ]
 """The models that see images, as globs of their names."""
 
+NAMED = r"(?i)(?:^|[\s(\[\"'`])@(?:\"[^\"\n]{1,300}|[^\s\"'`<>|;]{1,300})\.(?:png|jpe?g|gif|webp)\b"
+"""An image that a prompt names: `@shot.png`, `@"a shot.png"`."""
+MAX_NAMED = 20
+
 
 class ImagesPlugin(Plugin):
     """Images in the workspace, for models that can see."""
 
     name: ClassVar[str] = "multimodal"
+    enrichment: ClassVar[Enrichment] = Enrichment(60, NAMED)
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -63,6 +69,20 @@ class ImagesPlugin(Plugin):
     def get_model_requirements(self) -> list[str]:
         """Only models that see images are offered the tool."""
         return MODELS
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """The prompt and how the images it names can be seen."""
+        names = [match[0].partition("@")[2].strip('"') for match in re.finditer(NAMED, prompt)]
+        names = list(dict.fromkeys(names))[:MAX_NAMED]
+        lines = [self._said_of(name) for name in names]
+        return PromptEnrichmentResult("\n\n".join([prompt, *lines]), {"images": names})
+
+    def _said_of(self, name: str) -> str:
+        try:
+            with self._roots.open_file(name):
+                return f'[{name} is an image; viewImage(path="{name}") shows it.]'
+        except ToolError as error:
+            return f"[The image {name} cannot be opened: {error}]"
 
     @tool(category="filesystem", access="read")
     def viewImage(self, path: str, *, call: Call) -> Output:

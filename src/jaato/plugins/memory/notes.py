@@ -15,8 +15,10 @@ from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import clean
 from jaato.tools.folder import Folder
 from jaato.tools.search import Index
+from jaato.tools.words import terms
 
 FILE = "memories.jsonl"
+NEAR = 0.3  # the share of a note's words that makes a text akin to it
 MAX_FILE_BYTES = 4 << 20
 MAX_NOTES = 5_000
 
@@ -128,6 +130,20 @@ class Notes:
                 )
             by_id = {note.id: note for note in page.notes}
             return [(by_id[name], score) for name, score in self._index.search(query, limit)]
+
+    def akin(self, text: str, limit: int) -> list[Note]:
+        """The notes most of whose words a text of any length has, the nearest first; one word alone does not count."""
+        with self._lock:
+            notes = self._current().notes
+        said = set(terms(text))
+        shares: list[tuple[float, Note]] = []
+        for note in notes:
+            words = set(terms(f"{' '.join(note.tags)} {note.content}"))
+            common = len(words & said)
+            if common > 1 and common >= NEAR * len(words):
+                shares.append((common / len(words), note))
+        shares.sort(key=lambda entry: -entry[0])
+        return [note for _, note in shares[:limit]]
 
     def _current(self) -> Page:
         """The file's notes, read again only when it has changed."""

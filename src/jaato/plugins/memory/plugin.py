@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Host, Plugin
+from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.plugins.memory.notes import FILE, MAX_NOTES, Note, Notes, Page, counted, tag_of
 from jaato.tools.call import Call, clean
@@ -20,6 +20,7 @@ MEMORY = "memory"
 PLACE = (".jaato", "memory")
 MAX_CONTENT_CHARS = 8_000
 MAX_TAG_CHARS, MAX_TAGS = 64, 16
+MAX_PROMPT_CHARS, MAX_HINTS, MAX_HINT_CHARS = 100_000, 3, 160
 Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARS)]
 Tags = Annotated[list[Tag], Meta(max_length=MAX_TAGS)]
 
@@ -28,6 +29,7 @@ class MemoryPlugin(Plugin):
     """Notes about a workspace, with tags, that every later session finds."""
 
     name: ClassVar[str] = "memory"
+    enrichment: ClassVar[Enrichment] = Enrichment(80, present=("/".join((*PLACE, FILE)),))
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -43,6 +45,16 @@ class MemoryPlugin(Plugin):
             if self._kept is None or self._kept[0] != workspace:
                 self._kept = (workspace, Notes(Folder(workspace, *PLACE)))
             return self._kept[1]
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """The prompt and the first words of the notes that fit it."""
+        found = self.notes.akin(prompt[:MAX_PROMPT_CHARS], MAX_HINTS)
+        if not found:
+            return PromptEnrichmentResult(prompt)
+        lines = ["[Notes of earlier sessions that may matter; retrieve_memories shows them whole:"]
+        lines += [f"- {note.id[:64]}: {' '.join(note.content.split())[:MAX_HINT_CHARS]}" for note in found]
+        hints = "\n".join(lines) + "]"
+        return PromptEnrichmentResult(f"{prompt}\n\n{hints}", {"memories": [note.id for note in found]})
 
     @tool(category=MEMORY, access="write")
     def store_memory(

@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Host, Plugin, UserCommand
+from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.references.declared import Declared, Place, Reference, declared, row
+from jaato.plugins.references.mentions import with_documents
 from jaato.tools.call import Output, clean
 from jaato.tools.names import alike
 from jaato.tools.paths import Roots
@@ -32,6 +33,7 @@ class ReferencesPlugin(Plugin):
     """Reference documents; a declaration alone never fetches or runs anything."""
 
     name: ClassVar[str] = "references"
+    enrichment: ClassVar[Enrichment] = Enrichment(20, r"@", (".jaato/references.json", ".jaato/references"))
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -93,6 +95,16 @@ class ReferencesPlugin(Plugin):
             parts.append(f"## {one.name} ({one.id})\n\n{text}\n" + (f"\n{more}\n" if more else ""))
             rows.append({"id": one.id, "chars": len(text), **({"note": more} if more else {})})
         return Output(text="\n".join(parts), structured={"references": rows})
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """The prompt and the documents it names: `@FILE`, `@ID`, or a declared document by its file name."""
+        found = declared(self._places)
+
+        def text_of(name: str, room: int) -> tuple[str, str]:
+            return self._text(found.references[name], room)
+
+        text, names = with_documents(prompt, found, self._roots, text_of)
+        return PromptEnrichmentResult(text, {"documents": names} if names else {})
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists them, or puts some into the conversation."""

@@ -6,14 +6,19 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Plugin
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError, UnknownTool
 from jaato.protocol.events import SessionUpdated
-from jaato.tools.call import Call, clean
+from jaato.tools.call import SERVICES, Call, clean
 from jaato.tools.tool import tool
 
 SYSTEM = "system"
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+DESCRIBE_AFTER_TURNS = 3
+UNDESCRIBED = (
+    "[This session has no description yet. Beside your answer, describe it in one line with session_describe, "
+    "so that the user finds it among others.]"
+)
 MAX_PARTS = 50
 MAX_ISSUES = 20
 
@@ -28,6 +33,15 @@ class SessionPlugin(Plugin):
     """Its description, and what it may do."""
 
     name: ClassVar[str] = "session"
+    enrichment: ClassVar[Enrichment] = Enrichment(90)
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """The prompt; after `describe_after_turns` turns without a description, with a word about that."""
+        session = SERVICES.get().get("session")
+        after = self.host.config.get("describe_after_turns", DESCRIBE_AFTER_TURNS)
+        if session is None or session.state.description or session.state.turns != after:
+            return PromptEnrichmentResult(prompt)
+        return PromptEnrichmentResult(f"{prompt}\n\n{UNDESCRIBED}", {"asked_for": "description"})
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(

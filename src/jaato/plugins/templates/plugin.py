@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Host, Plugin
+from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.templates.extract import templates_in
 from jaato.plugins.templates.shelf import EXTRACTED, MAX_TEMPLATE_BYTES, Shelf
@@ -30,6 +31,7 @@ class TemplatesPlugin(Plugin):
     """Texts with places to fill in, of this workspace and of the user."""
 
     name: ClassVar[str] = "template"
+    enrichment: ClassVar[Enrichment] = Enrichment(40, r"(?s)(?:```|~~~).*(?:\{\{|\{%)")
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -123,6 +125,21 @@ class TemplatesPlugin(Plugin):
         more."""
         names = [row.name for row in self.shelf.rows() if row.source == EXTRACTED]
         return {"templates": names[:MAX_ROWS], "total": len(names)}
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """The prompt and where the templates in its code blocks are kept from now on, each under a name of its text."""
+        shelf, kept = self.shelf, dict[str, str]()
+        for name, text in templates_in(prompt, "prompt"):
+            stem = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+            kept[f"{EXTRACTED}/prompt-{stem}.{name.rpartition('.')[2]}"] = text
+        there = {row.name for row in shelf.rows()} if kept else set()
+        for name, text in kept.items():
+            if name not in there:
+                shelf.write(name, text, overwrite=True)
+        if not kept:
+            return PromptEnrichmentResult(prompt)
+        note = f"[Templates in this prompt are kept as {', '.join(kept)}; renderTemplate fills one in.]"
+        return PromptEnrichmentResult(f"{prompt}\n\n{note}", {"extracted": list(kept)})
 
     def _extract(self, document: str, overwrite: bool) -> dict[str, Any]:
         """Keep the templates embedded in a document."""

@@ -1,0 +1,54 @@
+"""A message as the model will read it: what was said, who said it, what plugins add."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from jaato.errors import ConfigError
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Media, Message, Part, Source, Text
+from jaato.tools.call import SERVICES, clean
+
+Enrich = Callable[[str], Awaitable[str]]
+
+
+class Composer:
+    """Makes the messages of a session, in the order they are given."""
+
+    def __init__(self, enrich: Enrich | None, services: Mapping[str, Any]) -> None:
+        self._enrich = enrich
+        self._services = services
+        self._turnstile = anyio.Lock()
+
+    async def message(self, text: str, attachments: Sequence[Media], source: Source) -> Message:
+        """What was said as a message. Raises `ConfigError` for nothing at all."""
+        text = clean(text or "")
+        if not text and not attachments:
+            raise ConfigError("The message is empty; say what the agent should do.")
+        if self._enrich is None or source not in ("user", "parent"):
+            return said(text, "", attachments, source)
+        async with self._turnstile:
+            before = SERVICES.set(self._services)
+            try:
+                enriched = clean(await self._enrich(text))
+            finally:
+                SERVICES.reset(before)
+        if enriched.startswith(text):
+            return said(text, enriched[len(text) :].lstrip("\n"), attachments, source)
+        return said(enriched, "", attachments, source)
+
+
+def said(text: str, added: str, attachments: Sequence[Media], source: Source) -> Message:
+    """A message of these parts; what was added to the words stays apart from them."""
+    parts: list[Part] = [Text(labelled(text, source))] if text else []
+    parts += attachments
+    parts += [Text(added)] if added else []
+    return Message("user", parts, id=new_id("m"), source=source)
+
+
+def labelled(text: str, source: Source) -> str:
+    """The text as the model reads it: what does not come from the user says so."""
+    return text if source == "user" else f"[{source}] {text}"
