@@ -58,7 +58,8 @@ def test_any_query_is_answered(listed: Any, query: str) -> None:
 
 def test_a_query_of_nothing_lists_the_categories(listed: Any) -> None:
     """An empty query and an empty list of queries are no query."""
-    for arguments in ({}, {"query": ""}, {"queries": []}):
+    nothing: list[dict[str, Any]] = [{}, {"query": ""}, {"queries": []}]
+    for arguments in nothing:
         assert listed(arguments)["categories"]
 
 
