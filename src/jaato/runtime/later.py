@@ -16,6 +16,7 @@ from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCom
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
+from jaato.settings import Settings
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
 
@@ -144,8 +145,9 @@ def known_plugins() -> dict[str, KnownPlugin]:
     return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
 
 
-def can_wait(builtin: Builtin, workspace: Path, config_dir: Path | None = None) -> KnownPlugin | None:
+def can_wait(builtin: Builtin, workspace: Path, settings: Settings | None = None) -> KnownPlugin | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
+    config_dir = settings.config_dir if settings is not None else None
     known = known_plugins().get(builtin.name)
     if known is None or lies(workspace, known.left_over) or lies(config_dir, known.left_by_user):
         return None

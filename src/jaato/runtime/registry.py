@@ -99,8 +99,7 @@ class PluginRegistry:
     def _loaded(self, load: Callable[[], Any], config: dict[str, Any]) -> Any:
         """The plugin; a built-in one that is not configured, and has nothing to do yet, only as what it declares."""
         settings = self.services.get("settings")
-        config_dir = settings.config_dir if settings is not None else None
-        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace, config_dir)):
+        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace, settings)):
             return Later(load, known, functools.partial(self._made, load))
         return instance(load(), PluginHost(self, MappingProxyType(config)))
 
