@@ -11,11 +11,12 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.skills import shelf
 from jaato.plugins.skills.plugin import SkillsPlugin, Written
+from jaato.plugins.skills.shelf import text_of
 from jaato.plugins.skills.written import hidden, taken_apart
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
+from jaato.tools.folder import Folder
 
 SKILL = (
     "---\nname: pdf\ndescription: Fill in and merge PDF forms. Use it for forms.\n---\n# PDF\n\nDo it so.\n"
@@ -146,10 +147,12 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     cache = tmp_path / "cache/skills.json"
     assert cache.stat().st_mode & 0o777 == 0o600
     read: list[str] = []
-    text_of = shelf.text_of
-    monkeypatch.setattr(
-        shelf, "text_of", lambda folder, name: (read.append(folder.label), text_of(folder, name))[1]
-    )
+
+    def noted(folder: Folder, name: str) -> str:
+        read.append(folder.label)
+        return text_of(folder, name)
+
+    monkeypatch.setattr("jaato.plugins.skills.shelf.text_of", noted)
     assert len(plugin(tmp_path).found_tools()) == 4
     assert read == []
     paths[2].write_text(SKILL.replace("pdf", "new-name", 1))

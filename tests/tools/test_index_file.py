@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools import index_file, search, sorted_lines
+from jaato.tools import index_file, sorted_lines
 from jaato.tools.near import near, table
 from jaato.tools.search import KEPT_FROM, Index
+from jaato.tools.tool_terms import weights_of
 from jaato.tools.words import stem
 
 MANY = tools(300)
@@ -37,11 +38,15 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.index"))
 
 
-def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def note_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note the names of the tools whose texts are read from now on."""
     read: list[str] = []
-    weights_of = search.weights_of
-    monkeypatch.setattr(search, "weights_of", lambda tool: (read.append(tool.name), weights_of(tool))[1])
+
+    def noted(tool: ToolSpec) -> dict[str, float]:
+        read.append(tool.name)
+        return weights_of(tool)
+
+    monkeypatch.setattr("jaato.tools.search.weights_of", noted)
     return read
 
 
@@ -50,7 +55,7 @@ def test_the_same_tools_are_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     first = indexed(tmp_path, MANY)
     (path,) = files(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    read = forbid_reading(monkeypatch)
+    read = note_reading(monkeypatch)
     second = indexed(tmp_path, list(MANY))
     assert answers(second) == answers(first)
     assert read == []
@@ -63,7 +68,7 @@ def test_only_what_differs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     indexed(tmp_path, MANY)
     other = [*MANY[3:], ToolSpec("polish_shoes", "Polish the shoes.", {})]
     other[0] = ToolSpec(other[0].name, "Peels a banana.", {})
-    read = forbid_reading(monkeypatch)
+    read = note_reading(monkeypatch)
     index = indexed(tmp_path, other)
     assert read == [other[0].name, "polish_shoes"]
     assert answers(index) == answers(indexed(None, other))
@@ -117,7 +122,7 @@ def test_a_damaged_file_is_ignored(tmp_path: Path, harm: str, monkeypatch: pytes
             path.mkdir() if harm == "directory" else os.mkfifo(path)
         case _:
             monkeypatch.setattr(index_file, "version", lambda: b"0" * 16)
-    read = forbid_reading(monkeypatch)
+    read = note_reading(monkeypatch)
     assert answers(indexed(tmp_path, MANY)) == expected
     assert len(read) == len(MANY)
 
