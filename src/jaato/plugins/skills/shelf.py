@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,55}")
 MAX_FILE_BYTES = 256 * 1024
 MAX_DESCRIPTION = 1024
 MAX_FOUND = 500
+MAX_LISTED = 5_000
 MAX_CACHE_BYTES = 4 * 1024 * 1024
 Kind = Literal["skills", "commands"]
 Owner = Literal["user", "workspace"]
@@ -116,7 +118,7 @@ def candidates(where: Iterable[Place], kind: Kind) -> Iterator[tuple[Place, tupl
     """Every file that may be one, as the parts of its path; no link is followed."""
     for place in where:
         with contextlib.suppress(OSError), os.scandir(place.root.joinpath(*place.parts)) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)[:MAX_FOUND]
+            entries = sorted(islice(listing, MAX_LISTED), key=lambda entry: entry.name)[:MAX_FOUND]
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
