@@ -54,7 +54,7 @@ def known_file() -> str:
     known = {
         toolset.name: entry
         for toolset in toolsets()
-        if (entry := known_from(toolset, toolset.plugin.left_over, requirements(toolset.plugin)))
+        if (entry := known_from(toolset, toolset.plugin, requirements(toolset.plugin)))
     }
     return msgspec.json.format(msgspec.json.encode(known), indent=1).decode() + "\n"
 

@@ -168,6 +168,9 @@ def add_listings(commands: Commands) -> None:
         kinds, "search", "the best tools for what you want to do", 'tools search "replace text in many files"'
     )
     search.add_argument("query", nargs="+", metavar="QUERY")
+    search.add_argument(
+        "--limit", type=int, choices=range(1, 201), default=10, metavar="N", help="this many at most (10)"
+    )
     schema = action(kinds, "schema", "everything about one tool, as JSON", "tools schema updateFile")
     schema.add_argument("name", metavar="NAME")
     tokens = action(kinds, "tokens", "what the tools cost in the first request", "tools tokens --json")

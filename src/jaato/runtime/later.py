@@ -43,9 +43,8 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     commands: list[UserCommand] = []
     instructions: str = ""
     requirements: list[str] = []
-    left_over: str = ""
-    enrichment: Enrichment | None = None
     looks_at: list[str] = []
+    enrichment: Enrichment | None = None
 
 
 class Builtin:
@@ -150,17 +149,25 @@ def known_plugins() -> dict[str, KnownPlugin]:
 def can_wait(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> KnownPlugin | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
-    if known is None or (known.left_over and any(workspace.glob(known.left_over))):
+    if known is None or any(lies(pattern, workspace, services) for pattern in known.looks_at):
         return None
-    home = Path(services.get("environ", {}).get("HOME") or "~").expanduser()
-    for name in known.looks_at:
-        own = name.removeprefix("~/")
-        if os.path.lexists((workspace if own == name else home) / own):
-            return None
     return known
 
 
-def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> KnownPlugin | None:
+def lies(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
+    """Whether a file fits a pattern of `Plugin.looks_at`."""
+    place: Path | None = workspace
+    if pattern.startswith("~/"):
+        place, pattern = Path(services.get("environ", {}).get("HOME") or "~").expanduser(), pattern[2:]
+    elif pattern.startswith("config:"):
+        settings = services.get("settings")
+        place, pattern = settings.config_dir if settings is not None else None, pattern[7:]
+    if place is None:
+        return False
+    return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
+
+
+def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> KnownPlugin | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.background is not None:
         return None
@@ -177,5 +184,4 @@ def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> Kno
     ]
     commands = [command for command, _ in toolset.commands.values()]
     enrichment = toolset.enrichment if toolset.enrich is not None else None
-    looks_at = list(toolset.plugin.looks_at) if isinstance(toolset.plugin, Plugin) else []
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, enrichment, looks_at)
+    return KnownPlugin(tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment)

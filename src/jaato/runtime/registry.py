@@ -257,7 +257,7 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog(self.catalog.meaning)
+        chosen = Catalog(self.catalog.meaning, self.catalog.index_folder)
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:

@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import PluginError
@@ -29,6 +30,7 @@ CATEGORY_TEXTS = {
     "MCP": "tools of connected MCP servers",
     "registry": "tools of remote registries",
     "prompt": "stored prompts",
+    "skill": "written instructions for kinds of work",
     "uncategorized": "tools without a category",
 }
 
@@ -66,18 +68,20 @@ def claim(name: str, tool: Tool, taken: Tool | None) -> None:
 class Catalog:
     """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls.
 
-    With `meaning` a search goes by what words mean too, once it has read the tools.
+    With `meaning` a search goes by what words mean too, once it has read the tools. In `index_folder` the index of many
+    tools is kept for the next process.
     """
 
-    def __init__(self, meaning: Meaning | None = None) -> None:
+    def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
         self.meaning = meaning
+        self.index_folder = index_folder
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
         self._core: list[Tool] = []
         self._counts: dict[str, int] = {}
         self._changing = threading.Lock()
-        self._index = Index()
+        self._index = Index(index_folder)
         self._indexed = True
 
     def __len__(self) -> int:
