@@ -73,6 +73,48 @@ def answer(message: dict[str, Any]) -> Any:
     return None
 
 
+def misbehave(message: dict[str, Any]) -> None:
+    match WAY:
+        case "dies":
+            sys.stderr.write("Traceback: boom\n")
+            os._exit(7)
+        case "hangs":
+            time.sleep(1000)
+        case "slow":
+            time.sleep(2)
+            send({"id": message["id"], "result": None})
+        case "huge":
+            sys.stdout.buffer.write(b"Content-Length: 1000000000\r\n\r\n" + bytes(1 << 20))
+            sys.stdout.buffer.flush()
+            time.sleep(1000)
+        case "wrong ids":
+            send({"id": message["id"] + 1000, "result": []})
+            send({"id": "x", "result": []})
+            send({"id": message["id"], "result": None})
+            send({"id": message["id"], "result": [place("file:///late")]})
+        case "floods":
+            text = "x" * 10_000
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                send({"method": "window/logMessage", "params": {"message": text}})
+                send(
+                    {
+                        "method": "textDocument/publishDiagnostics",
+                        "params": {"uri": text, "diagnostics": [1]},
+                    }
+                )
+                sys.stderr.write(text)
+            send({"id": message["id"], "result": None})
+        case "asks":
+            for number, method in enumerate(("workspace/configuration", "workspace/applyEdit", "made/up")):
+                send({"id": f"s{number}", "method": method, "params": {"items": [{"section": "a.b"}] * 3}})
+            send({"id": message["id"], "result": None})
+        case "fails":
+            send({"id": message["id"], "error": {"code": -1, "message": "cannot do"}})
+        case _:
+            send({"id": message["id"], "result": answer(message)})
+
+
 def main() -> None:
     if WAY == "dies at start":
         sys.stderr.write("no licence found\n")
@@ -94,49 +136,7 @@ def main() -> None:
         message = read()
         if "id" not in message or "method" not in message:
             continue
-        match WAY:
-            case "dies":
-                sys.stderr.write("Traceback: boom\n")
-                os._exit(7)
-            case "hangs":
-                time.sleep(1000)
-            case "slow":
-                time.sleep(2)
-                send({"id": message["id"], "result": None})
-            case "huge":
-                sys.stdout.buffer.write(b"Content-Length: 1000000000\r\n\r\n" + bytes(1 << 20))
-                sys.stdout.buffer.flush()
-                time.sleep(1000)
-            case "wrong ids":
-                send({"id": message["id"] + 1000, "result": []})
-                send({"id": "x", "result": []})
-                send({"id": message["id"], "result": None})
-                send({"id": message["id"], "result": [place("file:///late")]})
-            case "floods":
-                text = "x" * 10_000
-                until = time.monotonic() + 2
-                while time.monotonic() < until:
-                    send({"method": "window/logMessage", "params": {"message": text}})
-                    send(
-                        {
-                            "method": "textDocument/publishDiagnostics",
-                            "params": {"uri": text, "diagnostics": [1]},
-                        }
-                    )
-                    sys.stderr.write(text)
-                send({"id": message["id"], "result": None})
-            case "asks":
-                for number, method in enumerate(
-                    ("workspace/configuration", "workspace/applyEdit", "made/up")
-                ):
-                    send(
-                        {"id": f"s{number}", "method": method, "params": {"items": [{"section": "a.b"}] * 3}}
-                    )
-                send({"id": message["id"], "result": None})
-            case "fails":
-                send({"id": message["id"], "error": {"code": -1, "message": "cannot do"}})
-            case _:
-                send({"id": message["id"], "result": answer(message)})
+        misbehave(message)
 
 
 main()

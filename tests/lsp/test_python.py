@@ -58,7 +58,7 @@ def bench(served: Bench) -> Bench:
     return served
 
 
-@pytest.mark.spec("C1", "Tool names", "C1.names.9")
+@pytest.mark.spec("C1", "Tool names", "C1.names.8")
 def test_definitions_are_found_by_name_and_line(bench: Bench) -> None:
     """In another file, in a library (whose text is not read), and by the other name of the tool."""
     (found,) = bench.ask("lsp_goto_definition", path="use.py", symbol="make", line=4)["locations"]

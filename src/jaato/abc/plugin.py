@@ -50,6 +50,7 @@ class ToolPlugin(Protocol):
     """The documented shape of a tool plugin. Optional methods are looked for once, when it is registered:
 
     `get_model_requirements`, `subscribes_to_prompt_enrichment`, `enrich_prompt`, `get_enrichment_priority`,
+    `subscribes_to_tool_result_enrichment`, `enrich_tool_result(tool_name, result)`,
     `set_plugin_registry`, `set_session`, `set_workspace_path`, and those of `BackgroundCapable`.
     """
 
@@ -101,9 +102,10 @@ class Plugin:
     name: ClassVar[str] = ""
     instructions: ClassVar[str] = ""
     """What the model must know to use the tools together; costs context, so usually empty."""
-    left_over: ClassVar[str] = ""
-    """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
-    Without one a built-in plugin is made when one of its tools is first called."""
+    looks_at: ClassVar[tuple[str, ...]] = ()
+    """Patterns below the workspace, or with `~/` below the user's home, or with `config:` below the user's configuration
+    directory: where a file fits one a built-in plugin is made at its exposure, because it offers what is written there or
+    puts right what was left half done. Without any it is made when one of its tools is first called."""
     enrichment: ClassVar[Enrichment | None] = None
     """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
@@ -114,9 +116,20 @@ class Plugin:
         """Commands the user can type, each with the function that runs it on the rest of the line."""
         return {}
 
+    def offered(self) -> list[Any]:
+        """Tools beside the marked methods, asked for once; the registry's `renew` exchanges them later."""
+        return []
+
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """What the model is to read in place of this prompt: usually the prompt and something after it."""
         return PromptEnrichmentResult(prompt)
+
+    enriches_results: ClassVar[tuple[str, ...]] = ()
+    """The tools whose results `enrich_result` sees, by name; `*` for all. A plugin that waits to be made sees none."""
+
+    def enrich_result(self, call: Any, value: Any) -> Any:
+        """What a call gave, with what this plugin knows about it; may be a coroutine. The value itself is not changed."""
+        return value
 
     def shutdown(self) -> None:
         """Let go of everything; called once."""

@@ -46,10 +46,11 @@ class SessionSteps:
         return self._session.catalog.find(name)
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
-        """A disabled tool, or one the model has not activated."""
+        """A disabled tool, or one the model (ours or a client's) has not activated."""
         if tool.name in self._session.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
-        if call.door == "model" and not self._session.is_active(tool):
+        asks = call.door in ("model", "mcp") and not call.stands_for
+        if asks and not self._session.is_active(tool):
             return ToolInactive(
                 f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
             )
@@ -84,7 +85,9 @@ class SessionSteps:
         return await self.background.run_movable(call, tool, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
-        """Plugins that enrich results come in here."""
+        """What plugins add to the result of a call that succeeded."""
+        if outcome.ok and self._session.enrich_result is not None:
+            outcome.value = await self._session.enrich_result(call, outcome.value)
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:

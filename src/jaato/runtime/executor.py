@@ -14,6 +14,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.result_enrichment import enriched_at_once, result_enrichers
 from jaato.tools.background import Task, Tasks, outcome_within, promise, settled, start_thread, watch
 from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import Found
@@ -234,7 +235,11 @@ class LibrarySteps:
         return promise(task_id, owner, tool.name, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
-        """Library callers get what the tool gave."""
+        """What plugins of the registry add, as far as that needs no loop."""
+        registry = self.executor._registry  # noqa: SLF001 the other half of the same part
+        if outcome.ok and registry is not None:
+            enrichers = result_enrichers(registry.everyone(), call.name)
+            outcome.value = enriched_at_once(call, outcome.value, enrichers)
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:

@@ -32,7 +32,10 @@ from jaato.protocol.events import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
+from jaato.runtime.enrichment import enriched_apart, enrichers
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.result_enrichment import enriched_result, result_enrichers
+from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
 
@@ -162,10 +165,18 @@ class Runtime:
             parallel=plan.parallel,
             deferred=plan.deferred,
             core=plan.core,
-            enrich=self.registry.enrich_prompt_apart,
+            enrich=self._enrich,
+            enrich_result=self._enrich_result,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
             services={"registry": self.registry, **plan.services},
         )
+
+    async def _enrich(self, prompt: str) -> str:
+        registry = self.registry
+        return await enriched_apart(prompt, enrichers(registry.everyone()), registry.workspace)
+
+    async def _enrich_result(self, call: Call, value: Any) -> Any:
+        return await enriched_result(call, value, result_enrichers(self.registry.everyone(), call.name))
 
     def close(self) -> None:
         """Shut the plugins down and close the store."""

@@ -23,6 +23,12 @@ from jaato.tools.tool import tool
 
 CODE = "code"
 AFTER_WRITE_S = 2.0
+MAX_CHECKED = 10
+WRITING = (
+    *("writeNewFile", "updateFile", "multiFileEdit", "findAndReplace", "apply_patch"),
+    *("undoFileChange", "restoreFile", "lsp_rename_symbol", "lsp_get_code_actions"),
+)
+"""The tools whose results say what the language servers that run think of the files they wrote."""
 Symbol = Annotated[str | None, "name of the symbol"]
 Line = Annotated[int | None, "line of the symbol, from 1; without it the first line that has it"]
 Column = Annotated[int | None, "only if the line has it twice"]
@@ -38,6 +44,7 @@ class LspPlugin(Plugin):
     """
 
     name: ClassVar[str] = "lsp"
+    enriches_results: ClassVar[tuple[str, ...]] = WRITING
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -212,6 +219,15 @@ class LspPlugin(Plugin):
         self._beside.close()
         self._launcher.close()
 
+    async def enrich_result(self, call: Call, value: Any) -> Any:
+        """The result of a write with the errors and warnings of the files it wrote, where there are any."""
+        if not isinstance(value, dict) or "backups" not in value and call.name.startswith("lsp_"):
+            return value
+        if value.get("dry_run") is True or not (paths := written(value)):
+            return value
+        found = {path: rows for path, rows in (await self.diagnostics_after(paths)).items() if rows}
+        return {**value, "diagnostics": found} if found else value
+
     async def diagnostics_after(self, paths: list[str]) -> dict[str, list[dict[str, Any]]]:
         """Errors and warnings of files that were just written, by path: only of servers that run already, and only what
         they say within two seconds. Nothing is started."""
@@ -259,6 +275,14 @@ class LspPlugin(Plugin):
             except KeyError:
                 given = []
         return [str(entry) for entry in given]
+
+
+def written(value: dict[str, Any]) -> list[str]:
+    """The files a result says were written."""
+    rows = value.get("files") if isinstance(value.get("files"), list) else value.get("changes")
+    named = [value, *(rows if isinstance(rows, list) else [])]
+    paths = [row["path"] for row in named if isinstance(row, dict) and isinstance(row.get("path"), str)]
+    return list(dict.fromkeys(paths))[:MAX_CHECKED]
 
 
 def action_row(action: dict[str, Any]) -> dict[str, Any]:
