@@ -112,5 +112,9 @@ def python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes
     path = ":".join(entry for entry in sys.path if entry)
     environ = {"PYTHONPATH": path, "PATH": settings.environment()["PATH"], **options.pop("env", {})}
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, env=environ, **options
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environ,
+        **options,
     )

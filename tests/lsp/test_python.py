@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.deskwork import Bench
 
 from jaato.errors import ToolError
 from jaato.plugins.lsp.plugin import LspPlugin
+from jaato.tools.call import Call
 
 BIRDS = '''class Bird:
     """A bird."""
@@ -169,3 +171,27 @@ def test_a_path_that_leads_nowhere_is_an_error(bench: Bench, path: str) -> None:
     """Outside the workspace, missing, a directory."""
     with pytest.raises(ToolError):
         bench.ask("lsp_hover", path=path, symbol="x")
+
+
+def test_what_was_written_is_checked_if_a_server_runs(bench: Bench) -> None:
+    """The result of a write has the errors of its files, a clean one nothing; nothing is started for it."""
+    import anyio
+
+    def after(name: str, value: dict[str, Any], plugin: LspPlugin) -> Any:
+        return anyio.run(plugin.enrich_result, Call("c1", name, {}), value)
+
+    bench.ask("lsp_hover", path="birds.py", symbol="make")
+    value = bench.ask("updateFile", path="birds.py", old="return b", new="return 5 + b")
+    checked = after("updateFile", value, bench.plugin)
+    assert checked["diagnostics"]["birds.py"][0]["line"] == 9
+    assert "diagnostics" not in value
+    dry = {"dry_run": True, "files": [{"path": "birds.py"}]}
+    assert after("findAndReplace", dry, bench.plugin) == dry
+    clean = bench.ask("updateFile", path="birds.py", old="return 5 + b", new="return b")
+    assert after("updateFile", clean, bench.plugin) == clean
+    idle = LspPlugin(bench)
+    try:
+        assert after("updateFile", value, idle) == value
+        assert idle._launcher.warden_pid == 0
+    finally:
+        idle.shutdown()

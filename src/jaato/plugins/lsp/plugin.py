@@ -221,7 +221,7 @@ class LspPlugin(Plugin):
 
     async def enrich_result(self, call: Call, value: Any) -> Any:
         """The result of a write with the errors and warnings of the files it wrote, where there are any."""
-        if not isinstance(value, dict) or "backups" not in value and call.name.startswith("lsp_"):
+        if not isinstance(value, dict) or ("backups" not in value and call.name.startswith("lsp_")):
             return value
         if value.get("dry_run") is True or not (paths := written(value)):
             return value
