@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
-from jaato.plugins.images.picture import ImageRefused, look
+from jaato.tools.picture import ImageRefused, look
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
 from jaato.tools.reach import roots_of
