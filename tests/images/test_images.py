@@ -15,10 +15,10 @@ from tests.datadesk import Desk
 from tests.kit import call, provider_of, results, say, session
 
 from jaato.errors import ToolError
-from jaato.tools.picture import Picture, look
 from jaato.plugins.images.plugin import MODELS, ImagesPlugin
 from jaato.protocol.messages import Media
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.picture import Picture, look
 
 GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 WEBP = base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")

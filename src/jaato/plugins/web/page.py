@@ -48,8 +48,8 @@ def charset_of(data: bytes, content_type: str) -> str:
             "idna",
             "punycode",
             "utf-7",
-            "unicode_escape",
-            "raw_unicode_escape",
+            "unicode-escape",
+            "raw-unicode-escape",
         ):
             return "cp1252" if name in ("iso8859-1", "ascii") else name
     try:
