@@ -135,7 +135,7 @@ def test_bytes_go_along_and_the_environment_stays(monkeypatch: pytest.MonkeyPatc
 
 def measure(request: dict[str, Any], data: bytes) -> Any:
     """What is known of the bytes and of the place."""
-    seen = sorted(name for name in os.environ if name != "LC_CTYPE")
+    seen = [entry.split("=")[0] for entry in Path("/proc/self/environ").read_text().split("\0") if entry]
     return {"size": len(data), "sum": sum(data), "cwd": os.getcwd(), "environ": seen, "request": request}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web.fetching import plain, web
 from tests.web.server import Answer, Host, ask, serving, text
 
 from jaato.errors import ConfigError, ToolError
