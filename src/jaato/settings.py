@@ -70,6 +70,17 @@ FIELDS: dict[str, Field] = {
         [],
         "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
     ),
+    "disabled_plugins": Field(
+        "list", [], "plugins, by name, that are never loaded", tighten=lambda new, old: True
+    ),
+    "gc": Field(
+        "text",
+        None,
+        "the strategy that makes room in a full context: gc_truncate, or a plugin's; none without",
+    ),
+    "gc_threshold": Field(
+        "number", 80.0, "how full the context is, in percent, when the strategy makes room"
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

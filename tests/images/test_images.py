@@ -75,6 +75,13 @@ def test_images_are_known_by_their_bytes_and_must_be_whole(data: bytes, picture:
             look(data[:end])
 
 
+def test_what_no_decoder_needs_may_be_damaged() -> None:
+    """A colour profile with a wrong checksum is skipped by whoever shows the image, so it is no reason to refuse it."""
+    whole = png(2, 2)
+    damaged = struct.pack(">I4s", 3, b"iCCP") + b"abc" + b"\0\0\0\0"
+    assert look(whole[:33] + damaged + whole[33:]) == Picture("image/png", 2, 2)
+
+
 def test_broken_and_foreign_files_are_refused(tmp_path: Path) -> None:
     """What a provider would refuse, what is too large, and what is no image says what to do instead."""
     desk = Desk(ImagesPlugin, tmp_path / "w")

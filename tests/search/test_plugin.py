@@ -20,11 +20,12 @@ from jaato.tools.tool import tools_of
 
 @pytest.mark.spec("S0", "Available Categories")
 def test_declarations(tmp_path: Path) -> None:
-    """Both tools are discoverable, read-only, in the documented categories, and say what they do in forty words."""
+    """The tools are discoverable, read-only, in the documented categories, and say what they do in forty words."""
     specs = {tool.name: tool.spec for tool in tools_of(SearchPlugin(Desk(tmp_path)), "search")}
     assert {name: spec.category for name, spec in specs.items()} == {
         "glob_files": "filesystem",
         "grep_content": "search",
+        "ast_search": "search",
     }
     assert {"pattern", "root", "max_results", "include_hidden"} <= set(
         specs["glob_files"].parameters["properties"]

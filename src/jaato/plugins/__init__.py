@@ -21,7 +21,11 @@ BUILTIN = {
     "memory": "jaato.plugins.memory.plugin:MemoryPlugin",
     "template": "jaato.plugins.templates.plugin:TemplatesPlugin",
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
+    "terminal": "jaato.plugins.terminal.plugin:TerminalPlugin",
     "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
+    "mcp": "jaato.plugins.mcp.plugin:MCPToolPlugin",
+    "skills": "jaato.plugins.skills.plugin:SkillsPlugin",
+    "slash_command": "jaato.plugins.skills.plugin:SlashCommandPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -13,18 +13,15 @@ from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.errors import ConfigError, PluginError, SessionNotFound, StoreError
+from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.wiring import release
 from jaato.settings import Settings, environment, load, user_dir
-from jaato.tools.catalog import Catalog
-from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
-from jaato.tools.semantic import Meaning
-from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
@@ -65,6 +62,8 @@ async def assemble(
             plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
+        strategy = strategy_for(settings, registry)
+        session.compaction = strategy
         if wire:
             registry.set_session(session)
     except BaseException:
@@ -82,6 +81,8 @@ async def assemble(
         finally:
             if wire:
                 registry.forget_session(session)
+            if strategy is not None:
+                release(strategy.strategy, foreign=True)
             runtime.close()
 
     return session, close
@@ -209,43 +210,6 @@ def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
         return scripted(name, store)
     finally:
         store.close()
-
-
-def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
-    """The plugins of a session and the functions it was given."""
-    granted = [Path(path).expanduser() for path in settings["roots"]]
-    services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
-    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
-    folders = [settings.config_dir / "plugins"]
-    registry = PluginRegistry(
-        model, workspace=workspace, services=services, plugin_dirs=folders, catalog=catalog
-    )
-    registry.discover()
-    if blueprint.plugins is None:
-        registry.expose_all()
-    else:
-        for name in blueprint.plugins:
-            registry.expose_tool(name)
-    if blueprint.tools:
-        registry.add_toolset(Toolset("program", None, tools=[given_tool(entry) for entry in blueprint.tools]))
-    for entry in registry.catalog:
-        if entry.background_after_s is not None:
-            entry.background_after_s = settings["background_after_s"]
-    return registry
-
-
-def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
-    """A tool the embedding program hands over: declared from the start, and run without asking."""
-    import msgspec
-
-    if not isinstance(entry, Tool) and not callable(entry):
-        raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
-    made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
-    options = None if isinstance(entry, Tool) else options_of(entry)
-    category = made.spec.category if options is not None and options.category else "program"
-    made.spec = msgspec.structs.replace(made.spec, discoverability="core", category=category)
-    made.auto_approved = True
-    return made
 
 
 def plan_of(

@@ -5,22 +5,27 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaato.protocol.specs import Grant
-from jaato.tools.atomic import resolved
+from jaato.tools.circumstances import (
+    CONTROL,
+    READ_ONLY,
+    Circumstances,
+    certain,
+    here,
+    patterns_of,
+    refused_by,
+    refused_command,
+    shown,
+)
 from jaato.tools.policy import Policy
-from jaato.tools.policy_rules import SHELL_TOOLS, ToolRules
+from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS, ToolRules
 from jaato.tools.shell_control import control_doubt
 from jaato.tools.shell_parse import analyse
 from jaato.tools.shell_parts import Analysis
-from jaato.tools.shell_pattern import ShellPattern, shell_pattern
 from jaato.tools.shell_policy import ShellVerdict, judge
-from jaato.tools.shell_texts import plain_to_see
 from jaato.tools.touches import control_argument
+from jaato.tools.typed import judge_input
 from jaato.tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -28,33 +33,6 @@ if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
 PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
-READ_ONLY = "{name} may do more than read, and this session only reads (--read-only)"
-CONTROL = "it may change {found!r}, which decides what runs later, so only this one call can be allowed"
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What a call is judged by: the policy, the session's grants, the workspace, and directories that are
-    control."""
-
-    policy: Policy
-    grants: tuple[Grant, ...]
-    workspace: Path
-    protected: tuple[Path, ...] = ()
-
-    def whole(self, tool: Tool) -> Grant | None:
-        """The grant of this session that covers every call of the tool."""
-        return next((one for one in self.grants if covers_tool(one, tool) and here(one, self)), None)
-
-
-def covers_tool(grant: Grant, tool: Tool) -> bool:
-    """Whether a grant allows a tool whole, for a while."""
-    return (
-        grant.effect == "allow"
-        and grant.tool == tool.name
-        and grant.shape is None
-        and grant.scope in ("turn", "idle", "session")
-    )
 
 
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
@@ -63,6 +41,8 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if rules.denied is not None:
         return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
     argument = SHELL_TOOLS.get(tool.name)
+    if tool.name in TYPED_TOOLS:
+        return judge_input(call, tool, rules, given)
     if argument is not None:
         return judge_shell(command_of(call.arguments, argument), call, tool, rules, given)
     place = str(given.workspace)
@@ -195,15 +175,6 @@ def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: 
     return scope, "; ".join(f"{part.text[:60]}: {part.reason}" for part in found.parts[:3])
 
 
-def certain(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
-    """Whether a rule for the whole tool may cover it: understood, and nothing hides from the blacklist."""
-    refused = any(one.effect == "deny" and one.tool == tool.name for one in given.grants)
-    forbidding = refused or rules.deny_inner or rules.deny_arguments
-    if analysis.unknown:
-        return False
-    return not forbidding or plain_to_see(analysis)
-
-
 def command_of(arguments: dict[str, Any], name: str) -> str | None:
     """The whole command of a shell tool's arguments: with `args`, the program must be a plain name."""
     command = arguments.get(name)
@@ -217,39 +188,6 @@ def command_of(arguments: dict[str, Any], name: str) -> str | None:
     return f"{command} {shlex.join(extra)}" if PLAIN_PROGRAM.fullmatch(command) else None
 
 
-def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
-    """The patterns of a session's grant for shell commands."""
-    if grant.effect != "allow" or grant.tool != tool.name or not grant.shape:
-        return []
-    if grant.scope not in ("turn", "idle", "session"):
-        return []
-    return [pattern for line in grant.shape.split("\n") if (pattern := shell_pattern(line))]
-
-
-def here(grant: Grant, given: Circumstances) -> bool:
-    """Whether a grant is for this workspace."""
-    return grant.workspace is None or grant.workspace in (
-        str(given.workspace),
-        resolved(str(given.workspace)),
-    )
-
-
-def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:
-    """A grant of this session that denies the tool."""
-    denying = any(one.effect == "deny" and one.tool == tool.name and one.shape is None for one in grants)
-    return "was refused for good" if denying else None
-
-
-def refused_command(grants: Iterable[Grant], tool: Tool, analysis: Analysis) -> str | None:
-    """A grant of this session that denies the command."""
-    shapes = [one.shape for one in grants if one.effect == "deny" and one.tool == tool.name]
-    if None in shapes:
-        return "was refused for good"
-    lines = tuple(line for shape in shapes if shape for line in shape.split("\n"))
-    rules = ToolRules(None, None, lines, (), (), (), ())
-    return rules.denies_command(analysis)
-
-
 def main_argument(tool: Tool) -> str | None:
     """The argument a pattern without names is about: the first that is required, else the first."""
     parameters = tool.spec.parameters
@@ -260,8 +198,3 @@ def main_argument(tool: Tool) -> str | None:
 def shape_of_tool(tool: Tool) -> str:
     """What a lasting answer about a tool that is no shell covers."""
     return f"{tool.name}(*)"
-
-
-def shown(command: str) -> str:
-    """A command short enough for a message."""
-    return command if len(command) <= 80 else f"{command[:77]}..."

@@ -1,7 +1,6 @@
 """The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
 
-It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend
-can be stepped.
+It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant, Scope
+from jaato.tools.circumstances import Circumstances
 from jaato.tools.grants import digest_of, grant_of, in_force, literal, shape_text
-from jaato.tools.judgement import Circumstances, judge_call
+from jaato.tools.judgement import judge_call
 from jaato.tools.policy import Policy
-from jaato.tools.policy_rules import SHELL_TOOLS
+from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS
 from jaato.tools.question import Waiting, nobody, question_of, word_of
 from jaato.tools.verdict import Decision, PartVerdict, Verdict, allow, deny, settled
 
@@ -50,8 +50,7 @@ def silent(_grant: Grant) -> None:
 class Gate:
     """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
 
-    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed
-    session;
+    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
     `protected` are directories nobody may write under a lasting grant (jaato's own state).
     """
 
@@ -250,8 +249,7 @@ class Gate:
         return None
 
     def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
-        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly
-        these."""
+        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 
@@ -260,6 +258,9 @@ class Gate:
         if not verdict.lasting:
             return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        scope = (
+            "session" if tool.name in TYPED_TOOLS and scope == "always" else scope
+        )  # no terminal lives longer
         grant = grant_of(
             waiting.call, tool, "allow", scope, shape, by=by, workspace=self._place(waiting.call)
         )
@@ -278,7 +279,7 @@ class Gate:
 
     def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
         """No, and never again; for this session at least, when it cannot be written down."""
-        shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
         if shape is None and isinstance(command, str):
             shape = literal(command)

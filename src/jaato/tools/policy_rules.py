@@ -23,8 +23,12 @@ from jaato.tools.shell_words import lex
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
-SHELL_TOOLS: Mapping[str, str] = {"run": "command"}
+SHELL_TOOLS: Mapping[str, str] = {"run": "command", "shell_spawn": "command", "shell_input": "text"}
 """The tools whose argument is a shell command, and that argument."""
+TYPED_TOOLS = frozenset(("shell_input",))
+"""Those whose command some program reads, nobody knows which: a rule for commands never allows it."""
+RUN_NAMES = ("run", "cli_based_tool", "cli_execute", "runCommand")
+"""The names of the tool whose refusals hold for every shell tool."""
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 ADDRESS = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\?#]*)(?P<path>.*)", re.DOTALL)
 ADDRESS_GLOB = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\#]*)(?P<path>.*)", re.DOTALL)
@@ -56,9 +60,10 @@ class ToolRules:
         """Collect what concerns this tool under any of its names."""
         names = (tool.name, *tool.aliases, *((tool.original_name,) if tool.original_name else ()))
         command = SHELL_TOOLS.get(tool.name)
-        denied, deny_inner = by_name(names, blacklist, command is not None)
-        allowed, allow_inner = by_name(names, whitelist, command is not None)
-        deny_arguments = [pair for name in names for pair in renamed(tool, name, blacklist)]
+        refused = (*names, *RUN_NAMES) if command is not None else names
+        denied, deny_inner = by_name(refused, blacklist, command is not None)
+        allowed, allow_inner = by_name(names, whitelist, command is not None and tool.name not in TYPED_TOOLS)
+        deny_arguments = [pair for name in dict.fromkeys(refused) for pair in renamed(tool, name, blacklist)]
         groups = [tuple(renamed(tool, name, whitelist)) for name in names if name in whitelist.arguments]
         texts = list(allow_inner) if command else []
         for group in list(groups):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.ids import new_id
-from jaato.tools.policy_rules import SHELL_TOOLS
+from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS
 from jaato.tools.verdict import Decision, Verdict, deny
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: floa
 
 def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
     """Denied because no one can be asked, with the ways to allow it."""
-    pattern = f"{tool.name}({verdict.shape})" if verdict.shape and tool.name in SHELL_TOOLS else tool.name
+    by_command = tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS
+    pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
     remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
     if not verdict.lasting:

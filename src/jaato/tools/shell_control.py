@@ -85,6 +85,19 @@ def control_doubt(
     return None
 
 
+COMPLETED = re.compile(r"\S[^\n]*\t")
+"""A tab that is no indentation: a shell completes the word before it."""
+
+
+def control_typed(analysis: Analysis, workspace: Path, protected: tuple[Path, ...]) -> str | None:
+    """Which control path a text may name that is typed into some program, be it a shell or not."""
+    if completed := COMPLETED.search(analysis.command):
+        return completed[0][-80:]
+    if mention := MENTION.search(analysis.command):
+        return mention[0]
+    return control_doubt(analysis, workspace, protected)
+
+
 def variables_of(analysis: Analysis, workspace: Path) -> dict[str, str]:
     """What the line sets to a text that is plain to see, once; and the two that are always set."""
     found = {"PWD": str(workspace), "HOME": os.path.expanduser("~")}

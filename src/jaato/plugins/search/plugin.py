@@ -1,4 +1,4 @@
-"""`glob_files` and `grep_content`."""
+"""`glob_files`, `grep_content` and `ast_search`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from jaato.plugins.search.engines import Engine, engine_for
 from jaato.plugins.search.globs import Glob
 from jaato.plugins.search.grep import Result, Search, listed, rendered, structured
 from jaato.plugins.search.pattern import written
+from jaato.plugins.search.trees import (
+    check_pattern,
+    language_named,
+    notes_of,
+    rendered_trees,
+    search_trees,
+    structured_trees,
+)
 from jaato.plugins.search.walk import Found, Limits, Walk
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.names import shown_name
@@ -49,7 +57,7 @@ class SearchPlugin(Plugin):
             self.engine = engine_for(self.roots.paths, os.get_exec_path())
         return self.engine
 
-    @tool(category="filesystem", access="read")
+    @tool(category="filesystem", access="read", examples=({"pattern": "src/**/*.{ts,tsx}"},))
     def glob_files(
         self,
         pattern: Annotated[str, "such as **/*.py or src/{a,b}/*.ts; without / only the root's own files"],
@@ -84,7 +92,11 @@ class SearchPlugin(Plugin):
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
         return Output(clean(text), data | ({"stopped": limits.stopped} if limits.stopped is not None else {}))
 
-    @tool(category="search", access="read")
+    @tool(
+        category="search",
+        access="read",
+        examples=({"pattern": "def main\\(", "path": "src", "glob": "*.py", "context": 2},),
+    )
     def grep_content(
         self,
         pattern: Annotated[str, "regular expression, matched line by line"],
@@ -123,6 +135,56 @@ class SearchPlugin(Plugin):
         limits.unread += result.unread
         text = "\n\n".join(part for part in (rendered(result), remarks(result, limits, notes)) if part)
         return Output(clean(text), structured(result, limits))
+
+    @tool(category="search", access="read")
+    def ast_search(
+        self,
+        pattern: Annotated[
+            str, "code with variables: $A is one node, $$$B any number, such as open($PATH, $$$MORE)"
+        ],
+        language: Annotated[
+            str | None, "such as python or typescript; default: by each file's extension"
+        ] = None,
+        path: Annotated[str, "file or directory"] = ".",
+        glob: Annotated[str | None, "only files like this, such as src/**/*.ts"] = None,
+        max_results: int = 100,
+        include_hidden: bool = False,
+        include_ignored: bool = False,
+        *,
+        call: Call,
+    ) -> Output:
+        """Match source code by its syntax tree (AST): calls, definitions, statements of a form, whatever their formatting.
+        Returns each place with its line, the code and what the variables stand for."""
+        check_pattern(pattern)
+        wanted = language_named(language)
+        limits = Limits(call.token)
+        most = bounded(max_results, MAX_RESULTS)
+        notes: list[str] = []
+        if stat.S_ISDIR(self.roots.stat(path).st_mode):
+            hidden = include_hidden or (glob is not None and wants_hidden(glob))
+            walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
+            files = named(walk, Glob.of(glob, anywhere=True) if glob is not None else None)
+            result = search_trees(files, pattern, wanted, False, most, limits)
+            notes += ignored_note(walk) if not result.total else []
+        else:
+            self.roots.open_file(path).close()  # says why, where it is no regular file
+            with self.roots.locate(path) as place:
+                only = (shown_below(self.roots, place.path.parts), Found((place.name,), place.dir_fd))
+                result = search_trees([only], pattern, wanted, True, most, limits)
+            if (
+                not result.searched
+                and wanted is None
+                and not (result.large or result.binary or result.failed)
+            ):
+                notes.append("Its language cannot be told by its name; give language.")
+        if result.refused and not result.total:
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
+            notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
+        notes = [*notes_of(result, limits), *notes, *trouble(limits)]
+        text = "\n\n".join(
+            part for part in (rendered_trees(result), "\n".join(f"[{n}]" for n in notes)) if part
+        )
+        return Output(clean(text), structured_trees(result, limits))
 
 
 def bounded(value: int, most: int, least: int = 1) -> int:

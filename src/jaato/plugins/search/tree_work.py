@@ -1,0 +1,96 @@
+"""In a process apart: which parts of some code have the structure of a pattern."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from jaato.errors import ToolError
+from jaato.plugins.search.scan import text_of
+
+VARIABLE = re.compile(r"\$\$\$([A-Z][A-Z0-9_]*)|\$([A-Z][A-Z0-9_]*)")
+ANY_VARIABLE = re.compile(r"\$+([A-Z_][A-Z0-9_]*)?")
+CAUSE = re.compile(r"^ +\d+: (.+)$", re.MULTILINE)
+MAX_TEXT = 1000
+MAX_VALUE = 200
+
+
+class ExtraMissing(ToolError):
+    """The package that knows syntax trees is not installed."""
+
+    code = "extra_missing"
+
+
+def find(request: dict[str, Any]) -> dict[str, Any]:
+    """The matches in each part of a file of joined code; `refused` says by language why the pattern is none."""
+    try:
+        from ast_grep_py import SgRoot
+    except ImportError:
+        raise ExtraMissing("ast_search needs the extra `code`: pip install 'jaato[code]'.") from None
+    pattern, most = request["pattern"], request["most"]
+    names = [(multiple or single, bool(multiple)) for multiple, single in VARIABLE.findall(pattern)]
+    names = list(dict.fromkeys(names))
+    refused: dict[str, str] = {}
+    doubtful: set[str] = set()
+    files = []
+    at = 0
+    for language, size in request["parts"]:
+        text = text_of(os.pread(request["fd"], size, at))
+        at += size
+        matches: list[Any] = []
+        if language not in refused:
+            root = SgRoot(text.encode("utf-8", "replace").decode(), language).root()
+            try:
+                matches = root.find_all(pattern=pattern)
+            except RuntimeError as error:
+                refused[language] = reason_in(str(error))
+            if language not in doubtful and is_broken(SgRoot(plain(pattern), language).root()):
+                doubtful.add(language)
+        shown = [described(match, names) for match in matches[:most]]
+        most -= len(shown)
+        files.append({"count": len(matches), "matches": shown})
+    return {"files": files, "refused": refused, "doubtful": sorted(doubtful)}
+
+
+def reason_in(complaint: str) -> str:
+    """The last cause that an error names, before the trace some systems add."""
+    causes = CAUSE.findall(complaint.partition("Stack backtrace")[0])
+    return (causes[-1] if causes else complaint.partition("\n")[0])[:200]
+
+
+def is_broken(root: Any) -> bool:
+    """Whether the parser had to guess."""
+    return root.find(kind="ERROR") is not None if root.kind() != "ERROR" else True
+
+
+def plain(pattern: str) -> str:
+    """A pattern with names where its variables stand, as code of most languages."""
+    return ANY_VARIABLE.sub(lambda found: f"x{found[1] or ''}", pattern)
+
+
+def described(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
+    """A match as data: where it stands (from 1), its text, what the variables stand for."""
+    place = match.range()
+    variables = {}
+    for name, multiple in names:
+        found = match.get_multiple_matches(name) if multiple else [match.get_match(name)]
+        texts = [node.text() for node in found if node is not None]
+        variables[name] = cut("".join(spaced(texts)) if multiple else "".join(texts), MAX_VALUE)
+    return {
+        "line": place.start.line + 1,
+        "column": place.start.column + 1,
+        "end_line": place.end.line + 1,
+        "text": cut(match.text(), MAX_TEXT),
+        "variables": variables,
+    }
+
+
+def spaced(texts: list[str]) -> list[str]:
+    """The pieces of a list, with a space after each comma."""
+    return [f"{text} " if text == "," else text for text in texts]
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or the start of a long one."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

@@ -1,0 +1,240 @@
+"""One search of code by its structure: files gathered, their syntax trees matched in a process apart."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from jaato.errors import InvalidArguments
+from jaato.plugins.search.grep import kind_of, listed
+from jaato.plugins.search.scan import read_all
+from jaato.plugins.search.walk import Found, Limits
+from jaato.tools.apart import Bounds, WorkFailed, work_apart
+from jaato.tools.names import shown_name
+
+WORK = "jaato.plugins.search.tree_work:find"
+MAX_FILE_BYTES = 4 << 20
+FULL_BYTES = 4 << 20
+FULL_FILES = 500
+MAX_PATTERN_CHARS = 20_000
+PART_S = 8.0
+MEMORY_BYTES = 2 << 30
+
+ENDINGS = {
+    "bash": "sh bash zsh", "c": "c h", "cpp": "cc cpp cxx hpp hh hxx cu", "csharp": "cs", "css": "css", "dart": "dart",
+    "elixir": "ex exs", "go": "go", "haskell": "hs", "hcl": "hcl tf", "html": "html htm xhtml", "java": "java",
+    "javascript": "js jsx mjs cjs", "json": "json", "kotlin": "kt kts", "lua": "lua", "nix": "nix", "php": "php",
+    "python": "py pyi", "ruby": "rb gemspec", "rust": "rs", "scala": "scala sc sbt", "solidity": "sol",
+    "swift": "swift", "tsx": "tsx", "typescript": "ts mts cts", "yaml": "yaml yml", "zig": "zig",
+}  # fmt: skip
+"""The languages, and how the names of their files end."""
+LANGUAGES = {f".{ending}": language for language, endings in ENDINGS.items() for ending in endings.split()}
+SPELLINGS = {
+    "py": "python", "js": "javascript", "ts": "typescript", "jsx": "javascript", "rs": "rust", "golang": "go",
+    "c++": "cpp", "c#": "csharp", "cs": "csharp", "rb": "ruby", "sh": "bash", "shell": "bash", "yml": "yaml",
+    "kt": "kotlin", "terraform": "hcl",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Code:
+    """A file that waits to be searched."""
+
+    name: str
+    language: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class Trees:
+    """What a search found: matches to show, and counts of everything."""
+
+    matches: list[dict[str, Any]] = field(default_factory=list)
+    total: int = 0
+    files: int = 0
+    searched: int = 0
+    large: list[str] = field(default_factory=list)
+    binary: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why the pattern is none, by language."""
+    doubtful: set[str] = field(default_factory=set)
+    """The languages in which the pattern is no whole piece of code."""
+
+
+def language_named(name: str | None) -> str | None:
+    """A language by one of its names. Raises `InvalidArguments` for one that is not known."""
+    if name is None:
+        return None
+    plain = name.strip().lower()
+    plain = SPELLINGS.get(plain, plain)
+    if plain not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise InvalidArguments(
+            f"The language {name[:40]!r} is not known; there are {known}.", [("/language", "is not known")]
+        )
+    return plain
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise `InvalidArguments` for what can be no pattern in any language."""
+    if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS or "\0" in pattern:
+        raise InvalidArguments(
+            f"The pattern must be some code, at most {MAX_PATTERN_CHARS:,} characters, such as print($A).",
+            [("/pattern", "is no code")],
+        )
+
+
+def search_trees(
+    files: Iterable[tuple[str, Found]],
+    pattern: str,
+    language: str | None,
+    forced: bool,
+    most: int,
+    limits: Limits,
+) -> Trees:
+    """Search files, each given with the name it is shown by; with `forced` also those whose name says another
+    language."""
+    result = Trees()
+    waiting = gathered(files, language, forced, result, limits)
+    while limits.go_on():
+        batch: list[Code] = []
+        size = 0
+        while size < FULL_BYTES and len(batch) < FULL_FILES and (code := next(waiting, None)) is not None:
+            batch.append(code)
+            size += len(code.data)
+        if not batch:
+            break
+        search_batch(batch, pattern, most, limits, result)
+    return result
+
+
+def gathered(
+    files: Iterable[tuple[str, Found]], language: str | None, forced: bool, result: Trees, limits: Limits
+) -> Iterator[Code]:
+    """The files that are code of a known language."""
+    for name, found in files:
+        own = LANGUAGES.get(PurePosixPath(found.names[-1]).suffix.lower())
+        speaks = language if forced and language is not None else own
+        if speaks is None or (language is not None and speaks != language):
+            continue
+        fd = found.open()
+        if fd is None:
+            limits.unread.append(name)
+            continue
+        try:
+            if os.fstat(fd).st_size > MAX_FILE_BYTES:
+                result.large.append(name)
+                continue
+            data = read_all(fd)
+        except OSError:
+            limits.unread.append(name)
+            continue
+        finally:
+            os.close(fd)
+        if kind_of(data, len(data)) == "binary":
+            result.binary.append(name)
+        elif data:
+            yield Code(name, speaks, data)
+
+
+def search_batch(batch: list[Code], pattern: str, most: int, limits: Limits, result: Trees) -> None:
+    """Search some files; where that ends the process, each half by itself, down to the file that did it."""
+    if not limits.go_on():
+        return
+    bounds = Bounds(max(0.5, min(PART_S, limits.left_s)), MEMORY_BYTES, 1 << 20, "Narrow the search.")
+    try:
+        answers = answers_of(batch, pattern, max(0, most - len(result.matches)), bounds, limits)
+    except WorkFailed as error:
+        if error.problem.code == "extra_missing":
+            raise
+        if len(batch) == 1:
+            result.failed.append(batch[0].name)
+            return
+        middle = len(batch) // 2
+        search_batch(batch[:middle], pattern, most, limits, result)
+        search_batch(batch[middle:], pattern, most, limits, result)
+        return
+    for code, answer in zip(batch, answers["files"], strict=True):
+        result.searched += 1
+        result.total += answer["count"]
+        result.files += answer["count"] > 0
+        left = max(0, most - len(result.matches))
+        result.matches += [{"path": code.name, **match} for match in answer["matches"][:left]]
+    result.refused |= answers["refused"]
+    result.doubtful.update(answers["doubtful"])
+
+
+def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: Limits) -> Any:
+    """What the process apart says of each file. Raises `WorkFailed`."""
+    with tempfile.TemporaryFile() as joined:
+        for code in batch:
+            joined.write(code.data)
+        joined.flush()
+        parts = [[code.language, len(code.data)] for code in batch]
+        request = {"fd": joined.fileno(), "parts": parts, "pattern": pattern, "most": most}
+        return work_apart(WORK, request, bounds, limits.token, [joined.fileno()])
+
+
+def rendered_trees(result: Trees) -> str:
+    """The matches as a model reads them: `line: text` beneath each file's name, and what the variables stand for."""
+    rows: list[str] = []
+    last = None
+    for match in result.matches:
+        if match["path"] != last:
+            rows.append(("\n" if rows else "") + shown_name(match["path"]))
+            last = match["path"]
+        first, *more = match["text"].split("\n")
+        rows.append("\n".join([f"{match['line']}: {first}", *(f"  {line}" for line in more)]))
+        variables = "; ".join(f"{name} = {text}" for name, text in match["variables"].items())
+        if variables:
+            rows.append(f"    {variables}".replace("\n", " "))
+    return "\n".join(rows)
+
+
+def notes_of(result: Trees, limits: Limits) -> list[str]:
+    """What a reader must know beside the matches."""
+    notes = []
+    shown = len(result.matches)
+    if result.total > shown:
+        notes.append(
+            f"{result.total} matches in {result.files} files; the first {shown} are shown. Narrow the search."
+        )
+    elif result.total:
+        notes.append(f"{result.total} matches in {result.files} of {result.searched} files.")
+    elif limits.stopped is None:
+        notes.append(f"Nothing matches in {result.searched} files of code.")
+    if not result.total and result.doubtful:
+        notes.append(f"The pattern is no whole piece of code in {', '.join(sorted(result.doubtful))}.")
+    if result.total and result.refused:
+        notes.append(f"No pattern in {', '.join(sorted(result.refused))}.")
+    for text, names in (("Too large, not searched", result.large), ("Binary, not searched", result.binary)):
+        if names:
+            notes.append(f"{text}: {listed(names)}.")
+    if result.failed:
+        notes.append(f"Too deeply nested or too slow to search: {listed(result.failed)}.")
+    return notes
+
+
+def structured_trees(result: Trees, limits: Limits) -> dict[str, Any]:
+    """The result as data for programs."""
+    data: dict[str, Any] = {
+        "matches": result.matches,
+        "total": result.total,
+        "files": result.files,
+        "searched": result.searched,
+        "truncated": len(result.matches) < result.total,
+    }
+    if limits.stopped is not None:
+        data["stopped"] = limits.stopped
+    named = {
+        "too_large": result.large,
+        "binary": result.binary,
+        "failed": result.failed,
+        "unreadable": limits.unread,
+    }
+    return data | {key: names[:100] for key, names in named.items() if names}

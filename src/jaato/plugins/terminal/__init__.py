@@ -1,0 +1,1 @@
+"""Programs at a terminal: REPLs, debuggers, prompts, full-screen programs."""

@@ -1,0 +1,201 @@
+"""`shell_spawn`, `shell_input`, `shell_read`, `shell_control`, `shell_close` and `shell_list`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Coroutine
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import anyio
+import msgspec
+
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import ConfigError, InvalidArguments, ToolError
+from jaato.plugins.terminal.desk import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
+from jaato.plugins.terminal.entry import typed
+from jaato.plugins.terminal.loop import Loop
+from jaato.tools.call import Call
+from jaato.tools.processes.environ import for_commands
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.reach import environ_of
+from jaato.tools.tool import tool
+
+T = TypeVar("T")
+MAX_WAIT_S = 120.0
+ASKING = frozenset(
+    "GIT_TERMINAL_PROMPT GIT_ASKPASS SSH_ASKPASS SSH_ASKPASS_REQUIRE SUDO_ASKPASS GCM_INTERACTIVE "
+    "DEBIAN_FRONTEND PIP_NO_INPUT EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_MERGE_AUTOEDIT".split()
+)
+"""What a command without a terminal must not do, and one with a terminal may: ask, and open an editor."""
+
+Wait = Annotated[float, "seconds to wait for the program to want input or end"]
+
+
+class TerminalPlugin(Plugin):
+    """Programs at terminals of their own. They end with the session that started them, at the latest with jaato.
+
+    Configuration: `most` programs at once, `idle_s` until one that nobody looks at is ended, `env` and `hide_env` as
+    for `run`.
+    """
+
+    name: ClassVar[str] = "terminal"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        try:
+            self.options = msgspec.convert(dict(host.config), Options, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
+        self.launcher = Launcher()
+        self._loop = Loop()
+        self._desk = Desk(self.launcher, self.options)
+        self._guarded: set[str] = set()
+
+    @tool(category="system", access="execute")
+    async def shell_spawn(
+        self,
+        command: Annotated[str, "bash command line, such as python3, bash or gdb ./a.out"],
+        rows: int = 24,
+        columns: int = 80,
+        wait_s: Wait = 5.0,
+        *,
+        call: Call,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Start an interactive program at a terminal: a REPL, debugger, shell, login prompt or full-screen program.
+        Returns session_id, its state (running, awaiting_input, ended) and what the screen shows."""
+        check_line(command)
+        size = bounded(rows, 2, MAX_ROWS), bounded(columns, 10, MAX_COLUMNS)
+        await self._guard(call)
+        return await self._there(self._desk.spawn(command, self._environment(), size, waited(wait_s), call))
+
+    @tool(category="system", access="execute")
+    async def shell_input(
+        self,
+        session_id: str,
+        text: str = "",
+        enter: Annotated[bool | None, "press enter after the text; default: unless keys are given"] = None,
+        keys: Annotated[list[str] | None, "keys after the text: ctrl-c, up, tab, escape, f1, …"] = None,
+        secret_env: Annotated[
+            str | None, "type the value of this environment variable instead; it is never shown"
+        ] = None,
+        wait_s: Wait = 5.0,
+        *,
+        call: Call,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Type a line, or press keys, in a program that shell_spawn started. Returns its state and what the screen
+        shows anew; awaiting_input means that it wants more, with secret for a password."""
+        given = typed(text, enter, keys or [], self._value(secret_env, text))
+        return await self._there(self._desk.enter(session_id, given, waited(wait_s), call))
+
+    @tool(category="system", access="read")
+    async def shell_read(
+        self,
+        session_id: str,
+        wait_s: Wait = 0.0,
+        whole: Annotated[bool, "the whole screen, not only what changed"] = False,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """See what a program at a terminal has shown since the last look, and whether it runs, waits for input or has
+        ended. Use wait_s for one that is still working."""
+        return await self._there(self._desk.read(session_id, waited(wait_s), whole, call))
+
+    @tool(category="system", access="execute")
+    async def shell_control(
+        self,
+        session_id: str,
+        action: Literal[
+            "interrupt", "quit", "terminate", "kill", "hangup", "suspend", "continue", "eof", "resize"
+        ],
+        rows: int | None = None,
+        columns: int | None = None,
+        wait_s: Wait = 1.0,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Signal what runs in the foreground of a terminal, end its input (eof) or change its size. Returns its state
+        and what the screen shows anew."""
+        return await self._there(
+            self._desk.control(session_id, action, (rows, columns), waited(wait_s), call)
+        )
+
+    @tool(category="system", access="read")
+    async def shell_close(self, session_id: str, *, call: Call) -> dict[str, Any]:
+        """End a program at a terminal with everything it started. Returns how it ended and its last output."""
+        return await self._there(self._desk.close(session_id, call))
+
+    @tool(category="system", access="read")
+    async def shell_list(self, *, call: Call) -> dict[str, Any]:
+        """List the programs at terminals that this session started, with their states."""
+        return await self._there(self._desk.listing(call))
+
+    def shutdown(self) -> None:
+        """End every program, with all that they started."""
+        if self._loop.begun:
+            self._loop.submit(self._desk.end_all(None)).result()
+            self._loop.close()
+        self.launcher.close()
+
+    # --- from the caller's loop --------------------------------------------------------------------------------
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this on the loop of the terminals."""
+        return await asyncio.wrap_future(self._loop.submit(work))
+
+    async def _guard(self, call: Call) -> None:
+        """See to it that what a session starts ends with it."""
+        session = call.services.get("session")
+        if session is None or call.session_id in self._guarded:
+            return
+        self._guarded.add(call.session_id)
+        try:
+            await session.background(functools.partial(self._watch_over, call.session_id))
+        except BaseException:
+            self._guarded.discard(call.session_id)
+            raise
+
+    async def _watch_over(self, owner: str) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._guarded.discard(owner)
+            if self._loop.begun:
+                with anyio.CancelScope(shield=True):
+                    await self._there(self._desk.end_all(owner))
+
+    def _value(self, name: str | None, text: str) -> str | None:
+        """The value of an environment variable that programs have, too."""
+        if name is None:
+            return None
+        if text:
+            raise InvalidArguments("Give text or secret_env, not both.", [("/secret_env", "beside text")])
+        value = self._environment().get(name)
+        if not value:
+            raise ToolError(f"There is no environment variable {name[:80]!r} for programs here.")
+        return value
+
+    def _environment(self) -> dict[str, str]:
+        more = {"TERM": "xterm", **{key: str(value) for key, value in self.options.env.items()}}
+        given = environ_of(self.host)
+        found = for_commands(given, self.options.hide_env, more)
+        kept = {name: given[name] for name in ("EDITOR", "VISUAL", "GIT_EDITOR") if name in given}
+        return {name: value for name, value in found.items() if name not in ASKING or name in more} | kept
+
+
+def waited(wait_s: float) -> float:
+    """How long a call waits at most; what is no number of seconds is none."""
+    return min(wait_s, MAX_WAIT_S) if wait_s > 0 else 0.0
+
+
+def check_line(command: str) -> None:
+    """Raise `InvalidArguments` for a command line that no shell can be given."""
+    issues = []
+    if not command.strip():
+        issues.append(("/command", "is empty"))
+    if "\0" in command:
+        issues.append(("/command", "has a NUL character"))
+    if len(command) > 100_000:
+        issues.append(("/command", "is too long; write it to a script and run that"))
+    if issues:
+        raise InvalidArguments(f"Invalid arguments for shell_spawn: command {issues[0][1]}.", issues)

@@ -1,0 +1,204 @@
+"""What the orders of a terminal do to its screen: the part of VT220 and xterm that shows in text."""
+
+from __future__ import annotations
+
+from jaato.plugins.terminal.grid import MAX_MARKS, Grid, width
+
+LINES = dict(zip("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·", strict=True))
+"""The line drawing characters."""
+
+
+class Screen:
+    """A screen with a cursor. Every method is bounded by the size of the screen, whatever it is told."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.grid = Grid(rows, columns)
+        self.reset()
+
+    def reset(self) -> None:
+        """As after switching on; the history stays."""
+        grid = self.grid
+        grid.switch(False)
+        grid.clear(0, self.height - 1)
+        self.row = self.column = 0
+        self.full = False
+        """Whether the last column was written, so that the next character begins a line."""
+        self.top, self.bottom = 0, self.height - 1
+        self.saved = (0, 0, False, False)
+        self.wraps, self.from_margin, self.inserts = True, False, False
+        self.application_keys = False
+        self.charsets = [False, False]
+        """Whether each of the two character sets draws lines."""
+        self.charset = 0
+        self.last = " "
+        self.tabs = set(range(8, 1000, 8))
+
+    @property
+    def height(self) -> int:
+        """The number of rows."""
+        return len(self.grid.rows)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.grid.columns
+
+    def draw(self, text: str) -> None:
+        """Write printable characters."""
+        if self.charsets[self.charset]:
+            text = "".join(LINES.get(char, char) for char in text)
+        self.last = text[-1]
+        if not text.isascii() or self.inserts:
+            for char in text:
+                self._draw_one(char)
+            return
+        while text:
+            self._begin(1)
+            part = text[: self.columns - self.column]
+            text = text[len(part) :]
+            self.grid.row(self.row).put(self.column, list(part))
+            self._advance(len(part))
+
+    def _draw_one(self, char: str) -> None:
+        size = width(char)
+        if size == 0:
+            self._mark(char)
+            return
+        if size > self.columns:
+            return
+        self._begin(size)
+        row = self.grid.row(self.row)
+        if self.inserts:
+            row.insert(self.column, size, self.columns)
+        row.put(self.column, [char] if size == 1 else [char, ""])
+        self._advance(size)
+
+    def _mark(self, mark: str) -> None:
+        """Put a combining character on the one before."""
+        cells = self.grid.row(self.row).cells
+        at = self.column if self.full else self.column - 1
+        while 0 <= at < len(cells) and not cells[at]:
+            at -= 1
+        if 0 <= at < len(cells) and len(cells[at]) <= MAX_MARKS:
+            cells[at] += mark
+
+    def _begin(self, size: int) -> None:
+        """Make room for a character of this width at the cursor."""
+        if not self.full and self.column + size <= self.columns:
+            return
+        if self.wraps:
+            self.column = 0
+            self.line_feed()
+        else:
+            self.column = self.columns - size
+        self.full = False
+
+    def _advance(self, size: int) -> None:
+        self.column += size
+        if self.column >= self.columns:
+            self.column, self.full = self.columns - 1, True
+
+    def repeat(self, count: int) -> None:
+        """Write the last character again."""
+        self.draw(self.last * min(count, self.columns))
+
+    def line_feed(self) -> None:
+        """One line down, scrolling at the bottom margin."""
+        if self.row == self.bottom:
+            self.grid.scroll_up(self.top, self.bottom, 1)
+        elif self.row < self.height - 1:
+            self.row += 1
+        self.full = False
+
+    def reverse_feed(self) -> None:
+        """One line up, scrolling at the top margin."""
+        if self.row == self.top:
+            self.grid.scroll_down(self.top, self.bottom, 1)
+        elif self.row > 0:
+            self.row -= 1
+        self.full = False
+
+    def tab(self, count: int = 1) -> None:
+        """To the next tab stop, or the one before."""
+        for _ in range(min(abs(count), 16)):
+            if count > 0:
+                ahead = [stop for stop in self.tabs if self.column < stop < self.columns]
+                self.move(self.row, min(ahead, default=self.columns - 1))
+            else:
+                self.move(self.row, max((stop for stop in self.tabs if stop < self.column), default=0))
+
+    def move(self, row: int, column: int) -> None:
+        """Put the cursor somewhere on the screen."""
+        self.row = max(0, min(row, self.height - 1))
+        self.column = max(0, min(column, self.columns - 1))
+        self.full = False
+
+    def shift(self, down: int, right: int) -> None:
+        """Move the cursor from where it is; it stops at a margin it has not crossed."""
+        row = self.row + down
+        if down < 0 and self.row >= self.top:
+            row = max(row, self.top)
+        if down > 0 and self.row <= self.bottom:
+            row = min(row, self.bottom)
+        self.move(row, self.column + right)
+
+    def place(self, row: int, column: int) -> None:
+        """Move the cursor to a position counted from the top, or from the margin in origin mode."""
+        if self.from_margin:
+            self.move(min(self.top + row, self.bottom), column)
+        else:
+            self.move(row, column)
+
+    def margins(self, top: int, bottom: int) -> None:
+        """Let only these rows scroll."""
+        if 0 <= top < bottom < self.height:
+            self.top, self.bottom = top, bottom
+            self.place(0, 0)
+
+    def save(self) -> None:
+        """Remember the cursor."""
+        self.saved = (self.row, self.column, self.from_margin, self.charsets[0])
+
+    def restore(self) -> None:
+        """Put the cursor where it was remembered."""
+        row, column, self.from_margin, self.charsets[0] = self.saved
+        self.move(row, column)
+
+    def erase_line(self, what: int) -> None:
+        """Blank the line from the cursor (0), up to it (1) or whole (2)."""
+        start, end = ((self.column, self.columns), (0, self.column + 1), (0, self.columns))[what]
+        self.grid.row(self.row).erase(start, end)
+
+    def erase_screen(self, what: int) -> None:
+        """Blank the screen from the cursor (0), up to it (1) or whole (2, 3)."""
+        grid = self.grid
+        if what >= 2:
+            grid.clear(0, self.height - 1)
+            return
+        self.erase_line(what)
+        if what == 0:
+            grid.clear(self.row + 1, self.height - 1)
+        else:
+            grid.clear(0, self.row - 1)
+
+    def edit_lines(self, count: int) -> None:
+        """Insert blank lines at the cursor, or remove some."""
+        if self.top <= self.row <= self.bottom:
+            if count > 0:
+                self.grid.scroll_down(self.row, self.bottom, count)
+            else:
+                self._remove_lines(-count)
+            self.column, self.full = 0, False
+
+    def _remove_lines(self, count: int) -> None:
+        grid = self.grid
+        for _ in range(min(count, self.bottom - self.row + 1)):
+            del grid.rows[self.row]
+            grid.rows.insert(self.bottom, type(grid.rows[0])())
+        grid.touch(self.row, self.bottom)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Take another size."""
+        self.row = self.grid.resize(rows, columns, self.row)
+        self.top, self.bottom = 0, rows - 1
+        self.move(self.row, self.column)

@@ -1,0 +1,277 @@
+"""One program at a terminal: its output read as it comes, what is typed sent, and whether it waits for somebody."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import signal
+import struct
+import termios
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio
+
+from jaato.errors import ToolError
+from jaato.plugins.terminal.orders import Orders
+from jaato.plugins.terminal.screen import Screen
+from jaato.plugins.terminal.waiting import modes_of, watch
+from jaato.tools.processes.command import Command
+from jaato.tools.processes.ended import Ended
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.streams import Streams, resize
+
+READ_BYTES = 65_536
+BURST_BYTES = 262_144
+MOST_WAITING_BYTES = 1 << 20
+KEPT_BYTES = 262_144
+SLICE_BYTES = 2048
+SLICE_S = 0.004
+LOOK_EVERY_S = 0.1
+QUIET_S = 0.15
+AMONG_OTHERS_S = 0.5
+GUESS_S = 1.0
+SEND_WITHIN_S = 2.0
+UNREAD_S = 1.0
+LONGEST_LINE_BYTES = 4095
+"""What the kernel takes of a line before enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a program is doing: `running`, `awaiting_input` or `ended`; `secret` when what is typed is not shown."""
+
+    name: str
+    secret: bool = False
+
+
+class Session:
+    """A program at a terminal; all of it happens on the loop it was made on."""
+
+    def __init__(self, session_id: str, owner: str, line: str, command: Command, streams: Streams) -> None:
+        self.id = session_id
+        self.owner = owner
+        self.line = line
+        self.command = command
+        self.streams = streams
+        self.begun_at = datetime.now(UTC).isoformat(timespec="seconds")
+        rows, columns = size_of(streams.output_fd)
+        self.screen = Screen(rows, columns)
+        self.ended: Ended | None = None
+        self.problem = ""
+        self.missed_bytes = 0
+        self.secrets: set[str] = set()
+        self.typed = ""
+        """What was typed since the last enter."""
+        self.over = anyio.Event()
+        self._device = os.fstat(streams.theirs[0]).st_rdev
+        self._orders = Orders(self.screen)
+        self._waiting = bytearray()
+        self._arrived = anyio.Event()
+        self._sending = anyio.Lock()
+        self._used = self._heard = time.monotonic()
+        self._sent = -math.inf
+        self._told_tick = self._told_missed = 0
+
+    # --- the program -------------------------------------------------------------------------------------------
+
+    async def live(self, launcher: Launcher, idle_s: float) -> None:
+        """Run the program to its end; cancelled, end it and all that it started."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read)
+                tasks.start_soon(self._show)
+                tasks.start_soon(self._expire, idle_s)
+                try:
+                    ended = await self.command.run(launcher)
+                except ToolError as error:
+                    ended, self.problem = Ended(reason="failure"), str(error)
+                tasks.cancel_scope.cancel()
+            self._take()
+            await self._feed()
+            self.ended = ended
+        finally:
+            if self.ended is None:
+                self.ended = Ended(reason="stopped")
+            self.streams.close()
+            self.over.set()
+
+    async def _read(self) -> None:
+        """Take what is printed, as fast as it comes: the program never waits for the screen."""
+        while True:
+            await anyio.wait_readable(self.streams.output_fd)
+            size = self._take()
+            self._arrived.set()
+            await anyio.sleep(0.002 if size >= BURST_BYTES else 0)
+
+    def _take(self) -> int:
+        """Take what is there, up to a burst; of too much only the newest is kept."""
+        size = 0
+        while size < BURST_BYTES:
+            try:
+                data = os.read(self.streams.output_fd, READ_BYTES)
+            except OSError:
+                break
+            if not data:
+                break
+            self._waiting += data
+            size += len(data)
+        if size:
+            self._heard = time.monotonic()
+        if len(self._waiting) > MOST_WAITING_BYTES:
+            gone = len(self._waiting) - KEPT_BYTES
+            newline = self._waiting.find(b"\n", gone, gone + 4096)
+            gone = newline + 1 if newline >= 0 else gone
+            del self._waiting[:gone]
+            self.missed_bytes += gone
+            self._orders.forget()
+        return size
+
+    async def _show(self) -> None:
+        """Carry out on the screen what was taken, in slices, half of the time at most."""
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            await self._feed()
+
+    async def _feed(self) -> None:
+        while self._waiting:
+            begun = time.monotonic()
+            while self._waiting and time.monotonic() - begun < SLICE_S:
+                piece = bytes(self._waiting[:SLICE_BYTES])
+                del self._waiting[:SLICE_BYTES]
+                self._orders.feed(piece)
+            self._reply()
+            await anyio.sleep(time.monotonic() - begun if self._waiting else 0)
+
+    def _reply(self) -> None:
+        """Say what the program asked the terminal, if it has room for it."""
+        answers, self._orders.answers = self._orders.answers, []
+        if answers and self.streams.input_fd != -1:
+            try:
+                os.write(self.streams.input_fd, "".join(answers).encode())
+            except OSError:
+                pass  # it does not read
+
+    async def _expire(self, idle_s: float) -> None:
+        """End the program when nobody has looked at it for so long."""
+        left = idle_s
+        while left > 0:
+            await anyio.sleep(left)
+            left = self._used + idle_s - time.monotonic()
+        self.problem = f"Nobody looked at it for {idle_s:g} s, so it was ended."
+        self.command.stop()
+
+    async def close(self) -> None:
+        """Hang up, end all that the program started, and wait for that."""
+        if self.ended is None and self.command.pid:
+            try:
+                os.killpg(self.command.pid, signal.SIGHUP)
+            except OSError:
+                pass  # it ends just now, or is another user's
+        self.command.stop()
+        await self.over.wait()
+
+    # --- what it is doing --------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What the program is doing at this moment."""
+        if self.ended is not None:
+            return State("ended")
+        now = time.monotonic()
+        quiet_s = now - max(self._heard, self._sent)
+        if self._waiting or quiet_s < QUIET_S:
+            return State("running")
+        try:
+            if now - self._sent < UNREAD_S and unread(self.streams.theirs[0]):
+                return State("running")
+            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device)
+            modes = modes_of(self.streams.output_fd)
+        except (OSError, termios.error, IndexError):
+            return State("running")
+        secret = modes.by_line and not modes.echoes
+        waits = found.reads or (found.polls and quiet_s >= AMONG_OTHERS_S)
+        if not waits and found.idle and quiet_s >= GUESS_S:
+            waits = secret or (modes.by_line and self.screen.column > 0)
+        return State("awaiting_input" if waits else "running", waits and secret)
+
+    async def settle(self, wait_s: float) -> State:
+        """Wait until the program waits for somebody or has ended, at most so long; then its state."""
+        self._used = time.monotonic()
+        end = self._used + wait_s
+        while True:
+            state = self.state()
+            left = end - time.monotonic()
+            if state.name != "running" or left <= 0:
+                self._used = time.monotonic()
+                return state
+            with anyio.move_on_after(min(left, LOOK_EVERY_S)):
+                await self.over.wait()
+
+    # --- talking to it -----------------------------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> int:
+        """Type this; how much of it could not be, because the program does not read.
+
+        Raises `ToolError` for a line that the terminal would cut.
+        """
+        async with self._sending:
+            longest = max(map(len, data.replace(b"\n", b"\r").split(b"\r")))
+            if longest > LONGEST_LINE_BYTES and modes_of(self.streams.input_fd).by_line:
+                raise ToolError(
+                    f"The program takes lines of at most {LONGEST_LINE_BYTES} bytes; write a file instead."
+                )
+            view = memoryview(data)
+            with anyio.move_on_after(SEND_WITHIN_S):
+                while view and self.ended is None:
+                    try:
+                        view = view[os.write(self.streams.input_fd, view[:1024]) :]
+                    except BlockingIOError:
+                        await anyio.sleep(0.01)
+            self._sent = time.monotonic()
+            return len(view)
+
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed, as far as it decides."""
+        modes = modes_of(self.streams.input_fd)
+        return modes.echoes or not modes.by_line
+
+    def end_of_file(self) -> bytes:
+        """What is typed for the end of a file."""
+        return termios.tcgetattr(self.streams.input_fd)[6][termios.VEOF] or b"\x04"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the programs in the foreground. Raises OSError."""
+        os.killpg(os.tcgetpgrp(self.streams.output_fd) or self.command.pid, number)
+        self._sent = time.monotonic()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the screen another size; what runs on it is told."""
+        self.screen.resize(rows, columns)
+        resize(self.streams.output_fd, rows, columns)
+        self._sent = time.monotonic()
+
+    # --- what it shows -----------------------------------------------------------------------------------------
+
+    def news(self, whole: bool) -> tuple[list[str], int]:
+        """The lines that changed since the last time, or the whole screen, and how many bytes were never shown."""
+        grid = self.screen.grid
+        lines = grid.lines() if whole or grid.aside is not None else grid.lines_since(self._told_tick)
+        while lines and not lines[-1]:
+            lines.pop()
+        missed = self.missed_bytes - self._told_missed
+        self._told_tick, self._told_missed = grid.tick, self.missed_bytes
+        return lines, missed
+
+
+def size_of(fd: int) -> tuple[int, int]:
+    """The rows and columns of a terminal."""
+    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
+    return rows, columns
+
+
+def unread(fd: int) -> int:
+    """How many typed bytes a program has not read."""
+    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0])

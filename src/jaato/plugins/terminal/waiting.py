@@ -1,0 +1,180 @@
+"""Whether a program waits for somebody at its terminal: what its threads are blocked in, as Linux tells it."""
+
+from __future__ import annotations
+
+import os
+import struct
+import termios
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MAX_MEMBERS = 64
+MAX_THREADS = 64
+MAX_DESCRIPTORS = 4096
+CONTROLLING = os.makedev(5, 0)
+"""The device of `/dev/tty`."""
+POLLIN = 0x0001
+
+CALLS = {
+    "x86_64": {
+        0: "read", 19: "read", 7: "poll", 271: "poll", 23: "select", 270: "select", 232: "epoll", 281: "epoll", 441: "epoll",
+    },
+    "aarch64": {63: "read", 65: "read", 73: "poll", 72: "select", 22: "epoll", 441: "epoll"},
+}  # fmt: skip
+"""The system calls a program waits for input in, by their numbers."""
+
+
+class Modes(NamedTuple):
+    """How a terminal is set: whether it shows what is typed, and takes whole lines."""
+
+    echoes: bool
+    by_line: bool
+
+
+class Watch(NamedTuple):
+    """What the programs in the foreground of a terminal do. `reads`: one waits for this terminal and nothing else;
+    `polls`: for this terminal among others; `idle`: all sleep, for what cannot be told."""
+
+    reads: bool = False
+    polls: bool = False
+    idle: bool = False
+
+
+def modes_of(fd: int) -> Modes:
+    """The modes of the terminal behind a descriptor; raises `termios.error` when it is gone."""
+    flags = termios.tcgetattr(fd)[3]
+    return Modes(bool(flags & termios.ECHO), bool(flags & termios.ICANON))
+
+
+def watch(group: int, device: int, proc: str = "/proc") -> Watch:
+    """Look at every thread of a process group; `device` is the terminal's. Never raises."""
+    calls = CALLS.get(os.uname().machine, {})
+    polls = denied = False
+    awake = False
+    for pid in members(group, proc):
+        for thread in threads(pid, proc):
+            task = f"{proc}/{pid}/task/{thread}"
+            kind = blocked_in(task, device, calls)
+            if kind == "read":
+                return Watch(reads=True)
+            polls = polls or kind == "poll"
+            denied = denied or kind == "denied"
+            awake = awake or kind == "running"
+            if kind == "denied" and state_of(task) != "S":
+                awake = True
+    return Watch(polls=polls, idle=denied and not awake)
+
+
+def members(group: int, proc: str) -> Iterator[str]:
+    """The processes of a group; a zombie is none."""
+    found = 0
+    try:
+        names = os.listdir(proc)
+    except OSError:
+        return
+    for name in names:
+        if not name.isdecimal():
+            continue
+        fields = stat_of(f"{proc}/{name}")
+        if len(fields) > 2 and fields[2] == str(group) and fields[0] not in ("Z", "X"):
+            found += 1
+            if found > MAX_MEMBERS:
+                return
+            yield name
+
+
+def threads(pid: str, proc: str) -> list[str]:
+    """The threads of a process."""
+    try:
+        return os.listdir(f"{proc}/{pid}/task")[:MAX_THREADS]
+    except OSError:
+        return []
+
+
+def stat_of(place: str) -> list[str]:
+    """The fields of a `stat` file after the name: state, parent, group, session, …"""
+    try:
+        with open(f"{place}/stat", "rb") as file:
+            return file.read(1024).rpartition(b")")[2].decode("ascii", "replace").split()
+    except OSError:
+        return []
+
+
+def state_of(place: str) -> str:
+    """`S` for a sleeping thread, `R` for one that runs, and so on."""
+    return (stat_of(place) or ["X"])[0]
+
+
+def blocked_in(task: str, device: int, calls: dict[int, str]) -> str:
+    """What a thread waits for: `read` of the terminal, `poll` with it among others, `other`; `running` or `denied`."""
+    try:
+        with open(f"{task}/syscall", "rb") as file:
+            words = file.read(256).split()
+    except PermissionError:
+        return "denied"
+    except OSError:
+        return "denied" if not calls else "other"
+    if not calls:
+        return "denied"
+    if len(words) < 7:
+        return "running" if words[:1] == [b"running"] else "other"
+    kind = calls.get(int(words[0]))
+    if kind is None:
+        return "other"
+    given = [int(word, 16) for word in words[1:7]]
+    wanted = descriptors(kind, given, task)
+    if wanted is None:
+        return "denied"
+    on_terminal = [is_terminal(task, fd, device) for fd in wanted]
+    if not any(on_terminal):
+        return "other"
+    return "read" if all(on_terminal) else "poll"
+
+
+def descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
+    """The descriptors a blocked call waits to read from; None where that is not told."""
+    try:
+        match kind:
+            case "read":
+                return [given[0]]
+            case "poll":
+                count = min(given[1], MAX_DESCRIPTORS)
+                data = memory(task, given[0], count * 8)
+                return [
+                    fd for fd, events, _ in struct.iter_unpack("ihh", data) if fd >= 0 and events & POLLIN
+                ]
+            case "select":
+                count = min(given[0], MAX_DESCRIPTORS)
+                if not given[1]:
+                    return []
+                bits = int.from_bytes(memory(task, given[1], (count + 63) // 64 * 8), "little")
+                return [fd for fd in range(count) if bits >> fd & 1]
+            case _:
+                return in_epoll(task, given[0])
+    except OSError:
+        return None
+    except (struct.error, ValueError, OverflowError):
+        return []
+
+
+def memory(task: str, address: int, size: int) -> bytes:
+    """Some of the memory of a process. Raises OSError."""
+    with open(f"{task}/mem", "rb", buffering=0) as file:
+        file.seek(address)
+        return file.read(size)
+
+
+def in_epoll(task: str, fd: int) -> list[int]:
+    """The descriptors an epoll waits for. Raises OSError."""
+    with open(f"{task}/fdinfo/{fd}", "rb") as file:
+        rows = [line.split() for line in file.read(1 << 16).splitlines() if line.startswith(b"tfd:")]
+    return [int(row[1]) for row in rows if len(row) > 3 and int(row[3], 16) & POLLIN]
+
+
+def is_terminal(task: str, fd: int, device: int) -> bool:
+    """Whether a descriptor of a process is this terminal, which is that of its session."""
+    try:
+        found = os.stat(f"{task}/fd/{fd}").st_rdev
+    except OSError:
+        return False
+    return found in (device, CONTROLLING)
