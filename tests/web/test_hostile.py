@@ -117,6 +117,14 @@ def test_a_page_with_a_broken_base_is_read(tmp_path: Path) -> None:
         assert f"[word]({site.url}/b)" in text(found)
 
 
+@pytest.mark.parametrize("tag", [b"div", b"ul><li", b"blockquote", b"table><tr><td"])
+def test_a_deep_page_keeps_its_words(tmp_path: Path, tag: bytes) -> None:
+    """What is nested deeper than Markdown goes comes as plain text, never as nothing."""
+    page = b"<html><body>" + b"<%b>" % tag * 450 + b"deep words</body></html>"
+    with serving(a=plain(page, "text/html")) as site:
+        assert "deep words" in text(ask(local(tmp_path), "fetch_url", url=f"{site.url}/a"))
+
+
 def test_a_page_without_words_says_why(tmp_path: Path) -> None:
     """A page its scripts would have made, and an offset behind the end."""
     page = b"<html><body><div id=app></div><script>make()</script></body></html>"

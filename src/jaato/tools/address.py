@@ -294,7 +294,8 @@ def check(host: str, port: int, address: Address, allowed: Allowed) -> None:
     """Raise `AddressRefused` for an address that may not be reached under this name."""
     why = why_refused(address)
     if why is not None and not allowed.covers(host, port, address):
+        entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise AddressRefused(
             f"{host} is at {address}, {why}, which is reached only when the user allows it: "
-            f"the setting allow_hosts can name {host}:{port}."
+            f"the setting allow_hosts can name {entry}."
         )

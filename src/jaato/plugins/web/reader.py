@@ -54,7 +54,7 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
             node.decompose()
         parts, found = [tree.html or ""], {"title": title}
     if options.get("plain"):
-        texts = [LexborHTMLParser(part).text(separator="\n", strip=True) for part in parts]
+        texts = [words(part) for part in parts]
     else:
         texts = [markdown(part) for part in parts]
     return {**found, "text": "\n\n".join(texts)[: options["most_chars"] + 1]}
@@ -77,8 +77,15 @@ def whole_link(base: str, place: str) -> str:
         return ""
 
 
+def words(html: str) -> str:
+    """HTML as its text alone."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    return LexborHTMLParser(html).text(separator="\n", strip=True)
+
+
 def markdown(html: str) -> str:
-    """HTML as Markdown."""
+    """HTML as Markdown, or as its text where no word would be left."""
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
     options = ConversionOptions(
@@ -87,9 +94,11 @@ def markdown(html: str) -> str:
         bullets="-",
         compact_tables=True,
         inline_data_media="alt_text_only",
-        max_depth=400,
+        max_depth=1_000,
     )
-    return (convert(html, options).content or "").strip()
+    found = (convert(html, options).content or "").strip()
+    # of what is nested too deep only the frame is left
+    return found if any(map(str.isalnum, found)) else words(html) or found
 
 
 def read_pdf(options: dict[str, Any], data: bytes) -> dict[str, Any]:
