@@ -53,10 +53,8 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
         for node in tree.css(AROUND):
             node.decompose()
         parts, found = [tree.html or ""], {"title": title}
-    if options.get("plain"):
-        texts = [words(part) for part in parts]
-    else:
-        texts = [markdown(part) for part in parts]
+    read = words if options.get("plain") else markdown
+    texts = [read(part) for part in parts]
     return {**found, "text": "\n\n".join(texts)[: options["most_chars"] + 1]}
 
 
