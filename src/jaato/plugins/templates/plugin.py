@@ -31,7 +31,7 @@ class TemplatesPlugin(Plugin):
     """Texts with places to fill in, of this workspace and of the user."""
 
     name: ClassVar[str] = "template"
-    enrichment: ClassVar[Enrichment] = Enrichment(40, r"(?s)(?:```|~~~).*(?:\{\{|\{%)")
+    enrichment: ClassVar[Enrichment] = Enrichment(40, r"(?s)\A(?>.*?(?:```|~~~)).*(?:\{\{|\{%)")
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -131,9 +131,8 @@ class TemplatesPlugin(Plugin):
         for name, text in templates_in(prompt, "prompt"):
             stem = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
             kept[f"{EXTRACTED}/prompt-{stem}.{name.rpartition('.')[2]}"] = text
-        there = {row.name for row in shelf.rows()} if kept else set()
         for name, text in kept.items():
-            if name not in there:
+            if not shelf.has(name, text):
                 shelf.write(name, text, overwrite=True)
         if not kept:
             return PromptEnrichmentResult(prompt)

@@ -80,6 +80,14 @@ class Shelf:
         except UnicodeDecodeError:
             raise TemplateMissing(f"The template {row.name!r} is no UTF-8 text. Replace it.") from None
 
+    def has(self, name: str, text: str) -> bool:
+        """Whether a template of the workspace is just this text already."""
+        _, folder, file = self._place(name)
+        try:
+            return folder.read(file, MAX_TEMPLATE_BYTES) == text.encode("utf-8", "replace")
+        except ToolError:
+            return False
+
     def write(self, name: str, text: str, *, overwrite: bool) -> str:
         """Keep a template in the workspace; the name of its file. Raises `TemplateTaken`."""
         source, folder, file = self._place(name)
