@@ -34,7 +34,9 @@ class ReferencesPlugin(Plugin):
     """Reference documents; a declaration alone never fetches or runs anything."""
 
     name: ClassVar[str] = "references"
-    enrichment: ClassVar[Enrichment] = Enrichment(20, r"(?<!\w)@[^\s@]", (".jaato/references.json", ".jaato/references"))
+    enrichment: ClassVar[Enrichment] = Enrichment(
+        20, r"(?<!\w)@[^\s@]", (".jaato/references.json", ".jaato/references")
+    )
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
