@@ -283,7 +283,7 @@ class Session:
             raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
         if self._busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")
-        self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
+        self._busy, self._idle = True, anyio.Event()
         try:
             return await self.compaction.collect(self, reason)
         finally:
