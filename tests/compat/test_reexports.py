@@ -31,6 +31,8 @@ DOCUMENTED = {
     "shared.plugins.background.plugin": "BackgroundPlugin",
     "shared.plugins.cli": "CLIToolPlugin",
     "shared.plugins.todo": "TodoPlugin",
+    "shared.plugins.mcp": "MCPToolPlugin",
+    "shared.mcp_context_manager": "MCPClientManager",
     "shared.plugins.file_edit": "FileEditPlugin",
     "shared.plugins.clarification": "ClarificationPlugin",
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
@@ -53,8 +55,6 @@ LATER = [
     "server",
     "tool_registry",
     "rich_client",
-    "shared.mcp_context_manager",
-    "shared.plugins.mcp",
     "shared.plugins.session",
     "shared.plugins.subagent",
 ]

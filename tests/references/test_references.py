@@ -173,7 +173,9 @@ def test_names_and_texts_of_strangers_are_spelt_out(desk: UserDesk) -> None:
     text = json.dumps(said, ensure_ascii=False) + desk.call("selectReferences", ids=["ok", "bad"]).text
     text.encode()
     assert not any(char in text for char in "\x1b\u202e\U000e0041")
-    assert said["problems"] == [".jaato/references/wrong\\udcff .json is no JSON: Expecting value: line 1 column 1 (char 0)."]
+    assert said["problems"] == [
+        ".jaato/references/wrong\\udcff .json is no JSON: Expecting value: line 1 column 1 (char 0)."
+    ]
 
 
 def test_declarations_without_end_are_looked_through_in_bounds(desk: UserDesk) -> None:

@@ -33,6 +33,8 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
+    from jaato.cli.mcp_arguments import add_mcp
+
     parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
@@ -48,6 +50,7 @@ def make_parser() -> ArgumentParser:
     add_sessions(commands)
     add_permissions(commands)
     add_plugins(commands)
+    add_mcp(commands)
     add_setup(commands)
     return parser
 
@@ -165,6 +168,9 @@ def add_listings(commands: Commands) -> None:
         kinds, "search", "the best tools for what you want to do", 'tools search "replace text in many files"'
     )
     search.add_argument("query", nargs="+", metavar="QUERY")
+    search.add_argument(
+        "--limit", type=int, choices=range(1, 201), default=10, metavar="N", help="this many at most (10)"
+    )
     schema = action(kinds, "schema", "everything about one tool, as JSON", "tools schema updateFile")
     schema.add_argument("name", metavar="NAME")
     tokens = action(kinds, "tokens", "what the tools cost in the first request", "tools tokens --json")

@@ -72,7 +72,7 @@ def adapt(plugin: object) -> Toolset:
     name = plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
-        toolset.tools = tools_of(plugin, name)
+        toolset.tools = [*tools_of(plugin, name), *plugin.offered()]
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
     else:

@@ -26,7 +26,7 @@ def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Bl
     """The plugins of a session and the functions it was given."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
     services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
-    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
+    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"), settings.cache_dir / "tool-index")
     brought = brought_by(workspace, Trust(blueprint.state_dir or settings.state_dir))
     registry = PluginRegistry(
         model,

@@ -21,8 +21,9 @@ from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
 from jaato.runtime.plugin_tree import Tree
-from jaato.runtime.wiring import Sessions, place, release
+from jaato.runtime.wiring import Sessions, exchange, place, release
 from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 __all__ = ["PluginHost", "PluginRegistry"]
 LOG = logger("registry")
@@ -65,11 +66,8 @@ class PluginRegistry:
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
 
-    # --- discovery ---------------------------------------------------------------------------------------------
-
     def discover(self, plugin_kind: str = "tool") -> list[str]:
-        """Find plugins: the built-in ones, installed entry points, the given directories and trees. Nothing is run yet
-        but the modules in those; returns the names found."""
+        """The names of the plugins found: built in, installed, in the given directories and trees, whose modules run."""
         if plugin_kind not in ENTRY_POINT_GROUPS:
             raise PluginError(f"No plugin kind {plugin_kind!r}; there are {', '.join(ENTRY_POINT_GROUPS)}.")
         found = find(plugin_kind, self.modules, self.report, self.disabled)
@@ -82,8 +80,6 @@ class PluginRegistry:
         """Note why a plugin is not used."""
         self.problems[name] = problem
         LOG.warning("Plugin '%s' %s", name, problem)
-
-    # --- exposure ----------------------------------------------------------------------------------------------
 
     def expose_tool(self, name: str, config: dict[str, Any] | None = None) -> bool:
         """Initialise and wire a plugin and make its tools known; False when the model does not fit its requirements.
@@ -111,9 +107,11 @@ class PluginRegistry:
 
     def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
         """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
-        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace)):
-            later = Later(load, known, functools.partial(self._made, load))
-            return lambda: later
+        if isinstance(load, Builtin) and not config:
+            known = can_wait(load, self.workspace, self.services)
+            if known is not None:
+                later = Later(load, known, functools.partial(self._made, load))
+                return lambda: later
         return load
 
     def _made(self, load: Builtin) -> Toolset:
@@ -221,6 +219,10 @@ class PluginRegistry:
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
 
+    def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
+        """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
+        exchange(self._exposed.get(name), self.catalog, old, new)
+
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
@@ -234,8 +236,6 @@ class PluginRegistry:
     def forget_session(self, session: Any) -> None:
         """A session has ended; plugins that knew it as the newest are told of the one before it, if that lives."""
         self._sessions.remove(session, self.everyone())
-
-    # --- operation ---------------------------------------------------------------------------------------------
 
     def list_skipped_plugins(self) -> list[str]:
         """The plugins left out because they need another model."""
@@ -257,7 +257,7 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog(self.catalog.meaning)
+        chosen = Catalog(self.catalog.meaning, self.catalog.index_folder)
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:

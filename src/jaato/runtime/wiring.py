@@ -10,6 +10,8 @@ from jaato.log import logger
 from jaato.runtime.adapt import Toolset, call_optional
 from jaato.runtime.bounded import within
 from jaato.runtime.discovery import BROKEN
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 LOG = logger("registry")
 TELLING_S = 5.0
@@ -55,6 +57,14 @@ def place(toolset: Toolset, workspace: Path) -> None:
     """Tell a plugin where it works; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):
         settle(str(workspace))
+
+
+def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
+    """Other tools in the place of old ones, in the record and in the catalogue, if the plugin is still exposed."""
+    if toolset is None:
+        return
+    catalog.exchange(old, new)
+    toolset.tools = [*(tool for tool in toolset.tools if tool not in old), *new]
 
 
 def told(toolset: Toolset, work: Callable[[], Any]) -> None:

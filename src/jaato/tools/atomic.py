@@ -65,7 +65,9 @@ def write_private(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def put_whole(dir_fd: int, name: str, data: bytes, mode: int, *, new: bool = False, exact: bool = False) -> None:
+def put_whole(
+    dir_fd: int, name: str, data: bytes, mode: int, *, new: bool = False, exact: bool = False
+) -> None:
     """Write beside a name in an open directory, then take it, durable when this returns; no link is followed.
 
     `new` takes it only if it is still free; `exact` gives the file this mode whatever the process masks. Raises OSError.

@@ -1,31 +1,122 @@
-"""Text of strangers as a model or a user reads it: what cannot be seen, or turns the text round, is spelt out."""
+"""Characters nobody sees: found in the texts of strangers, and spelled out where a person decides."""
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
 
-UNSEEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
-    "|\r(?!\n)|[\u200c\u200d\ufe00-\ufe0f]{3,}"
+MAX_MARKS = 3
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U0001d159\U000e0000-\U000e0fff]"
 )
-"""Controls, marks of direction, tags and fillers; joiners and variants in a row, which scripts and emoji have singly."""
+"""Characters that count as printable, or as nothing yet, and show nothing."""
+JOINERS = "\u200c\u200d"
+PRESENTATION = "\ufe0e\ufe0f"
+ODD = re.compile(r"[^\t\n\r -~]|\r(?!\n)")
+"""What may be unseen: all but plain letters and the ends of lines."""
+KEYCAPS = frozenset("0123456789#*\u203c\u2049")
+
+
+def visible(text: str) -> str:
+    """Text with every control and invisible character spelled out, and no more than a few marks on one letter."""
+    if text.isascii() and text.isprintable():
+        return text
+    built, marks = [], 0
+    for char in text:
+        if char.isascii():
+            marks = 0
+            built.append(char if " " <= char <= "~" else escaped(char))
+            continue
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        seen = char.isprintable() and category != "Cf" and BLANK.match(char) is None and marks <= MAX_MARKS
+        built.append(char if seen else escaped(char))
+    return "".join(built)
+
+
+def escaped(char: str) -> str:
+    """One character as its code."""
+    return char.encode("unicode_escape", "backslashreplace").decode("ascii") if char != "\t" else "    "
+
+
+def hidden(text: str) -> list[str]:
+    """The invisible characters of a text, each once, as `U+202E`: controls, direction marks, tags, blanks.
+
+    Line ends and tabs are none, nor is what spells an emoji or joins the letters of a script that needs it.
+    """
+    if text.isascii() and text.isprintable():
+        return []
+    found = {char for at, char in enumerate(text) if unseen(char) and not belongs(text, at)}
+    return [f"U+{ord(char):04X}" for char in sorted(found)]
+
+
+def unseen(char: str) -> bool:
+    """Whether this character, by itself, shows nothing or steers what is shown."""
+    if " " <= char <= "~" or char in "\n\r\t":
+        return False
+    category = unicodedata.category(char)
+    return category in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or BLANK.match(char) is not None
+
+
+def belongs(text: str, at: int) -> bool:
+    """Whether an invisible character is part of how its neighbours are written."""
+    char = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1 : at + 2]
+    if char in PRESENTATION:
+        return is_emoji(before) or before in KEYCAPS
+    if char in JOINERS:
+        between_emoji = char == "\u200d" and (is_emoji(before) or before in PRESENTATION) and is_emoji(after)
+        return between_emoji or (is_joined(before) and is_joined(after))
+    return False
+
+
+def is_emoji(char: str) -> bool:
+    """Whether a pictograph, or the colour of its skin."""
+    return bool(char) and unicodedata.category(char) in ("So", "Sk", "Sm") and not char.isascii()
+
+
+def is_joined(char: str) -> bool:
+    """Whether a letter or mark of a script whose letters join (no Latin, Greek or Cyrillic)."""
+    return bool(char) and unicodedata.category(char) in ("Lo", "Mn", "Mc") and char > "\u0590"
 
 
 def spelt_out(text: str) -> str:
-    """The text with everything unseen as `\\uXXXX`; line ends, tabs and what scripts and emoji need stay."""
+    """A text for a model, with what nobody would see of it as codes; line ends, tabs, emoji and scripts stay."""
     if text.isascii() and text.isprintable():
         return text
-    return UNSEEN.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return ODD.sub(lambda match: spelt(text, match.start(), match[0]), text)
+
+
+def spelt(text: str, at: int, char: str) -> str:
+    """One character of a text as it is shown."""
+    lone = char == "\r"
+    return escaped(char) if lone or (unseen(char) and not belongs(text, at)) else char
 
 
 def one_line(text: str, most: int) -> str:
     """A text in one line of bounded length, spelt out."""
-    flat = " ".join(spelt_out(" ".join(text[: most * 4].split())).split())
+    flat = spelt_out(" ".join(text[: most * 4].split()))
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def quoted(text: str) -> str:
     """A text in quotation marks that it cannot end."""
     return json.dumps(spelt_out(text), ensure_ascii=False)
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Every string of a JSON value, keys too, however deep."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case dict() as table:
+                waiting += [*table.keys(), *table.values()]
+            case list() | tuple() as items:
+                waiting += items
