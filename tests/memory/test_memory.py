@@ -174,8 +174,8 @@ def test_notes_of_strangers_are_shown_in_bounds(desk: Desk) -> None:
     lines = [
         {"id": f"{number:x}", "at": "", "content": "zebra crossing"} for number in range(notes.MAX_NOTES)
     ]
-    lines[:0] = [{"id": "old\n\u202e", "at": "\x1b", "content": "old\u200b zebra", "tags": ["a\nb"]}]
-    file_of(desk).write_text("\n".join(map(json.dumps, lines)))
+    oldest = {"id": "old\n\u202e", "at": "\x1b", "content": "old\u200b zebra", "tags": ["a\nb"]}
+    file_of(desk).write_text("\n".join([json.dumps(oldest), *map(json.dumps, lines)]))
     assert desk.call("retrieve_memories", query="zebra")["found"] == notes.MAX_NOTES
     [note] = desk.call("retrieve_memories", offset=notes.MAX_NOTES)["memories"]
     assert note == {"id": "old \\u202e", "at": "\\x1b", "content": "old\\u200b zebra", "tags": ["a b"]}
