@@ -70,6 +70,11 @@ FIELDS: dict[str, Field] = {
         [],
         "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
     ),
+    "language_servers": Field(
+        "list",
+        [],
+        "language servers beside those known: rust (lets a known one run), python=pylsp, zig:.zig=zls",
+    ),
     "disabled_plugins": Field(
         "list", [], "plugins, by name, that are never loaded", tighten=lambda new, old: True
     ),
