@@ -33,7 +33,7 @@ check: .stamp-test
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3 --dist loadfile
 
 bench: .stamp-test
 	$(BIN)/python -m bench

@@ -21,7 +21,7 @@ class Composer:
     def __init__(self, enrich: Enrich | None, services: Mapping[str, Any]) -> None:
         self._enrich = enrich
         self._services = services
-        self._turnstile = anyio.Lock()
+        self._turnstile = anyio.Lock(fast_acquire=True)
         self._under_way: list[anyio.CancelScope] = []
 
     def stop(self) -> None:

@@ -19,7 +19,6 @@ LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 PORTS = {"http": 80, "https": 443}
-
 REFUSED: tuple[tuple[str, str], ...] = (
     ("0.0.0.0/8", "an address of this machine"),
     ("127.0.0.0/8", "a loopback address"),
