@@ -33,10 +33,18 @@ class OutputSink:
         self._over = False
         self.outlives = False
         self.also: Callable[[str], None] | None = None
+        self._stream = journal.secrets.stream()
 
     def __call__(self, text: str) -> None:
         """Show text."""
         if self._over:
+            return
+        with self._lock:
+            text = self._stream.feed(text)
+        self._gather(text)
+
+    def _gather(self, text: str) -> None:
+        if not text:
             return
         if self.also is not None:
             self.also(text)
@@ -76,4 +84,6 @@ class OutputSink:
     def end(self) -> None:
         """The call has a result: show what is left of its output before it; nothing comes after."""
         self._over = not self.outlives
+        if self._over:
+            self._gather(self._stream.end())
         self.flush()

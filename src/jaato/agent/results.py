@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.agent.journal import Journal
+from jaato.agent.masking import masked_bytes, masked_file, masked_struct
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -26,7 +27,7 @@ class Results:
     def of(self, call: Call, outcome: Outcome) -> ToolResult:
         """The outcome as the log takes it; what cannot be written at all is a failure of the tool. Raises `StoreError`."""
         try:
-            result = self.bounded(result_of(call, outcome))
+            result = self.bounded(masked_struct(result_of(call, outcome), self._journal.secrets))
             encode(result)
         except StoreError:
             raise
@@ -37,11 +38,12 @@ class Results:
         return result
 
     def keep(self, data: bytes | Path) -> str:
-        """Store bytes (or take over a file) as a blob of this session; gives its handle."""
+        """Store bytes (or a file) as a blob of this session, masked unless they are binary; gives its handle."""
         store, session_id = self._journal.store, self._journal.state.session_id
         if isinstance(data, bytes):
-            return "result:" + store.put_blob(session_id, data)
-        return "result:" + store.put_blob_file(session_id, data)
+            return "result:" + store.put_blob(session_id, masked_bytes(data, self._journal.secrets))
+        with masked_file(data, self._journal.secrets) as path:
+            return "result:" + store.put_blob_file(session_id, path)
 
     def read(self, handle: str, offset: int, limit: int) -> bytes:
         """Bytes behind a handle of this session."""

@@ -1,0 +1,125 @@
+"""Events, results and blobs without the secrets in them; what identifies or steers is never touched."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_type_hints
+
+import msgspec
+
+from jaato.protocol.events import Event
+from jaato.protocol.messages import Thinking, ToolCall, ToolResult
+from jaato.tools.secrets import Secrets, Stream
+
+AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
+CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 8192
+
+STRUCTURAL = frozenset(
+    (
+        "session_id agent_id parent_agent_id seq timestamp id question_id call_id turn_id task_id plan_id grant_id "
+        "message_id provider_id continuation_id digest before dropped note blob handle opaque mime_type workspace "
+        "type status role source mode code decision method scope effect access tool plugin provider model "
+        "model_provider model_name models tools core_tools disabled jaato_version options deadline expires "
+        "created_at finish_reason strategy dialect level"
+    ).split()
+)
+"""Fields that name, order or steer: they hold no text of anybody's."""
+NAMES = (ToolCall, ToolResult)
+"""Structs whose `name` is that of a tool."""
+PLAIN = (int, float, bool, int | None, float | None)
+
+
+@functools.cache
+def free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a struct that may hold somebody's text."""
+    hints = get_type_hints(kind)
+    kept = STRUCTURAL | {"name"} if kind in NAMES else STRUCTURAL
+    return tuple(name for name in kind.__struct_fields__ if name not in kept and hints[name] not in PLAIN)
+
+
+def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, ...]:
+    """Events with their text masked; those without a secret are the same objects."""
+    if not secrets.active:
+        return events
+    return tuple([masked_struct(event, secrets) for event in events])
+
+
+def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
+    """A struct and those in it with their text masked; the thoughts a provider has signed stay as they are."""
+    if isinstance(struct, Thinking) and struct.opaque is not None:
+        return struct
+    changes = {}
+    for name in free_fields(type(struct)):
+        before = getattr(struct, name)
+        if before is not None and (after := masked_value(before, secrets)) is not before:
+            changes[name] = after
+    return msgspec.structs.replace(struct, **changes) if changes else struct
+
+
+def masked_value(value: Any, secrets: Secrets) -> Any:
+    """What a field holds, masked."""
+    match value:
+        case str():
+            return secrets.mask(value)
+        case msgspec.Struct():
+            return masked_struct(value, secrets)
+        case list() if value and isinstance(value[0], msgspec.Struct):
+            items = [masked_struct(item, secrets) for item in value]
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return secrets.masked(value)
+
+
+# --- blobs -----------------------------------------------------------------------------------------------------------
+
+
+def masked_bytes(data: bytes, secrets: Secrets) -> bytes:
+    """The bytes of a text masked, binary ones as they are."""
+    if not secrets.active or b"\0" in data[:HEAD_BYTES]:
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    masked = secrets.mask(text)
+    return data if masked is text else masked.encode("utf-8", "surrogateescape")
+
+
+@contextmanager
+def masked_file(path: Path, secrets: Secrets) -> Iterator[Path]:
+    """The file, or where it is a text with secrets a masked copy that is gone after the block. Memory is bounded."""
+    if not secrets.active or path.is_symlink() or not path.is_file():
+        yield path  # the store says what is wrong with it
+        return
+    with path.open("rb") as file:
+        if b"\0" in file.read(HEAD_BYTES) or not suspicious(file, secrets):
+            yield path
+            return
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".masked-") as copy:
+            file.seek(0)
+            rewrite(file, copy, secrets.stream())
+            copy.flush()
+            yield Path(copy.name)
+
+
+def suspicious(file: IO[bytes], secrets: Secrets) -> bool:
+    """Whether any part of a file may hold a secret."""
+    file.seek(0)
+    before = ""
+    while chunk := file.read(CHUNK_BYTES):
+        text = before + chunk.decode("utf-8", "surrogateescape")
+        if secrets.hit(text):
+            return True
+        before = text[-secrets.longest :]
+    return False
+
+
+def rewrite(file: IO[bytes], copy: IO[bytes], stream: Stream) -> None:
+    """Copy a text piece by piece through a stream; bytes that are no UTF-8 stay what they are."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    while chunk := file.read(CHUNK_BYTES):
+        copy.write(stream.feed(decoder.decode(chunk)).encode("utf-8", "surrogateescape"))
+    last = stream.feed(decoder.decode(b"", final=True)) + stream.end()
+    copy.write(last.encode("utf-8", "surrogateescape"))
