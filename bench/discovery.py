@@ -43,7 +43,7 @@ class Query:
 
 
 class Naive:
-    """BM25 (k1 1.2, b 0.75) over the lower-case words of name and description, as the yardstick."""
+    """BM25 (k1 1.2, b 0.75) over the lower-case words of name and description, each word of a query once."""
 
     def __init__(self, tools: list[ToolSpec]) -> None:
         self.documents = {tool.name: self.words(self.text(tool)) for tool in tools}
@@ -64,7 +64,7 @@ class Naive:
 
     def search(self, query: str, limit: int) -> list[str]:
         scores: dict[str, float] = defaultdict(float)
-        for word in self.words(query):
+        for word in dict.fromkeys(self.words(query)):
             names = self.having.get(word, [])
             idf = math.log(1 + (len(self.documents) - len(names) + 0.5) / (len(names) + 0.5))
             for name in names:
@@ -92,19 +92,19 @@ def load(data: Path) -> tuple[list[ToolSpec], list[Query]]:
 
 
 def judge(queries: list[Query], search: Search) -> dict[str, dict[str, float]]:
-    """Per kind and over all: recall at each cut, how often any right tool is first, mean reciprocal rank."""
+    """Per kind and over all: recall at each cut, how often any right tool is first, mean reciprocal rank.
+
+    Recall is of the tools named as relevant alone; for the first rank one that does as well counts too.
+    """
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for query in queries:
         ranked = search(query.query, DEPTH)
-        groups = [{name} for name in query.relevant]
-        if len(groups) == 1:
-            groups[0].update(query.accept)
         good = set(query.relevant) | set(query.accept)
         first = next((rank for rank, name in enumerate(ranked, 1) if name in good), None)
         row: dict[str, float] = {"n": 1, "hit@1": float(first == 1), "MRR": 1 / first if first else 0.0}
         for cut in CUTS:
-            found = sum(1 for group in groups if group & set(ranked[:cut]))
-            row[f"recall@{cut}"] = found / len(groups)
+            found = set(query.relevant) & set(ranked[:cut])
+            row[f"recall@{cut}"] = len(found) / len(query.relevant)
         for kind in (query.kind, "all"):
             sums[kind].update(row)
     return {

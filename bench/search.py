@@ -1,4 +1,4 @@
-"""What tool search and content search cost, in CPU time."""
+"""What content search costs, in CPU time; and many tools to search among."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-from bench.discovery import best_cpu_s
 from bench.row import Row
 
 from jaato.plugins.search.engines import Engine, Python, ripgrep
@@ -17,7 +16,6 @@ from jaato.plugins.search.walk import Limits, Walk
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.cancel import CancelToken
 from jaato.tools.paths import Roots
-from jaato.tools.search import Index
 
 WORDS = """
 get list create update delete send search convert analyze export validate schedule merge archive restore
@@ -77,18 +75,8 @@ def grep_cpu_s(home: Path, engine: Engine) -> float:
 
 
 def rows() -> list[Row]:
-    """Index and query at 5,000 tools; a search through 2,000 files by each engine."""
-    many = tools(5000)
-    index_s = best_cpu_s(lambda: Index().update(many))
-    index = Index()
-    index.update(many)
-    again_s = best_cpu_s(lambda: index.update(many))
-    query_s = best_cpu_s(lambda: [index.search(query) for query in QUERIES * 10]) / (len(QUERIES) * 10)
-    found = [
-        Row("index 5,000 tools", round(index_s, 3), "CPU s", 0.3, "a fresh index"),
-        Row("index them again, unchanged", round(again_s, 3), "CPU s", None, "by content hash"),
-        Row("one tool search", round(query_s * 1000, 3), "CPU ms", 2.0, "5,000 tools, five kinds of request"),
-    ]
+    """A search through 2,000 files by each engine."""
+    found: list[Row] = []
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         for number in range(2000):

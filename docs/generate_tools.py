@@ -34,7 +34,7 @@ BYTES_PER_TOKEN = 4
 def toolsets() -> list[Toolset]:
     """The records of all built-in plugins, from their code, in the order they are declared in."""
     with tempfile.TemporaryDirectory() as place:
-        registry = PluginRegistry(workspace=Path(place), services={"environ": {}})
+        registry = PluginRegistry(workspace=Path(place), services={"environ": {"HOME": place}})
         made = [
             adapt(Builtin(name, path)()(PluginHost(registry, MappingProxyType({}))))
             for name, path in BUILTIN.items()
@@ -54,7 +54,7 @@ def known_file() -> str:
     known = {
         toolset.name: entry
         for toolset in toolsets()
-        if (entry := known_from(toolset, toolset.plugin.left_over, requirements(toolset.plugin)))
+        if (entry := known_from(toolset, toolset.plugin, requirements(toolset.plugin)))
     }
     return msgspec.json.format(msgspec.json.encode(known), indent=1).decode() + "\n"
 

@@ -70,6 +70,23 @@ FIELDS: dict[str, Field] = {
         [],
         "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
     ),
+    "mask_secrets": Field(
+        "switch",
+        True,
+        "keep secrets of the environment, saved keys and known shapes out of logs, requests and events",
+        tighten=lambda new, old: bool(new),
+    ),
+    "disabled_plugins": Field(
+        "list", [], "plugins, by name, that are never loaded", tighten=lambda new, old: True
+    ),
+    "gc": Field(
+        "text",
+        None,
+        "the strategy that makes room in a full context: gc_truncate, or a plugin's; none without",
+    ),
+    "gc_threshold": Field(
+        "number", 80.0, "how full the context is, in percent, when the strategy makes room"
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }
@@ -87,7 +104,7 @@ class Value:
 class Settings:
     """All settings, the environment they were read from, and the user's directories.
 
-    `notes` says what was left out and why.
+    `notes` says what was left out and why; `learned` holds keys that were read from elsewhere, by name.
     """
 
     values: Mapping[str, Value]
@@ -96,6 +113,7 @@ class Settings:
     config_dir: Path
     cache_dir: Path
     notes: list[str] = field(default_factory=list)
+    learned: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value

@@ -18,6 +18,7 @@ COMMANDS = [
     "models",
     "sessions",
     "permissions",
+    "mcp",
     "config",
     "login",
     "logout",

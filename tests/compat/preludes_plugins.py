@@ -8,7 +8,10 @@ from typing import Any  # the documented spelling
 
 from tests.compat.stage import Names, Stage
 
+from jaato.abc.compactor import GCConfig
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
+from jaato.providers.scripted import ScriptedProvider
+from jaato.runtime.embed import JaatoClient
 from jaato.runtime.registry import PluginRegistry
 
 
@@ -123,4 +126,31 @@ def multimodal(_stage: Stage) -> Iterator[Names]:
     assert registry.get_exposed_tool_schemas() == []
 
 
-PRELUDES = {prelude.__name__: prelude for prelude in (enrichment, handmade_plugins, typing_list, multimodal)}
+def gc_client(stage: Stage) -> Iterator[Names]:
+    """The client uses what was loaded, at the threshold that was given."""
+    client = JaatoClient(state_dir=stage.path / "state")
+    client.connect(model="script", provider=ScriptedProvider([]), workspace=stage.path)
+    registry = PluginRegistry(workspace=stage.path)
+    client.configure_tools(registry)
+    names: Names = {"client": client, "GCConfig": GCConfig}
+    yield names
+    assert "gc_truncate" in names["plugins"]
+    compaction = client.get_session().live.compaction
+    assert compaction is not None
+    assert compaction.strategy is names["gc_plugin"]
+    assert compaction.config == GCConfig(threshold_percent=75.0)
+    client.close()
+    registry.shutdown()
+
+
+def gc_config(_stage: Stage) -> Iterator[Names]:
+    """The printed values are the defaults."""
+    names: Names = {"GCConfig": GCConfig}
+    yield names
+    assert names["gc_config"] == GCConfig()
+
+
+PRELUDES = {
+    prelude.__name__: prelude
+    for prelude in (enrichment, gc_client, gc_config, handmade_plugins, typing_list, multimodal)
+}

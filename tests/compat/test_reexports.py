@@ -31,9 +31,14 @@ DOCUMENTED = {
     "shared.plugins.background.plugin": "BackgroundPlugin",
     "shared.plugins.cli": "CLIToolPlugin",
     "shared.plugins.todo": "TodoPlugin",
+    "shared.plugins.mcp": "MCPToolPlugin",
+    "shared.mcp_context_manager": "MCPClientManager",
     "shared.plugins.file_edit": "FileEditPlugin",
     "shared.plugins.clarification": "ClarificationPlugin",
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
+    "shared.plugins.gc": "GCConfig GCPlugin GCResult discover_gc_plugins load_gc_plugin",
+    "shared.plugins.gc.base": "GCConfig GCPlugin GCResult",
+    "shared.plugins.gc_truncate": "TruncateGCPlugin",
     "shared.plugins.model_provider.base": "ModelProviderPlugin",
     "shared.plugins.model_provider.types": (
         "CancelToken CancelledException FinishReason FunctionCall Message Part ProviderResponse Role ToolResult "
@@ -50,9 +55,6 @@ LATER = [
     "server",
     "tool_registry",
     "rich_client",
-    "shared.mcp_context_manager",
-    "shared.plugins.gc",
-    "shared.plugins.mcp",
     "shared.plugins.session",
     "shared.plugins.subagent",
 ]

@@ -23,6 +23,7 @@ PRELUDES: dict[str, Callable[[Stage], Iterator[Names]]] = {
 }
 AFTER = {**executor.AFTER, **architecture.AFTER}
 HEADINGS = {
+    "Threshold-Based Triggering": "6. Proactive Garbage Collection",
     "Auto-background result": "Auto-Background",
     "Cancellation Propagation": "Subagent Coordination",
     "Check background task": "Auto-Background",
@@ -39,6 +40,7 @@ HEADINGS = {
 """The section of a block, where its own title is none."""
 PROVES = {
     "architecture_12": "S3.client.2",
+    "architecture_21": "S3.gc.1",
     "architecture_24": "S3.providers.2",
     "architecture_28": "S3.manual.2",
     "architecture_30": "S3.requirements.1",

@@ -15,10 +15,10 @@ from tests.datadesk import Desk
 from tests.kit import call, provider_of, results, say, session
 
 from jaato.errors import ToolError
-from jaato.plugins.images.picture import Picture, look
 from jaato.plugins.images.plugin import MODELS, ImagesPlugin
 from jaato.protocol.messages import Media
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.picture import Picture, look
 
 GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 WEBP = base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")
@@ -73,6 +73,13 @@ def test_images_are_known_by_their_bytes_and_must_be_whole(data: bytes, picture:
     for end in range(len(data)):
         with pytest.raises(ToolError):
             look(data[:end])
+
+
+def test_what_no_decoder_needs_may_be_damaged() -> None:
+    """A colour profile with a wrong checksum is skipped by whoever shows the image, so it is no reason to refuse it."""
+    whole = png(2, 2)
+    damaged = struct.pack(">I4s", 3, b"iCCP") + b"abc" + b"\0\0\0\0"
+    assert look(whole[:33] + damaged + whole[33:]) == Picture("image/png", 2, 2)
 
 
 def test_broken_and_foreign_files_are_refused(tmp_path: Path) -> None:

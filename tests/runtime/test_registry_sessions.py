@@ -45,7 +45,11 @@ class Told:
         return []
 
     def get_user_commands(self) -> list[Any]:
-        return [("shout", "Say it loudly.", True), ("burst", "Fail.", False)]
+        return (
+            []
+            if self.name in ("late", "last")
+            else [("shout", "Say it loudly.", True), ("burst", "Fail.", False)]
+        )
 
     def set_session(self, session: Any) -> None:
         self.sessions.append(session)

@@ -39,9 +39,10 @@ class Specification:
 
     def section(self, document: str, heading: str) -> Section | None:
         """The section of this heading, in any of its spellings; for contracts the number is enough."""
-        wanted = self.synonyms.get(document, {}).get(heading, heading).partition(" (S")[0]
+        wanted = self.synonyms.get(document, {}).get(heading, heading)
+        spellings = (wanted, wanted.partition(" (S")[0])
         mine = [section for section in self.sections if section.document == document]
-        exact = [section for section in mine if section.heading == wanted]
+        exact = [section for section in mine if section.heading in spellings]
         return exact[0] if exact else mine[0] if document.startswith("C") and len(mine) == 1 else None
 
     @property

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools import semantic, semantic_cache, semantic_model
+from jaato.tools import asked, semantic_cache, semantic_model
 from jaato.tools.catalog import Catalog
 from jaato.tools.semantic import Meaning, mixed
 from jaato.tools.tool import Tool
@@ -68,7 +68,7 @@ def test_each_step_has_its_tool(tmp_path: Path) -> None:
     """A request of several steps, none in the words of its tool, has all of them before the rest."""
     known = catalog(tmp_path / "v")
     assert known.await_meaning(WAIT_S)
-    found = names(known, "Should I take an umbrella tomorrow? Then write a note to my colleague about it.")
+    found = names(known, "Should I take an umbrella tomorrow? Then write my colleague on Gmail.")
     assert set(found[:2]) == {"weatherForecast", "sendMail"}
 
 
@@ -262,7 +262,7 @@ def test_mixed_scores_are_as_sure_as_meaning(words: dict[str, float], meaning: d
 
 
 def test_the_steps_of_a_request() -> None:
-    """A request is read whole and step by step; one of one step only once."""
-    assert semantic.units_of("send the mail and then delete the draft") == [
-        "send the mail and then delete the draft", "send the mail", "delete the draft"]  # fmt: skip
-    assert semantic.units_of("send the mail") == ["send the mail"]
+    """A request is read step by step; one of one step as a whole."""
+    request = "send the mail and then delete the draft"
+    assert asked.steps_of(request) == ["send the mail", "delete the draft"]
+    assert asked.steps_of("send the mail") == ["send the mail"]

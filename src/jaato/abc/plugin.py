@@ -102,9 +102,10 @@ class Plugin:
     name: ClassVar[str] = ""
     instructions: ClassVar[str] = ""
     """What the model must know to use the tools together; costs context, so usually empty."""
-    left_over: ClassVar[str] = ""
-    """A pattern below the workspace: a file that fits it is work left half done, which the plugin's making puts right.
-    Without one a built-in plugin is made when one of its tools is first called."""
+    looks_at: ClassVar[tuple[str, ...]] = ()
+    """Patterns below the workspace, or with `~/` below the user's home, or with `config:` below the user's configuration
+    directory: where a file fits one a built-in plugin is made at its exposure, because it offers what is written there or
+    puts right what was left half done. Without any it is made when one of its tools is first called."""
     enrichment: ClassVar[Enrichment | None] = None
     """When and in which order `enrich_prompt`, which a plugin that sets this has, is asked."""
 
@@ -114,6 +115,10 @@ class Plugin:
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """Commands the user can type, each with the function that runs it on the rest of the line."""
         return {}
+
+    def offered(self) -> list[Any]:
+        """Tools beside the marked methods, asked for once; the registry's `renew` exchanges them later."""
+        return []
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """What the model is to read in place of this prompt: usually the prompt and something after it."""

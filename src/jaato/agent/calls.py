@@ -46,10 +46,11 @@ class SessionSteps:
         return self._session.catalog.find(name)
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
-        """A disabled tool, or one the model has not activated."""
+        """A disabled tool, or one the model (ours or a client's) has not activated."""
         if tool.name in self._session.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
-        if call.door == "model" and not self._session.is_active(tool):
+        asks = call.door in ("model", "mcp") and not call.stands_for
+        if asks and not self._session.is_active(tool):
             return ToolInactive(
                 f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
             )

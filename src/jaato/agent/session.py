@@ -13,6 +13,7 @@ import anyio
 from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
+from jaato.agent.compaction.room import Compaction
 from jaato.agent.compose import Composer, Enrich, labelled
 from jaato.agent.declared import Declared
 from jaato.agent.group import Group
@@ -84,6 +85,8 @@ class Session:
     execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
     """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
+    compaction: Compaction | None = None
+    """Makes room when the context is full; None: nobody does."""
     reply: ReplyStream = field(init=False)
     steps: SessionSteps = field(init=False)
     tasks: Tasks = field(init=False, default_factory=Tasks)
@@ -271,6 +274,19 @@ class Session:
         """What this many tokens cost in US dollars; None when unknown."""
         return price_of(usage, self.model_info())
 
+    async def compact(self, reason: str = "asked to") -> bool:
+        """Make room now, between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
+        if self.compaction is None:
+            raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
+        if self._busy:
+            raise JaatoError("The agent is at work; make room when its turn is over.")
+        self._busy, self._idle = True, anyio.Event()
+        try:
+            return await self.compaction.collect(self, reason)
+        finally:
+            self._busy = False
+            self._idle.set()
+
     def context(self) -> Context:
-        """How full the context is, by the provider's last count, else estimated from the text."""
+        """How full the context is, by the provider's last count and the text since, else estimated from the text."""
         return context_of(self.state, self.model_info().context_limit)

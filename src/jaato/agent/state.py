@@ -10,6 +10,7 @@ from jaato.protocol.events import (
     ClarificationQuestion,
     ClarificationResolved,
     Event,
+    GcCompleted,
     MessageModel,
     MessageUser,
     MidTurnInjected,
@@ -46,7 +47,7 @@ Question = PermissionRequested | ClarificationQuestion
 
 @dataclass
 class State:
-    """What a session knows of itself. Only `apply` changes it; histories only ever grow."""
+    """What a session knows of itself. Only `apply` changes it; histories only ever grow, but for what a GC leaves out."""
 
     session_id: str = ""
     seq: int = 0
@@ -65,6 +66,11 @@ class State:
     asked: Message | None = None
     """The model's last message, whose calls are open or answered."""
     written_chars: int = 0
+    counted_tokens: int = 0
+    """How many tokens the context had when somebody last counted, and how many characters then."""
+    counted_chars: int = 0
+    gc_note: str | None = None
+    """The message that tells the model what it must know of what was left out."""
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = field(default_factory=dict)
     started: dict[str, ToolCallStart] = field(default_factory=dict)
@@ -142,19 +148,28 @@ class State:
                 self.plan_id = None if self.plan_id == event.plan_id else self.plan_id
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
+            case GcCompleted() if event.problem is None:
+                self._made_room(event)
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
-        for part in message.parts:
-            match part:
-                case ToolResult():
-                    self.written_chars += sum(
-                        len(item.text) for item in part.content if isinstance(item, Text)
-                    )
-                case ToolCall():
-                    self.written_chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
-                case Text() | Thinking() | Refusal():
-                    self.written_chars += len(part.text)
+        self.written_chars += chars_of(message)
+
+    def _made_room(self, event: GcCompleted) -> None:
+        """Leave out and put in what the event says. Where the message a new one stands before is lost, it stands first."""
+        gone = set(event.dropped)
+        left = [message for message in self.messages if message.id not in gone]
+        there = {"", *(message.id for message in left)}
+        added: dict[str | None, list[Message]] = {}
+        for placed in event.added:
+            added.setdefault(placed.before if placed.before in there else None, []).append(placed.message)
+        self.messages = added.get(None, [])
+        for message in left:
+            self.messages += [*added.get(message.id, []), message]
+        self.messages += added.get("", [])
+        self.written_chars = sum(map(chars_of, self.messages))
+        self.counted_tokens, self.counted_chars = event.tokens_after, self.written_chars
+        self.gc_note = event.note
 
     def _model_spoke(self, event: MessageModel) -> None:
         self._settle()
@@ -164,6 +179,8 @@ class State:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
             self.usage, self.last_usage = self.usage.plus(event.usage), event.usage
+            self.counted_tokens = event.usage.input_tokens + event.usage.output_tokens
+            self.counted_chars = self.written_chars
             self.unpriced = self.unpriced or event.cost_usd is None
             self.cost_usd += event.cost_usd or 0.0
 
@@ -197,3 +214,17 @@ class State:
         ]
         self._add(Message("tool", parts, id=f"{asked.id}-results"))
         self.results.clear()
+
+
+def chars_of(message: Message) -> int:
+    """How many characters a message brings into the context."""
+    chars = 0
+    for part in message.parts:
+        match part:
+            case ToolResult():
+                chars += sum(len(item.text) for item in part.content if isinstance(item, Text))
+            case ToolCall():
+                chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
+            case Text() | Thinking() | Refusal():
+                chars += len(part.text)
+    return chars

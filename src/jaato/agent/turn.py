@@ -151,6 +151,8 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
             raise CancelledException("Stopped before the model was asked.")
         take_inbox(session, turn)
         check_limits(session.limits, turn)
+        if session.compaction is not None:
+            await session.compaction.before_call(session)
         reply = await session.reply.read(session.provider, session.request())
         spoken = take_reply(session, turn, reply)
         calls = reply.message.function_calls

@@ -35,8 +35,6 @@ def price_of(usage: Usage | None, info: ModelInfo) -> float | None:
 
 
 def context_of(state: State, limit: int | None) -> Context:
-    """How full a context of `limit` tokens is: as the provider counted last, else estimated from the text."""
-    used = state.last_usage
-    estimate = state.written_chars // CHARS_PER_TOKEN
-    total = estimate if used is None else used.input_tokens + used.output_tokens
+    """How full a context of `limit` tokens is: as the provider counted last, and what was written since estimated."""
+    total = state.counted_tokens + (state.written_chars - state.counted_chars) // CHARS_PER_TOKEN
     return Context(total, limit, 100 * total / limit if limit else None)

@@ -19,8 +19,9 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Screen
 from jaato.cli.table import print_json, print_line
 from jaato.errors import JaatoError
-from jaato.runtime.assemble import POLICY_FILE, make_registry, open_store, settings_for
+from jaato.runtime.assemble import POLICY_FILE, open_store, settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
 from jaato.settings import Settings, environment
 
 Grade = Literal["ok", "warn", "fail"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import importlib
 import os
@@ -17,6 +18,9 @@ OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 def carry_out(args: Namespace) -> int:
     """Run the command the arguments name; no failure of it leaves as a traceback, unless `JAATO_DEBUG` is set."""
     fill_streams()
+    vars(builtins).update(
+        exit=sys.exit, quit=sys.exit
+    )  # those of the interpreter close stdin, when a tool calls them
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -47,6 +47,14 @@ PERMISSIONS = """examples:
   jaato permissions explain writeNewFile '{"path": "a.txt", "content": ""}'
   jaato permissions revoke 3f9c2a61b07d"""
 
+PLUGINS = """A plugin that a workspace brings (.jaato/plugins) is shown and never run, until its files are trusted as they are.
+What you install, or copy into ~/.config/jaato/plugins, is yours and runs.
+
+examples:
+  jaato plugins
+  jaato plugins trust notes
+  jaato plugins check ./notes.py"""
+
 CONFIG = """Settings come from flags, then JAATO_* variables, then a trusted .jaato/config.toml of the workspace, then the
 user's config.toml, then the defaults. An untrusted workspace can only tighten.
 

@@ -10,6 +10,7 @@ from jaato.protocol.events import (
     BackgroundUpdated,
     ErrorRaised,
     Event,
+    GcCompleted,
     InitProgress,
     MessageModel,
     MidTurnInjected,
@@ -68,6 +69,8 @@ class Narrator:
                 self.screen.progress(event.step, event.done, event.total)
             case SystemMessage():
                 self.screen.note(event.text, "" if event.level == "info" else "yellow")
+            case GcCompleted():
+                self.screen.note(room_text(event), "yellow" if event.problem else "dim")
             case ErrorRaised():
                 self.screen.note(f"error: {event.error.message}", "red")
             case BackgroundUpdated():
@@ -118,6 +121,14 @@ class Narrator:
     def _retry(self, event: Retry) -> None:
         again = f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s"
         self.screen.note(f"{again}: {event.error.message}", "yellow")
+
+
+def room_text(event: GcCompleted) -> str:
+    """What came of making room in the context."""
+    if event.problem:
+        return one_line(f"no room was made in the context: {event.problem}", 1_000)
+    freed = f"{event.tokens_before:,} to about {event.tokens_after:,} tokens"
+    return one_line(f"room was made in the context, {freed} ({event.strategy}: {event.reason})", 1_000)
 
 
 def printable_line(text: str) -> str:

@@ -13,6 +13,7 @@ from jaato.cli.examples import (
     LOGIN,
     MODELS,
     PERMISSIONS,
+    PLUGINS,
     RUN,
     SESSIONS,
     TOOLS,
@@ -32,6 +33,8 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
+    from jaato.cli.mcp_arguments import add_mcp
+
     parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
@@ -46,6 +49,8 @@ def make_parser() -> ArgumentParser:
     add_listings(commands)
     add_sessions(commands)
     add_permissions(commands)
+    add_plugins(commands)
+    add_mcp(commands)
     add_setup(commands)
     return parser
 
@@ -163,6 +168,9 @@ def add_listings(commands: Commands) -> None:
         kinds, "search", "the best tools for what you want to do", 'tools search "replace text in many files"'
     )
     search.add_argument("query", nargs="+", metavar="QUERY")
+    search.add_argument(
+        "--limit", type=int, choices=range(1, 201), default=10, metavar="N", help="this many at most (10)"
+    )
     schema = action(kinds, "schema", "everything about one tool, as JSON", "tools schema updateFile")
     schema.add_argument("name", metavar="NAME")
     tokens = action(kinds, "tokens", "what the tools cost in the first request", "tools tokens --json")
@@ -241,6 +249,26 @@ def add_permissions(commands: Commands) -> None:
         "permissions trust",
     )
     for one in (listing, revoke, explain, trust):
+        one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+        one.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_plugins(commands: Commands) -> None:
+    """`jaato plugins`."""
+    text = "list the plugins, trust those of a workspace, check your own"
+    plugins = command(commands, "plugins", "plugins", text, PLUGINS)
+    plugins.set_defaults(action="list", json=False, workspace=None)
+    kinds = plugins.add_subparsers(dest="action", metavar="list|trust|untrust|check")
+    listing = action(kinds, "list", "every plugin, and why one does not run", "plugins list --json")
+    trust = action(kinds, "trust", "let a plugin of this workspace run, as it is now", "plugins trust notes")
+    trust.add_argument("--yes", action="store_true", help="do not ask")
+    untrust = action(kinds, "untrust", "let it not run any more", "plugins untrust notes")
+    check = action(
+        kinds, "check", "hold a plugin against all that is asked of one", "plugins check ./notes.py"
+    )
+    for one, what in ((trust, "its name"), (untrust, "its name"), (check, "a name, file or module:Class")):
+        one.add_argument("name", metavar="NAME", help=what)
+    for one in (listing, trust, untrust, check):
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
         one.add_argument("--json", action="store_true", help="as JSON")
 

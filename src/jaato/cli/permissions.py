@@ -15,8 +15,9 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
-from jaato.runtime.assemble import make_registry, policy_for, settings_for
+from jaato.runtime.assemble import policy_for, settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
 from jaato.settings import Settings
 from jaato.tools.call import Call

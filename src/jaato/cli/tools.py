@@ -10,9 +10,14 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.assemble import make_registry, settings_for
+from jaato.runtime.assemble import policy_for, settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.call import Call
+from jaato.tools.found import access_by, ranked
+from jaato.tools.permissions import Gate
+from jaato.tools.policy import Policy
 
 BYTES_PER_TOKEN = 4
 MEANING_WAIT_S = 5.0
@@ -31,7 +36,7 @@ def main(args: Namespace) -> int:
             case "list":
                 listing(registry, args)
             case "search":
-                search(registry, args)
+                search(registry, args, policy_for(blueprint, settings, workspace))
             case "schema":
                 schema(registry, args)
             case "tokens":
@@ -77,27 +82,29 @@ def described(spec: ToolSpec, plugin: str, aliases: list[str]) -> dict[str, Any]
     }
 
 
-def search(registry: PluginRegistry, args: Namespace) -> None:
-    """The best tools for each query, by meaning too where that can be had soon."""
-    registry.catalog.await_meaning(MEANING_WAIT_S)
-    results = [(query, registry.catalog.search(clean_text(query) or "")) for query in args.query]
+def search(registry: PluginRegistry, args: Namespace, policy: Policy) -> None:
+    """What `list_tools` answers to these queries, by meaning too where that can be had soon."""
+    catalog = registry.catalog
+    catalog.await_meaning(MEANING_WAIT_S)
+    gate = Gate(policy, workspace=registry.workspace)
+    access = access_by(gate, catalog, Call(id="", name="", arguments={}, workspace=registry.workspace))
+    queries = [clean_text(query) or "" for query in args.query]
+    results = [
+        ranked(catalog, [query], access, limit=args.limit, verbose=args.json)["results"][0]
+        for query in queries
+    ]
     if args.json:
-        print_json(
-            [
-                {
-                    "query": query,
-                    "tools": [{"name": spec.name, "score": round(score, 3)} for spec, score in found],
-                }
-                for query, found in results
-            ]
-        )
+        print_json(results)
         return
-    for query, found in results:
+    for result in results:
         if len(results) > 1:
-            print_line(f"{query}:")
-        print_rows((f"{score:.2f}", spec.name, spec.category, summary(spec)) for spec, score in found)
-        if not found:
-            print_line("Nothing fits; `jaato tools list` shows all there is.")
+            print_line(f"{result['query']}:")
+        print_rows(
+            (f"{row['score']:.2f}", row["name"], row["category"], row["access"], row["description"])
+            for row in result["tools"]
+        )
+        if "note" in result:
+            print_line(f"{result['note']} There are: {', '.join(result['categories'])}.")
 
 
 def schema(registry: PluginRegistry, args: Namespace) -> None:

@@ -23,6 +23,9 @@ BUILTIN = {
     "references": "jaato.plugins.references.plugin:ReferencesPlugin",
     "terminal": "jaato.plugins.terminal.plugin:TerminalPlugin",
     "multimodal": "jaato.plugins.images.plugin:ImagesPlugin",
+    "mcp": "jaato.plugins.mcp.plugin:MCPToolPlugin",
+    "skills": "jaato.plugins.skills.plugin:SkillsPlugin",
+    "slash_command": "jaato.plugins.skills.plugin:SlashCommandPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

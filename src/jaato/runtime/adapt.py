@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool, tools_of
 
 ALWAYS = Enrichment()
+MAX_TOOLS, MAX_SCHEMA_BYTES, MAX_DESCRIPTION_CHARS, MAX_INSTRUCTION_CHARS = 10_000, 262_144, 10_000, 20_000
+"""What one plugin may bring: more is a mistake, and would be paid for in every request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +40,8 @@ class Toolset:
     background: BackgroundCapable | None = None
     wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
+    foreign: bool = False
+    """Whether it is somebody else's code, which is given only so long to answer."""
 
 
 SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")
@@ -67,15 +72,33 @@ def adapt(plugin: object) -> Toolset:
     name = plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
-        toolset.tools = tools_of(plugin, name)
+        toolset.tools = [*tools_of(plugin, name), *plugin.offered()]
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
     else:
         adapt_documented(plugin, toolset)
     adapt_optional(plugin, toolset)
+    check_words(toolset)
     if isinstance(plugin, BackgroundCapable):
         toolset.background = plugin
     return toolset
+
+
+def check_words(toolset: Toolset) -> None:
+    """Raise `PluginError` for instructions and commands that are not what they should be, or too much."""
+    name, instructions = toolset.name, toolset.instructions
+    if not isinstance(instructions, str):
+        raise PluginError(f"The plugin {name}: its instructions are {type(instructions).__name__}, not text.")
+    if len(instructions) > MAX_INSTRUCTION_CHARS:
+        raise PluginError(
+            f"The plugin {name}: its instructions are longer than {MAX_INSTRUCTION_CHARS:,} characters."
+        )
+    for command, run in toolset.commands.values():
+        words: tuple[object, ...] = (command.name, command.description)
+        if not all(isinstance(word, str) for word in words) or not command.name:
+            raise PluginError(f"The plugin {name} has a user command that is no text: {command!r:.80}.")
+        if run is not None and not callable(run):
+            raise PluginError(f"The plugin {name}: /{command.name} is a {type(run).__name__}, no function.")
 
 
 def enriching(plugin: object) -> Toolset:
@@ -92,6 +115,8 @@ def adapt_optional(plugin: object, toolset: Toolset) -> None:
         toolset.enrich, toolset.enrichment = plugin.enrich_prompt, plugin.enrichment
     elif subscribes and subscribes():
         toolset.enrich = optional(plugin, "enrich_prompt")
+        if toolset.enrich is None:
+            raise PluginError(f"The plugin {toolset.name} subscribes to prompts and has no enrich_prompt().")
         priority = optional(plugin, "get_enrichment_priority")
         toolset.enrichment = Enrichment(int(priority())) if priority else ALWAYS
     adapt_results(plugin, toolset)
@@ -114,7 +139,10 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     """Read a plugin of the documented shape."""
     executors = dict(plugin.get_executors() or {})
     approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
-    for schema in plugin.get_tool_schemas() or []:
+    schemas = list(itertools.islice(plugin.get_tool_schemas() or [], MAX_TOOLS + 1))
+    if len(schemas) > MAX_TOOLS:
+        raise PluginError(f"The plugin {toolset.name} declares more than {MAX_TOOLS:,} tools.")
+    for schema in schemas:
         toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved))
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
     for command in call_optional(plugin, "get_user_commands") or []:
@@ -167,7 +195,8 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
     if problem:
         raise PluginError(f"The plugin {plugin}, tool {name}: {problem}.")
     try:
-        msgspec.json.encode(parameters)
+        if len(msgspec.json.encode(parameters)) > MAX_SCHEMA_BYTES:
+            raise PluginError(f"its parameters are larger than {MAX_SCHEMA_BYTES // 1024} KiB.")
         Validator(parameters)
     except (PluginError, TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
@@ -188,6 +217,11 @@ def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
     mode = getattr(schema, "discoverability", None)
     if mode not in (None, "", "core", "discoverable"):
         return f"discoverability is core or discoverable, not {mode!r}"
+    description = getattr(schema, "description", "")
+    if description is not None and not isinstance(description, str):
+        return f"its description is a {type(description).__name__}, not text"
+    if len(description or "") > MAX_DESCRIPTION_CHARS:
+        return f"its description is longer than {MAX_DESCRIPTION_CHARS:,} characters"
     category = getattr(schema, "category", None)
     return None if category is None or isinstance(category, str) else f"the category {category!r} is no text"
 

@@ -13,18 +13,17 @@ from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.errors import ConfigError, PluginError, SessionNotFound, StoreError
+from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.secret_values import known_secrets, learn
+from jaato.runtime.wiring import release
 from jaato.settings import Settings, environment, load, user_dir
-from jaato.tools.catalog import Catalog
-from jaato.tools.paths import Roots
 from jaato.tools.permissions import Policy
-from jaato.tools.semantic import Meaning
-from jaato.tools.tool import Tool, options_of, tool_from
+from jaato.tools.secrets import Secrets
 from jaato.tools.trust import Trust
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
@@ -43,7 +42,8 @@ async def assemble(
     runtime: Runtime | None = None
     provider: Provider | None = None
     try:
-        journal = resumed(store, blueprint, workspace)
+        secrets = known_secrets(settings, blueprint)
+        journal = resumed(store, blueprint, workspace, secrets)
         if journal is not None:
             workspace = Path(journal.state.workspace)
             if not workspace.is_dir():
@@ -52,19 +52,23 @@ async def assemble(
                     "bring it back, or begin a new session."
                 )
         provider, model = await pick_provider(blueprint, settings, journal)
-        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint)
+        learn(secrets, settings)
+        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
         runtime = Runtime(
             store,
             registry,
             ledger=blueprint.ledger,
             user_instructions=settings.config_dir / "AGENTS.md",
             shared_registry=blueprint.registry is not None,
+            secrets=secrets,
         )
         plan = plan_of(blueprint, settings, provider, model, workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
+        strategy = strategy_for(settings, registry)
+        session.compaction = strategy
         if wire:
             registry.set_session(session)
     except BaseException:
@@ -82,6 +86,8 @@ async def assemble(
         finally:
             if wire:
                 registry.forget_session(session)
+            if strategy is not None:
+                release(strategy.strategy, foreign=True)
             runtime.close()
 
     return session, close
@@ -135,19 +141,21 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
     return SqliteStore(directory / "jaato.db", durability=settings["durability"])
 
 
-def resumed(store: Store, blueprint: Blueprint, workspace: Path) -> Journal | None:
+def resumed(
+    store: Store, blueprint: Blueprint, workspace: Path, secrets: Secrets | None = None
+) -> Journal | None:
     """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
     if blueprint.session:
-        return stored(store, blueprint.session, str(workspace))
+        return stored(store, blueprint.session, str(workspace), secrets)
     if not blueprint.resume:
         return None
     newest = store.sessions(str(workspace), limit=1)
     if not newest:
         raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
-    return stored(store, newest[0].id)
+    return stored(store, newest[0].id, secrets=secrets)
 
 
-def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
+def stored(store: Store, text: str, workspace: str | None = None, secrets: Secrets | None = None) -> Journal:
     """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
     try:
         session_id = store.find(text, workspace)
@@ -157,7 +165,7 @@ def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
         session_id = store.find(text)
     if not store.read_only:
         store.hold(session_id)
-    journal = Journal(store, State())
+    journal = Journal(store, State(), secrets=secrets)
     journal.load(session_id)
     if not journal.state.session_id:
         raise StoreError(
@@ -209,43 +217,6 @@ def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
         return scripted(name, store)
     finally:
         store.close()
-
-
-def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
-    """The plugins of a session and the functions it was given."""
-    granted = [Path(path).expanduser() for path in settings["roots"]]
-    services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
-    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
-    folders = [settings.config_dir / "plugins"]
-    registry = PluginRegistry(
-        model, workspace=workspace, services=services, plugin_dirs=folders, catalog=catalog
-    )
-    registry.discover()
-    if blueprint.plugins is None:
-        registry.expose_all()
-    else:
-        for name in blueprint.plugins:
-            registry.expose_tool(name)
-    if blueprint.tools:
-        registry.add_toolset(Toolset("program", None, tools=[given_tool(entry) for entry in blueprint.tools]))
-    for entry in registry.catalog:
-        if entry.background_after_s is not None:
-            entry.background_after_s = settings["background_after_s"]
-    return registry
-
-
-def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
-    """A tool the embedding program hands over: declared from the start, and run without asking."""
-    import msgspec
-
-    if not isinstance(entry, Tool) and not callable(entry):
-        raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
-    made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
-    options = None if isinstance(entry, Tool) else options_of(entry)
-    category = made.spec.category if options is not None and options.category else "program"
-    made.spec = msgspec.structs.replace(made.spec, discoverability="core", category=category)
-    made.auto_approved = True
-    return made
 
 
 def plan_of(

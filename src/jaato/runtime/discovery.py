@@ -5,24 +5,78 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
 from jaato.runtime.later import Builtin
+from jaato.runtime.plugin_import import load_tree
+from jaato.runtime.plugin_tree import Tree
+
+if TYPE_CHECKING:
+    from jaato.runtime.making import Maker
 
 Loader = Callable[[], Any]
 BROKEN = (Exception, SystemExit)
 """What a plugin of somebody else may raise without taking the program with it."""
 
 
-def find(kind: str, directories: Iterable[Path], report: Callable[[str, str], None]) -> dict[str, Loader]:
+class Modules:
+    """The modules and packages of some directories, and plugins that were read already, each run once, when first
+    asked for; `report(name, problem)` hears of those that cannot be."""
+
+    def __init__(
+        self,
+        directories: Iterable[Path],
+        trees: Iterable[Tree],
+        report: Callable[[str, str], None],
+        maker: Maker,
+    ) -> None:
+        self._directories = list(directories)
+        self._trees = list(trees)
+        self._report = report
+        self._maker = maker
+        self._run: dict[str, ModuleType] = {}
+        self._tried: set[str] = set()
+        self._brought: set[str] = set()
+
+    def found(self, disabled: Container[str] = ()) -> dict[str, ModuleType]:
+        """The modules by the name of their file; those of the directories come first."""
+        for directory in self._directories:
+            for name, path in self.files(directory).items():
+                self._load(name, functools.partial(load_module, path, name), disabled)
+        for tree in self._trees:
+            if tree.name in self._tried and tree.name not in self._brought:
+                self._report(tree.name, "of this workspace has the name of a plugin of yours and is left out")
+            self._brought.add(tree.name)
+            self._load(tree.name, functools.partial(load_tree, tree), disabled)
+        return self._run
+
+    @staticmethod
+    def files(directory: Path) -> dict[str, Path]:
+        """The files a directory of plugins has, by the name of the plugin."""
+        paths = sorted([*directory.glob("*.py"), *directory.glob("*/__init__.py")])
+        return {path.parent.name if path.name == "__init__.py" else path.stem: path for path in paths}
+
+    def _load(self, name: str, load: Callable[[], ModuleType], disabled: Container[str]) -> None:
+        if name in self._tried or name in disabled:
+            return
+        self._tried.add(name)
+        try:
+            self._run[name] = self._maker.call(name, load, foreign=True)
+        except BROKEN as error:  # a plugin that cannot be imported must not take others with it
+            self._report(name, f"cannot be imported: {error}")
+
+
+def find(
+    kind: str, modules: Modules, report: Callable[[str, str], None], disabled: Container[str] = ()
+) -> dict[str, Loader]:
     """A loader for each plugin of this kind by name; the first of a name counts. `report(name, problem)` hears of
-    modules in the directories that cannot be imported."""
+    what is left out for that."""
     from importlib.metadata import entry_points
 
     found: dict[str, Loader] = {}
@@ -32,24 +86,12 @@ def find(kind: str, directories: Iterable[Path], report: Callable[[str, str], No
         if point.name in found:
             report(point.name, f"is offered again by {point.value}, which is left out")
         found.setdefault(point.name, point.load)
-    for directory in directories:
-        for name, module in modules(directory, report).items():
-            if getattr(module, "PLUGIN_KIND", None) == kind and name not in found:
-                found[name] = functools.partial(identity, module)
-    return found
-
-
-def modules(directory: Path, report: Callable[[str, str], None]) -> dict[str, ModuleType]:
-    """The modules and packages of a directory, imported; what cannot be is reported."""
-    found: dict[str, ModuleType] = {}
-    if not directory.is_dir():
-        return found
-    for path in sorted([*directory.glob("*.py"), *directory.glob("*/__init__.py")]):
-        name = path.parent.name if path.name == "__init__.py" else path.stem
-        try:
-            found[name] = load_module(path, name)
-        except BROKEN as error:  # a plugin that cannot be imported must not take others with it
-            report(name, f"cannot be imported: {type(error).__name__}: {error}")
+    for name, module in modules.found(disabled).items():
+        if getattr(module, "PLUGIN_KIND", None) != kind:
+            continue
+        if name in found:
+            report(name, f"has a file ({module.__file__}) and is another plugin too; the file is left out")
+        found.setdefault(name, functools.partial(identity, module))
     return found
 
 
@@ -81,7 +123,7 @@ def load_module(path: Path, name: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[spec.name]
+        sys.modules.pop(spec.name, None)
         raise
     return module
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.abc.asker import Answer, Question
+from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.provider import Provider
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
@@ -44,6 +45,7 @@ class JaatoClient:
         self._session: JaatoSession | None = None
         self._hooks: Any = None
         self._retry_callback: RetryCallback | None = None
+        self._gc: tuple[GCPlugin, GCConfig | None] | None = None
         self._streaming = True
         self._making = threading.RLock()
 
@@ -114,6 +116,8 @@ class JaatoClient:
             self._session = self.get_runtime().create_session()
             self._session.set_streaming_enabled(self._streaming)
             self._session.set_retry_callback(self._retry_callback)
+            if self._gc is not None:
+                self._session.set_gc_plugin(*self._gc)
             if self._hooks is not None:
                 self._session.set_ui_hooks(self._hooks, "main")
         return self._session
@@ -160,6 +164,12 @@ class JaatoClient:
         self._retry_callback = callback
         if self._session is not None:
             self._session.set_retry_callback(callback)
+
+    def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
+        """Which strategy makes room when the context is full; see `JaatoSession.set_gc_plugin`."""
+        self._gc = (plugin, config) if plugin is not None else None
+        if self._session is not None:
+            self._session.set_gc_plugin(plugin, config)
 
     def close(self) -> None:
         """End the session and let go of everything; the log stays."""

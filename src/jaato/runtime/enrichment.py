@@ -13,14 +13,20 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
+from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset
+from jaato.runtime.bounded import within
 from jaato.runtime.discovery import BROKEN
 
 LOG = logger("registry")
 WITHIN_S = 10.0
 MOST_CHARS = 2_000_000
 """A prompt may become as long as this, or stay as long as it was."""
+
+
+class SlowEnrichment(PluginError):
+    """A plugin of others has not answered in its time."""
 
 
 def enrichers(toolsets: Iterable[Toolset]) -> list[Toolset]:
@@ -46,12 +52,20 @@ def searcher(pattern: str) -> re.Pattern[str]:
 
 def asked(toolset: Toolset, prompt: str) -> tuple[str, dict[str, Any]]:
     """The prompt as one plugin would have it, and what it notes; of a failing one as it was."""
-    assert toolset.enrich is not None
+    enrich = toolset.enrich
+    if enrich is None:
+        return prompt, {}  # it was left out while others were asked
     try:
-        result = toolset.enrich(prompt)
-        text, notes = str(result.prompt), dict(result.metadata)
+        ask = functools.partial(enrich, prompt)
+        result = within(WITHIN_S, ask, "", late=SlowEnrichment) if toolset.foreign else ask()
+        text, notes = result.prompt, dict(result.metadata)
+        if not isinstance(text, str):
+            raise PluginError(f"enrich_prompt() gave a prompt that is a {type(text).__name__}, not text")
         if len(text) > max(MOST_CHARS, len(prompt)):
             raise ValueError(f"it would make the prompt {len(text)} characters long")
+    except SlowEnrichment as error:
+        toolset.enrich = None
+        return passed_over(toolset, prompt, f"{error}; it is not asked again")
     except BROKEN as error:  # the user's words must reach the model whatever a plugin does
         return passed_over(toolset, prompt, str(error) or type(error).__name__)
     return text, notes
@@ -77,7 +91,7 @@ async def enriched_apart(prompt: str, toolsets: Iterable[Toolset], workspace: Pa
     for toolset in toolsets:
         if not wanted(toolset, prompt, workspace):
             continue
-        with anyio.move_on_after(WITHIN_S) as waited:
+        with anyio.move_on_after(WITHIN_S + 1) as waited:
             prompt, _ = await anyio.to_thread.run_sync(asked, toolset, prompt, abandon_on_cancel=True)
         if waited.cancelled_caught:
             passed_over(toolset, prompt, f"it took longer than {WITHIN_S:g} s")

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from jaato.abc.plugin import ToolSchema
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.portal import PORTAL
 from jaato.tools.call import CURRENT, Call
@@ -36,3 +37,17 @@ def blocking(tool: Tool, rename: Rename) -> Executor:
         return value
 
     return execute
+
+
+def schemas_of(tools: Iterable[Tool]) -> list[ToolSchema]:
+    """The declarations of tools in the documented form."""
+    return [
+        ToolSchema(
+            tool.name,
+            tool.spec.description,
+            tool.spec.parameters,
+            tool.spec.category,
+            tool.spec.discoverability,
+        )
+        for tool in tools
+    ]

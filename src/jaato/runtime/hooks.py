@@ -14,6 +14,7 @@ from jaato.protocol.events import (
     AgentStatusChanged,
     ContextUpdated,
     Event,
+    GcCompleted,
     MessageModel,
     ToolCallEnd,
     ToolCallStart,
@@ -87,7 +88,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
                 call("on_tool_call_end", tool_name=event.tool, **ended)
             case ContextUpdated():
                 call("on_agent_context_updated", context_usage(session))
-            case MessageModel():
+            case MessageModel() | GcCompleted():
                 call("on_agent_history_updated", list(session.state.messages))
             case TurnCompleted():
                 call("on_agent_turn_completed", turn_data(event))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from jaato.abc.compactor import GCConfig, GCPlugin
+from jaato.agent.compaction.room import Compaction
 from jaato.agent.session import Session
 from jaato.errors import from_code
-from jaato.protocol.events import AgentOutput, Event, Retry, ToolOutput, TurnCompleted
+from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.hooks import completion, context_usage, feed
 from jaato.runtime.message import text_of
@@ -52,6 +54,7 @@ class JaatoSession:
     async def _send(self, text: str, on_output: OutputCallback | None) -> str:
         session = self._session
         said: list[str] = []
+        replies: list[Message] = []
 
         def listen(event: Event) -> None:
             match event:
@@ -61,13 +64,14 @@ class JaatoSession:
                         on_output("model", event.text, event.mode)
                 case ToolOutput() if on_output is not None:
                     on_output("tool", event.text, "append" if event.offset else "write")
+                case MessageModel():
+                    replies.append(event.message)
                 case Retry():
                     said.clear()
                     if self._retry_callback is not None:
                         problem = event.error.message
                         self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
 
-        before = len(session.state.messages)
         silence = session.journal.bus.listen(listen)
         try:
             turn = await session.post(text)
@@ -76,7 +80,7 @@ class JaatoSession:
         if turn is None:
             return ""
         self._well = turn.reason != "error"
-        return outcome_text(session.state.messages[before:], turn)
+        return outcome_text(replies, turn)
 
     def get_history(self) -> list[Message]:
         """The conversation so far."""
@@ -105,6 +109,15 @@ class JaatoSession:
         """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
         self._retry_callback = callback
 
+    def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
+        """Let this strategy make room when the context is full; None: nobody. It stays the giver's to shut down."""
+        made = None if plugin is None else Compaction(plugin, config or GCConfig())
+        self._session.compaction = made
+
+    def compact(self) -> bool:
+        """Make room now; whether anything was freed. Raises `ConfigError` without a strategy."""
+        return PORTAL.call(self._session.compact())
+
     def set_streaming_enabled(self, enabled: bool) -> None:
         """Whether output is shown as it comes, or once it is whole."""
         self._session.reply.streaming = enabled
@@ -123,9 +136,8 @@ class JaatoSession:
 
 
 def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
-    """The text of a finished turn, which brought these messages; raises what ended it badly."""
-    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
-    text = last.text if last is not None else ""
+    """The text of a finished turn, in which the model said these messages; raises what ended it badly."""
+    text = messages[-1].text if messages else ""
     match turn.reason:
         case "cancelled" | "interrupted":
             return f"{text}{CANCELLED}" if not text else f"{text} {CANCELLED}"

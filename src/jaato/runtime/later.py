@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import Enrichment, PromptEnrichmentResult, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
@@ -42,7 +43,7 @@ class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
     commands: list[UserCommand] = []
     instructions: str = ""
     requirements: list[str] = []
-    left_over: str = ""
+    looks_at: list[str] = []
     enrichment: Enrichment | None = None
 
 
@@ -145,15 +146,28 @@ def known_plugins() -> dict[str, KnownPlugin]:
     return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
 
 
-def can_wait(builtin: Builtin, workspace: Path) -> KnownPlugin | None:
+def can_wait(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> KnownPlugin | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
-    if known is None or (known.left_over and any(workspace.glob(known.left_over))):
+    if known is None or any(lies(pattern, workspace, services) for pattern in known.looks_at):
         return None
     return known
 
 
-def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> KnownPlugin | None:
+def lies(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
+    """Whether a file fits a pattern of `Plugin.looks_at`."""
+    place: Path | None = workspace
+    if pattern.startswith("~/"):
+        place, pattern = Path(services.get("environ", {}).get("HOME") or "~").expanduser(), pattern[2:]
+    elif pattern.startswith("config:"):
+        settings = services.get("settings")
+        place, pattern = settings.config_dir if settings is not None else None, pattern[7:]
+    if place is None:
+        return False
+    return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
+
+
+def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> KnownPlugin | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.background is not None:
         return None
@@ -170,4 +184,4 @@ def known_from(toolset: Toolset, left_over: str, requirements: list[str]) -> Kno
     ]
     commands = [command for command, _ in toolset.commands.values()]
     enrichment = toolset.enrichment if toolset.enrich is not None else None
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, left_over, enrichment)
+    return KnownPlugin(tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment)

@@ -12,14 +12,18 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.adapt import Toolset, adapt, enriching, optional, plugin_name, requirements
-from jaato.runtime.discovery import BROKEN, find, instance
+from jaato.runtime.adapt import Toolset, adapt, enriching, plugin_name, requirements
+from jaato.runtime.bounded import brief
+from jaato.runtime.discovery import BROKEN, Modules, find, instance
 from jaato.runtime.enrichment import enriched, enrichers
-from jaato.runtime.executors import executors_of
+from jaato.runtime.executors import executors_of, schemas_of
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
-from jaato.runtime.wiring import Sessions, place, release
+from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
+from jaato.runtime.plugin_tree import Tree
+from jaato.runtime.wiring import Sessions, exchange, place, release
 from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 __all__ = ["PluginHost", "PluginRegistry"]
 LOG = logger("registry")
@@ -29,7 +33,8 @@ class PluginRegistry:
     """The tool plugins of one runtime. Phases: discovery, exposure, operation, shutdown (once per plugin).
 
     `model_name` skips plugins that need another model. `plugin_dirs` are directories whose modules are plugins: only
-    those named here are ever looked at. `problems` says for each plugin that could not be loaded why.
+    those named here are ever looked at; `trees` are plugins that were read already, `disabled` names those that stay
+    out. `problems` says for each plugin that could not be loaded why, `noticed` what others changed around them.
     """
 
     def __init__(
@@ -40,39 +45,41 @@ class PluginRegistry:
         plugin_dirs: Iterable[Path] = (),
         services: Mapping[str, Any] = MappingProxyType({}),
         catalog: Catalog | None = None,
+        trees: Iterable[Tree] = (),
+        disabled: Iterable[str] = (),
+        loading_s: float = LOADING_S,
     ) -> None:
         self.model_name = model_name
         self.workspace = (workspace or Path.cwd()).resolve()
         self.catalog = Catalog() if catalog is None else catalog
         self.services: dict[str, Any] = {"catalog": self.catalog, "registry": self, **services}
         self.problems: dict[str, str] = {}
-        self._plugin_dirs = list(plugin_dirs)
+        self.disabled = frozenset(disabled)
+        self._maker = Maker(self, loading_s)
+        self.noticed = self._maker.noticed
+        self.modules = Modules(plugin_dirs, trees, self.report, self._maker)
         self._known: dict[str, Callable[[], Any]] = {}
         self._discovered = False
         self._own_names: dict[str, str] = {}
-        self._sessions = Sessions(self._report)
+        self._sessions = Sessions(self.report)
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
 
-    # --- discovery ---------------------------------------------------------------------------------------------
-
     def discover(self, plugin_kind: str = "tool") -> list[str]:
-        """Find plugins: the built-in ones, installed entry points, the given directories. Nothing is run yet but
-        the modules in those directories; returns the names found."""
+        """The names of the plugins found: built in, installed, in the given directories and trees, whose modules run."""
         if plugin_kind not in ENTRY_POINT_GROUPS:
             raise PluginError(f"No plugin kind {plugin_kind!r}; there are {', '.join(ENTRY_POINT_GROUPS)}.")
-        found = find(plugin_kind, self._plugin_dirs, self._report)
+        found = find(plugin_kind, self.modules, self.report, self.disabled)
         if plugin_kind == "tool":
             self._discovered = True
             self._known = {**found, **self._known}
         return list(found)
 
-    def _report(self, name: str, problem: str) -> None:
+    def report(self, name: str, problem: str) -> None:
+        """Note why a plugin is not used."""
         self.problems[name] = problem
         LOG.warning("Plugin '%s' %s", name, problem)
-
-    # --- exposure ----------------------------------------------------------------------------------------------
 
     def expose_tool(self, name: str, config: dict[str, Any] | None = None) -> bool:
         """Initialise and wire a plugin and make its tools known; False when the model does not fit its requirements.
@@ -83,24 +90,29 @@ class PluginRegistry:
             return True
         if name not in self._known and not self._discovered:
             self.discover()
-        load = self._known.get(name)
+        load = None if name in self.disabled else self._known.get(name)
         if load is None:
+            if name in self.disabled:
+                raise PluginError(f"The plugin {name!r} is switched off by the setting disabled_plugins.")
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
+        foreign = is_foreign(load)
         try:
-            plugin = self._loaded(load, config or {})
+            plugin = self._maker.load(name, self._waiting(load, config or {}), config or {}, foreign=foreign)
             self._own_names[name] = plugin_name(plugin)
         except BROKEN as error:
-            self._report(name, f"cannot be loaded: {type(error).__name__}: {error}")
-            raise PluginError(
-                f"The plugin {name!r} cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
-        return self._expose(plugin, config)
+            said = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+            self.report(name, f"cannot be loaded: {said}")
+            raise PluginError(f"The plugin {name!r} cannot be loaded: {said}") from error
+        return self._expose(plugin, config, foreign=foreign, known_as=name)
 
-    def _loaded(self, load: Callable[[], Any], config: dict[str, Any]) -> Any:
-        """The plugin; a built-in one that is not configured, and has nothing to do yet, only as what it declares."""
-        if isinstance(load, Builtin) and not config and (known := can_wait(load, self.workspace)):
-            return Later(load, known, functools.partial(self._made, load))
-        return instance(load(), PluginHost(self, MappingProxyType(config)))
+    def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
+        """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
+        if isinstance(load, Builtin) and not config:
+            known = can_wait(load, self.workspace, self.services)
+            if known is not None:
+                later = Later(load, known, functools.partial(self._made, load))
+                return lambda: later
+        return load
 
     def _made(self, load: Builtin) -> Toolset:
         """A plugin that was waiting, now that it is needed."""
@@ -108,50 +120,47 @@ class PluginRegistry:
             toolset = adapt(instance(load(), PluginHost(self, MappingProxyType({}))))
             self._wire(toolset)
         except BROKEN as error:
-            self._report(load.name, f"cannot be loaded: {type(error).__name__}: {error}")
+            self.report(load.name, f"cannot be loaded: {type(error).__name__}: {error}")
             raise PluginError(f"The plugin {load.name!r} cannot be loaded: {error}") from error
         return toolset
 
-    def _expose(self, plugin: Any, config: dict[str, Any] | None) -> bool:
+    def _expose(
+        self,
+        plugin: Any,
+        config: dict[str, Any] | None,
+        *,
+        foreign: bool = False,
+        known_as: str | None = None,
+    ) -> bool:
         name = plugin_name(plugin)
+        known_as = known_as or name
         if name in self._exposed or name in self._enrichment_only:
             other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
-            self._report(name, "is the name of two plugins")
-            raise PluginError(
-                f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}. Disable one of them."
-            )
-        toolset: Toolset | None = None
+            both = f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}."
+            self.report(known_as, f"is left out: {both}")
+            raise PluginError(f"{both} Disable one of them.")
         begun = False
         try:
-            if not self._suits(plugin, name):
+            if not self._suits(plugin, name, foreign=foreign):
                 return False
             begun = True
-            initialize = optional(plugin, "initialize")
-            if initialize:
-                initialize(config or {})
-            wire = optional(plugin, "set_plugin_registry")
-            if wire:
-                wire(self)
-            toolset = plugin.toolset() if isinstance(plugin, Later) else adapt(plugin)
+            toolset = self._maker.prepare(plugin, name, config or {}, self._wire, foreign=foreign)
+            refuse_same_commands(toolset, self.toolsets())
             self.catalog.add(toolset.tools)
-            self._wire(toolset)
         except BROKEN as error:
-            if toolset is not None:
-                self.catalog.remove(toolset.tools)
-            self._report(name, f"cannot be exposed: {error}")
+            self.report(known_as, f"cannot be exposed: {brief(error)}")
             if begun:
-                release(plugin)
-            raise (
-                error
-                if isinstance(error, PluginError)
-                else PluginError(f"The plugin {name!r} cannot be exposed: {type(error).__name__}: {error}")
-            ) from error
+                release(plugin, foreign=foreign)
+            if isinstance(error, PluginError) and not foreign:
+                raise
+            said = str(error) if foreign else f"{type(error).__name__}: {error}"
+            raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
         return True
 
-    def _suits(self, plugin: Any, name: str) -> bool:
+    def _suits(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
         """Whether the plugin can work with the model; a warning says why not."""
-        wanted = requirements(plugin)
+        wanted = self._maker.call(name, lambda: requirements(plugin), foreign=foreign)
         model = self.model_name
         if not wanted or not model or any(fnmatch.fnmatchcase(model, glob) for glob in wanted):
             self._skipped = [skipped for skipped in self._skipped if skipped != name]
@@ -173,14 +182,14 @@ class PluginRegistry:
         toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
-            release(toolset.plugin)
+            release(toolset.plugin, foreign=toolset.foreign)
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
         """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
         `problems` and left out. Returns the names that are exposed now."""
         if not self._discovered:
             self.discover()
-        for name in list(self._known):
+        for name in [known for known in self._known if known not in self.disabled]:
             try:
                 self.expose_tool(name, (config or {}).get(name))
             except PluginError:
@@ -195,7 +204,7 @@ class PluginRegistry:
         """
         name = plugin_name(plugin)
         if not expose and not enrichment_only:
-            self._known[name] = lambda: plugin
+            self._known[name] = ByHand(plugin)
             return
         self.unexpose_tool(name)
         if expose:
@@ -210,6 +219,10 @@ class PluginRegistry:
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
 
+    def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
+        """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
+        exchange(self._exposed.get(name), self.catalog, old, new)
+
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
@@ -223,8 +236,6 @@ class PluginRegistry:
     def forget_session(self, session: Any) -> None:
         """A session has ended; plugins that knew it as the newest are told of the one before it, if that lives."""
         self._sessions.remove(session, self.everyone())
-
-    # --- operation ---------------------------------------------------------------------------------------------
 
     def list_skipped_plugins(self) -> list[str]:
         """The plugins left out because they need another model."""
@@ -246,22 +257,18 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog(self.catalog.meaning)
+        chosen = Catalog(self.catalog.meaning, self.catalog.index_folder)
         for name in plugins:
             toolset = self._exposed.get(self._own_names.get(name, name))
             if toolset is None:
-                raise PluginError(
-                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
-                )
+                known = ", ".join(self._exposed)
+                raise PluginError(f"The plugin {name!r} is not exposed; there are {known}.")
             chosen.add(toolset.tools)
         return chosen
 
     def get_exposed_tool_schemas(self) -> list[ToolSchema]:
         """The declarations of all exposed tools, core and discoverable."""
-        return [
-            ToolSchema(t.name, t.spec.description, t.spec.parameters, t.spec.category, t.spec.discoverability)
-            for t in self.catalog
-        ]
+        return schemas_of(self.catalog)
 
     def get_exposed_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """A function per tool name, alias and user command, that takes the argument dict and blocks."""
@@ -287,10 +294,3 @@ class PluginRegistry:
         """Let go of every plugin, each once."""
         for name in [*self._exposed, *self._enrichment_only]:
             self.unexpose_tool(name)
-
-
-def described(plugin: Any) -> str:
-    """A plugin by its class."""
-    if isinstance(plugin, Later):
-        return plugin.path.replace(":", ".")
-    return f"{type(plugin).__module__}.{type(plugin).__qualname__}"

@@ -8,9 +8,14 @@ from typing import Any
 
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, call_optional
+from jaato.runtime.bounded import within
 from jaato.runtime.discovery import BROKEN
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 LOG = logger("registry")
+TELLING_S = 5.0
+"""How long somebody else's plugin may take to hear of something, or to shut down."""
 
 
 class Sessions:
@@ -43,7 +48,7 @@ class Sessions:
     def _tell(self, toolset: Toolset, session: Any) -> None:
         if join := toolset.wiring.get("set_session"):
             try:
-                join(session)
+                told(toolset, lambda: join(session))
             except BROKEN as error:
                 self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
 
@@ -54,9 +59,28 @@ def place(toolset: Toolset, workspace: Path) -> None:
         settle(str(workspace))
 
 
-def release(plugin: Any) -> None:
-    """Shut a plugin down; one that fails in doing so harms nobody else."""
+def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
+    """Other tools in the place of old ones, in the record and in the catalogue, if the plugin is still exposed."""
+    if toolset is None:
+        return
+    catalog.exchange(old, new)
+    toolset.tools = [*(tool for tool in toolset.tools if tool not in old), *new]
+
+
+def told(toolset: Toolset, work: Callable[[], Any]) -> None:
+    """Tell a plugin something; somebody else's has so long to hear it. Raises what it raises."""
+    if toolset.foreign:
+        within(TELLING_S, work, f"The plugin {toolset.name!r}")
+    else:
+        work()
+
+
+def release(plugin: Any, *, foreign: bool = False) -> None:
+    """Shut a plugin down; one that fails or hangs in doing so harms nobody else."""
     try:
-        call_optional(plugin, "shutdown")
+        if foreign:
+            within(TELLING_S, lambda: call_optional(plugin, "shutdown"), "Its shutdown")
+        else:
+            call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down
         LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)

@@ -45,7 +45,7 @@ class Call:
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `token` is cancelled when the call is.
+    (`plans`, `clarify`, `background`, …). `stands_for` is the active tool whose call this one is. `token` is cancelled when the call is.
     """
 
     id: str
@@ -60,6 +60,7 @@ class Call:
     read_handle: Callable[[str, int, int], bytes] = no_handles
     services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
+    stands_for: str = ""
     workspace: Path = HERE
     token: CancelToken = field(default_factory=CancelToken)
 

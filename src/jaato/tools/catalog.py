@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import PluginError
@@ -27,6 +30,7 @@ CATEGORY_TEXTS = {
     "MCP": "tools of connected MCP servers",
     "registry": "tools of remote registries",
     "prompt": "stored prompts",
+    "skill": "written instructions for kinds of work",
     "uncategorized": "tools without a category",
 }
 
@@ -52,20 +56,32 @@ def other_names(tool: Tool) -> list[str]:
     return [*tool.aliases, *([tool.original_name] if tool.original_name is not None else [])]
 
 
+def claim(name: str, tool: Tool, taken: Tool | None) -> None:
+    """Raise `PluginError` when another tool has the name already."""
+    if taken is not None and taken is not tool:
+        raise PluginError(
+            f"Two plugins offer the tool {name!r}: {taken.plugin or 'the program'} and "
+            f"{tool.plugin or 'the program'}. Disable one of them."
+        )
+
+
 class Catalog:
     """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls.
 
-    With `meaning` a search goes by what words mean too, once it has read the tools.
+    With `meaning` a search goes by what words mean too, once it has read the tools. In `index_folder` the index of many
+    tools is kept for the next process.
     """
 
-    def __init__(self, meaning: Meaning | None = None) -> None:
+    def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
         self.meaning = meaning
+        self.index_folder = index_folder
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
         self._core: list[Tool] = []
         self._counts: dict[str, int] = {}
-        self._index = Index()
+        self._changing = threading.Lock()
+        self._index = Index(index_folder)
         self._indexed = True
 
     def __len__(self) -> int:
@@ -89,52 +105,28 @@ class Catalog:
 
     def add(self, tools: Iterable[Tool]) -> None:
         """Make tools known, all or none. Raises `PluginError` when a name is taken, naming both owners."""
-        new: dict[str, Tool] = {}
-        others: dict[str, Tool] = {}
-        for tool in tools:
-            self._claim(tool.name, tool, self._tools.get(tool.name) or new.get(tool.name))
-            new[tool.name] = tool
-            for name in other_names(tool):
-                known = self._other_names.get(name)
-                self._claim(name, tool, known.tool if known is not None else others.get(name))
-                others[name] = tool
-        for tool in new.values():
-            self._add(tool)
-        self._indexed = False
-
-    def _claim(self, name: str, tool: Tool, taken: Tool | None) -> None:
-        """Raise `PluginError` when another tool has the name already."""
-        if taken is not None and taken is not tool:
-            raise PluginError(
-                f"Two plugins offer the tool {name!r}: {taken.plugin or 'the program'} and "
-                f"{tool.plugin or 'the program'}. Disable one of them."
-            )
-
-    def _add(self, tool: Tool) -> None:
-        self._tools[tool.name] = tool
-        category = tool.spec.category
-        self._counts[category] = self._counts.get(category, 0) + 1
-        if tool.spec.discoverability == "core":
-            self._core.append(tool)
-        for alias, rename in tool.aliases.items():
-            self._other_names.setdefault(alias, Found(tool, rename))
-        if tool.original_name is not None:
-            self._other_names.setdefault(tool.original_name, Found(tool, {}))
+        self.exchange((), tools)
 
     def remove(self, tools: Iterable[Tool]) -> None:
         """Forget tools."""
-        for tool in tools:
-            if self._tools.get(tool.name) is not tool:
-                continue
-            del self._tools[tool.name]
-            self._counts[tool.spec.category] -= 1
-            if not self._counts[tool.spec.category]:
-                del self._counts[tool.spec.category]
-            if tool in self._core:
-                self._core.remove(tool)
-            for alias in [key for key, found in self._other_names.items() if found.tool is tool]:
-                del self._other_names[alias]
-        self._indexed = False
+        self.exchange(tools, ())
+
+    def exchange(self, old: Iterable[Tool], new: Iterable[Tool]) -> None:
+        """Forget tools and make others known, all or none, at once for who looks from another thread. Raises as `add`."""
+        with self._changing:
+            gone = {tool.name: tool for tool in old if self._tools.get(tool.name) is tool}
+            tools = {name: tool for name, tool in self._tools.items() if name not in gone}
+            others = {name: found for name, found in self._other_names.items() if found.tool.name not in gone}
+            for tool in new:
+                claim(tool.name, tool, tools.get(tool.name))
+                tools[tool.name] = tool
+                for name in other_names(tool):
+                    claim(name, tool, others[name].tool if name in others else None)
+                    others.setdefault(name, Found(tool, tool.aliases.get(name, {})))
+            self._counts = dict(Counter(tool.spec.category for tool in tools.values()))
+            self._core = [tool for tool in tools.values() if tool.spec.discoverability == "core"]
+            self._tools, self._other_names = tools, others
+            self._indexed = False
 
     def find(self, name: str) -> Found | None:
         """The tool of this name, alias or original name."""

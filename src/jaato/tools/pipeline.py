@@ -84,7 +84,11 @@ async def attempt(call: Call, steps: Steps) -> Outcome:
     call.name = tool.name
     if rename:
         call.arguments = {rename.get(key, key): value for key, value in call.arguments.items()}
-    refusal = steps.refuse(tool, call) or invalid(call, tool) or masking(call, tool)
+    refusal = steps.refuse(tool, call) or invalid(call, tool)
+    if refusal is None and tool.means is not None:
+        tool = meant(call, tool, steps)
+        refusal = steps.refuse(tool, call) or invalid(call, tool)
+    refusal = refusal or masking(call, tool)
     if refusal is not None:
         return failed(refusal)
     permission, refusal = await permitted(call, tool, steps)
@@ -98,6 +102,16 @@ async def attempt(call: Call, steps: Steps) -> Outcome:
             raise
         return failed(error, permission)
     return await steps.enrich(call, tool, succeeded(value, permission))
+
+
+def meant(call: Call, tool: Tool, steps: Steps) -> Tool:
+    """The tool that a call of this one means, which it then is; itself where it means none that is known."""
+    named = tool.means(call.arguments) if tool.means is not None else None
+    found = steps.find(named[0]) if named is not None else None
+    if named is None or found is None:
+        return tool
+    call.name, call.arguments, call.stands_for = found.tool.name, named[1], tool.name
+    return found.tool
 
 
 def invalid(call: Call, tool: Tool) -> InvalidArguments | None:

@@ -2,91 +2,150 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
-
-import msgspec
+from pathlib import Path
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.words import relations, terms
+from jaato.tools import index_file
+from jaato.tools.asked import asked_in
+from jaato.tools.near import near
+from jaato.tools.tool_terms import digest_of, digest_of_all, weights_of
+from jaato.tools.words import pieces
 
-NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 2.0, 0.5, 1.0
-"""How much a word counts in each field."""
-NAME_TERMS, DESCRIPTION_TERMS, PARAMETER_TERMS = 4.0, 12.0, 24.0
-"""The usual length of each field; fixed, so that adding a tool changes no other tool's weights."""
-LENGTH_SHARE = 0.7
-SATURATION = 1.0
-RELATED_SHARE = 0.4
+NOTHING: Mapping[str, float] = {}
+
+RELATED_SHARE = 0.6
 CLAUSE_SHARE = 0.6
-MISSING_SHARE = 0.6
-VALUE_SHARE = 0.5
+MISSING_SHARE = 0.8
 FREQUENT = 10
 FREQUENT_SHARE = 0.05
-JOINED_SHARE = 0.5
-STRONG = 4.0
+COVERED_SHARE = 0.5
+"""How much a tool gains whose whole name was asked for: `get_order` beside `get_order_history` for "the order"."""
+NEAR_COVERS = 0.6
+MAX_COVERED = 80
+STRONG = 4.5
 """The sum of weights that is half a certainty; what several words of a good tool earn."""
 
-QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
-MAX_TEXT = 4000
-MAX_PARAMETERS = 200
-MAX_DEPTH = 12
-MAX_QUERY = 4000
-MAX_CLAUSES = 12
 MAX_POSTINGS = 1500
 MAX_CANDIDATES = 300
 """Postings read per query; beyond it frequent words only re-rank what rarer ones have found."""
-
-CLAUSE = re.compile(
-    r"[.!?;\n]+\s+|,?\s+(?:and then|then|finally|next|lastly|also|additionally)\b,?|,\s+and\s+|\s+and\s+",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One indexed tool: a digest of what it was made from, and the weight of each of its terms."""
-
-    digest: bytes | None
-    weights: dict[str, float]
+KEPT_FROM = 200
+"""Tools from which on an index is worth a file: fewer are read as fast as one is loaded."""
 
 
 @dataclass(slots=True)
 class Index:
-    """A ranked index over tools by name; `update` reads again only what changed."""
+    """A ranked index over tools by name; `update` reads again only what changed.
 
-    _entries: dict[str, Entry] = field(default_factory=dict)
+    With a `folder`, an index of many tools is kept there, and loaded by whoever knows the same tools, or most of them.
+    """
+
+    folder: Path | None = None
+    _entries: dict[str, bytes | None] = field(default_factory=dict)
+    """A digest of what each tool was made from."""
+    _terms: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The terms of the tools that were read here, not in a file."""
     _postings: dict[str, dict[str, float]] = field(default_factory=dict)
+    _packed: index_file.Packed | None = None
+    _changed: set[str] = field(default_factory=set)
+    """Tools of the file that are not as they were."""
+    _pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def update(self, tools: Iterable[ToolSpec]) -> None:
         """Make these the tools of the index: new and changed ones are read, missing ones forgotten."""
-        seen: set[str] = set()
+        tools = list(tools)
+        whole = digest_of_all(tools) if self.folder is not None and len(tools) >= KEPT_FROM else None
+        if whole is not None and not self._entries and self._load(whole, tools):
+            return
+        gone = self._entries.keys() - {tool.name for tool in tools}
+        fresh: dict[str, tuple[ToolSpec, bytes | None]] = {}
         for tool in tools:
-            seen.add(tool.name)
             digest = digest_of(tool)
-            old = self._entries.get(tool.name)
-            if old is not None:
-                if digest is not None and old.digest == digest:
+            if tool.name in self._entries:
+                if digest is not None and self._entries[tool.name] == digest:
                     continue
-                self._forget(tool.name)
-            weights = weights_of(tool)
-            self._entries[tool.name] = Entry(digest, weights)
-            for term, weight in weights.items():
-                posting = self._postings.get(term)
-                if posting is None:
-                    self._postings[term] = {tool.name: weight}
-                else:
-                    posting[tool.name] = weight
-        for name in [name for name in self._entries if name not in seen]:
-            self._forget(name)
+                gone.add(tool.name)
+            fresh[tool.name] = tool, digest
+        self._forget(gone)
+        for tool, digest in fresh.values():
+            self._read(tool, digest)
+        if whole is not None and len(fresh) >= KEPT_FROM // 2:
+            self._save(whole)
+
+    def _read(self, tool: ToolSpec, digest: bytes | None) -> None:
+        weights = weights_of(tool)
+        self._entries[tool.name] = digest
+        self._terms[tool.name] = tuple(weights)
+        for term, weight in weights.items():
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = {} if self._packed is None else self._unpacked(term)
+            posting[tool.name] = weight
+
+    def _load(self, whole: bytes, tools: Sequence[ToolSpec]) -> bool:
+        """Take over an index from a file; whether it is the one of exactly these tools."""
+        assert self.folder is not None
+        packed = index_file.load(self.folder, whole, tools)
+        if packed is None:
+            return False
+        self._packed = packed
+        self._entries = packed.entries()
+        return packed.whole == whole
+
+    def _forget(self, gone: Set[str]) -> None:
+        """Leave nothing of these tools."""
+        here = self._terms.keys() & gone
+        kept_in_file = gone - here
+        emptied = {term for name in here for term in self._terms.pop(name)}
+        if kept_in_file:
+            self._changed |= kept_in_file
+            emptied = set(self._postings)
+        for name in gone:
+            del self._entries[name]
+            self._pieces.pop(name, None)
+        for term in emptied:
+            posting = self._postings[term]
+            for name in gone & posting.keys():
+                del posting[name]
+            if not posting:
+                del self._postings[term]
+
+    def _save(self, whole: bytes) -> None:
+        """Keep the index for the next process; one with a tool that cannot be told from a changed one is not kept."""
+        assert self.folder is not None
+        digests = {name: digest for name, digest in self._entries.items() if digest is not None}
+        if len(digests) < len(self._entries):
+            return
+        if self._packed is not None:
+            for term in self._packed.all_terms():
+                self._posting(term)
+        index_file.save(self.folder, whole, digests, self._postings)
+
+    def _posting(self, term: str) -> Mapping[str, float]:
+        """The tools that have this term, with its weight in each."""
+        posting = self._postings.get(term)
+        if posting is not None:
+            return posting
+        if self._packed is None:
+            return NOTHING
+        posting = self._unpacked(term)
+        if posting:
+            self._postings[term] = posting
+        return posting
+
+    def _unpacked(self, term: str) -> dict[str, float]:
+        """What the file says of a term, about those tools that are still as they were."""
+        assert self._packed is not None
+        posting = self._packed.posting(term)
+        for name in self._changed & posting.keys():
+            del posting[name]
+        return posting
 
     def search(self, query: str, limit: int = 10) -> list[tuple[str, float]]:
         """The best `limit` tools as (name, score), best first; see `scores`."""
@@ -99,25 +158,26 @@ class Index:
         A request of several clauses is searched clause by clause too, so that each step finds its tool. A query that
         is a tool's name has it first, with 1. Words no tool has find nothing: the answer may be empty.
         """
-        query = query[:MAX_QUERY]
-        scores = self._scores(query)
+        clauses = asked_in(query)
+        shares: dict[str, float] = {}
+        for clause in clauses:
+            for term, share in clause.items():
+                shares[term] = max(share, shares.get(term, 0.0))
+        scores = self._covered(self._scores(clauses, shares), shares)
         exact = query.strip()
         if exact in self._entries:
             scores[exact] = 1.0
         return scores
 
-    def _scores(self, query: str) -> dict[str, float]:
-        """Every tool that has a word of this query, or one near to it, with its score.
+    def _scores(
+        self, clauses: Sequence[Mapping[str, float]], shares: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Every tool that has a term of these, or one near to it, with its score.
 
         Each step of a request deserves its tool, so the best of each clause is mixed with the best of all.
         """
-        clauses = [part for part in map(wanted_terms, CLAUSE.split(query, MAX_CLAUSES)) if part]
         earned: dict[str, dict[str, float]] = {}
         whole: dict[str, float] = {}
-        shares: dict[str, float] = {}
-        for clause in clauses:
-            for term, share in clause.items():
-                shares[term] = max(share, shares.get(term, 0.0))
         among: Set[str] | None = None
         read = 0
         for term in sorted(shares, key=self._frequency):
@@ -149,44 +209,74 @@ class Index:
             name: (1 - CLAUSE_SHARE) * score / top + CLAUSE_SHARE * peaks.get(name, 0.0)
             for name, score in whole.items()
         }
-        scale = strength / max(mixed.values())
-        return {name: score * scale for name, score in mixed.items()}
+        return scaled(mixed, strength)
+
+    def _covered(self, scores: dict[str, float], shares: Mapping[str, float]) -> dict[str, float]:
+        """The scores with those of the best raised as far as the whole of their name was asked for."""
+        if len(scores) < 2:
+            return scores
+        asked = dict(shares)
+        for term, share in shares.items():
+            for other, nearness in near(term):
+                asked[other] = max(asked.get(other, 0.0), NEAR_COVERS * nearness * share)
+        count = len(self._entries)
+        strength = max(scores.values())
+        rarities: dict[str, float] = {}
+        for name in heapq.nlargest(MAX_COVERED, scores, key=scores.__getitem__):
+            of_name = self._pieces.get(name)
+            if of_name is None:
+                of_name = self._pieces[name] = tuple(dict.fromkeys(pieces(name)))
+            whole = given = 0.0
+            for term in of_name:
+                tells = rarities.get(term)
+                if tells is None:
+                    tells = rarities[term] = rarity(count, self._frequency(term))
+                whole += tells
+                given += tells * asked.get(term, 0.0)
+            if whole:
+                scores[name] *= 1 + COVERED_SHARE * given / whole
+        return scaled(scores, strength)
 
     def _frequency(self, term: str) -> int:
         """How many tools have this term."""
-        return len(self._postings.get(term, ()))
+        posting = self._postings.get(term)
+        if posting is None and self._packed is not None and not self._changed:
+            return self._packed.frequency(term)
+        return len(self._posting(term))
 
     def _credit(self, term: str, shares: Mapping[str, float], among: Set[str] | None) -> dict[str, float]:
-        """What each tool earns by having this term or, for less, one of its relations that was not asked for."""
-        own = self._postings.get(term, {})
+        """What each tool earns by having this term or, for less, one near to it that was not asked for."""
+        own = self._posting(term)
         share = shares[term]
         count = len(self._entries)
         credit: dict[str, float] = {}
         related = share * (RELATED_SHARE if own else MISSING_SHARE)
         frequent = FREQUENT + FREQUENT_SHARE * count
-        for other in relations().get(term, ()) if related else ():
-            posting = self._postings.get(other)
-            if not posting or other in shares or len(posting) > frequent:
-                continue
-            factor = related * rarity(count, max(len(posting), len(own)))  # no rarer than the word asked for
-            for name in posting if among is None else posting.keys() & among:
-                value = factor * posting[name]
-                if value > credit.get(name, 0.0):
-                    credit[name] = value
+        for other, nearness in near(term):
+            having = self._frequency(other)
+            if other not in shares and 0 < having <= frequent:
+                # no rarer than the word asked for
+                factor = related * nearness * rarity(count, max(having, len(own)))
+                raise_to(credit, self._posting(other), factor, among)
         if own:
-            factor = share * rarity(count, len(own))
-            for name in own if among is None else own.keys() & among:
-                value = factor * own[name]
-                if value > credit.get(name, 0.0):
-                    credit[name] = value
+            raise_to(credit, own, share * rarity(count, len(own)), among)
         return credit
 
-    def _forget(self, name: str) -> None:
-        for term in self._entries.pop(name).weights:
-            posting = self._postings[term]
-            del posting[name]
-            if not posting:
-                del self._postings[term]
+
+def raise_to(
+    credit: dict[str, float], posting: Mapping[str, float], factor: float, among: Set[str] | None
+) -> None:
+    """Let each tool of a posting, or those `among`, earn its weight there times a factor, if that is more."""
+    for name in posting if among is None else posting.keys() & among:
+        value = factor * posting[name]
+        if value > credit.get(name, 0.0):
+            credit[name] = value
+
+
+def scaled(scores: Mapping[str, float], strength: float) -> dict[str, float]:
+    """Scores brought to where the best is this strong."""
+    scale = strength / max(scores.values())
+    return {name: score * scale for name, score in scores.items()}
 
 
 def best(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
@@ -198,67 +288,3 @@ def best(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
 def rarity(count: int, having: int) -> float:
     """How much a term tells that `having` of `count` tools have."""
     return math.log(1 + (count - having + 0.5) / (having + 0.5))
-
-
-def wanted_terms(clause: str) -> dict[str, float]:
-    """The terms of a clause, each with its share: what stands in quotes or has digits is a value more than a wish."""
-    shares = dict.fromkeys(terms(QUOTED.sub(" ", clause)), 1.0)
-    for term in list(shares):
-        if any(letter.isdigit() for letter in term):
-            shares[term] = VALUE_SHARE
-    if VALUE_SHARE:
-        for quoted in QUOTED.findall(clause):
-            for term in terms(quoted):
-                shares.setdefault(term, VALUE_SHARE)
-    words = list(shares)
-    for first, second in pairwise(words):
-        shares.setdefault(first + second, JOINED_SHARE)
-    return shares
-
-
-def digest_of(tool: ToolSpec) -> bytes | None:
-    """What tells whether a tool has changed; None (always read again) when it cannot be written as JSON."""
-    try:
-        data = msgspec.json.encode((tool.description, tool.parameters, tool.category))
-    except (TypeError, ValueError, RecursionError, OverflowError):
-        return None
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def weights_of(tool: ToolSpec) -> dict[str, float]:
-    """The weight of each term of a tool: its occurrences by field and field length, saturated."""
-    sums: dict[str, float] = {}
-    fields = (
-        (terms(tool.name[:MAX_TEXT]), NAME, NAME_TERMS),
-        (terms(tool.description[:MAX_TEXT]), DESCRIPTION, DESCRIPTION_TERMS),
-        (terms(" ".join(parameter_texts(tool.parameters))[:MAX_TEXT]), PARAMETERS, PARAMETER_TERMS),
-        (terms(tool.category[:MAX_TEXT]), CATEGORY, 0.0),
-    )
-    for found, share, usual in fields:
-        length = 1 - LENGTH_SHARE + LENGTH_SHARE * len(found) / usual if usual else 1.0
-        each = share / length
-        for term in found:
-            sums[term] = sums.get(term, 0.0) + each
-    return {term: total / (total + SATURATION) for term, total in sums.items()}
-
-
-def parameter_texts(schema: Any) -> Iterator[str]:
-    """The names and descriptions of a schema's parameters, nested ones too, as many as are of use."""
-    waiting: list[tuple[Any, int]] = [(schema, 0)]
-    left = MAX_PARAMETERS
-    while waiting and left > 0:
-        node, depth = waiting.pop()
-        if not isinstance(node, dict) or depth > MAX_DEPTH:
-            continue
-        properties = node.get("properties")
-        for name, entry in properties.items() if isinstance(properties, dict) else ():
-            left -= 1
-            yield str(name)
-            if isinstance(entry, dict):
-                described = entry.get("description")
-                if isinstance(described, str):
-                    yield described
-                waiting.append((entry, depth + 1))
-        items = node.get("items")
-        if isinstance(items, dict):
-            waiting.append((items, depth + 1))

@@ -11,9 +11,8 @@ WORDS = (
 """For the options and headers of a command line, where a word too many hides only an argument."""
 
 SECRET_NAME = re.compile(
-    rf"(?i)(?:(?<![a-z])(?:pass|pwd|auth|pat)|password|passwd|passphrase|secret|token|credentials?|cookie|bearer|"
-    rf"authorization|(?<![a-z])(?:master|encryption|signing|service|license|deploy|webhook|account|admin|root|db)?[-_.]?"
-    rf"key|api[-_.]?key|access[-_.]?key|private[-_.]?key|session[-_.]?key)s?(?![a-z])"
+    r"(?i)(?:(?<![a-z])(?:pass|pwd|auth|pat)|password|passwd|passphrase|secret|token|credential|cookie|bearer|"
+    r"authorization|api[-_.]?key|access[-_.]?key|private[-_.]?key|session[-_.]?key)s?(?![a-z])|(?<![a-z])keys?$"
 )
 """A variable that says so in a word of its own: TOKENIZERS and AUTHOR are none."""
 

@@ -182,13 +182,15 @@ class Stream:
 
     def feed(self, text: str) -> str:
         """What can be shown by now."""
+        if not self._secrets.active:
+            return text
         shown, self._held = self._secrets.split(self._held + text if self._held else text)
         return shown
 
     def end(self) -> str:
         """What was held back; the text is over."""
         held, self._held = self._held, ""
-        return self._secrets.mask(held)
+        return self._secrets.mask(held) if held else held
 
 
 def forms(value: str) -> list[str]:

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
 from jaato.tools import semantic_cache
-from jaato.tools.search import CLAUSE, MAX_CLAUSES, MAX_QUERY
+from jaato.tools.asked import steps_of
 from jaato.tools.semantic_model import SIZE, Model, installed, the_model, unit
 
 if TYPE_CHECKING:
     from jaato.tools.semantic_model import Vectors
 
 LOG = logger("search")
-MIXED_SHARE = 0.5
+MIXED_SHARE = 0.6
 """How much meaning counts beside words; chosen on one half of the development requests, as good on the other."""
 STEP_SHARE = 0.6
+MAX_STEP = 320
+"""Characters read of each step: a search waits for this."""
 MAX_DESCRIPTION = 600
 MAX_PARAMETERS = 24
 BATCH = 16
@@ -77,7 +79,7 @@ class Meaning:
             return {}
         asked = self._queries.get(query)
         if asked is None:
-            asked = model.vectors(units_of(query))
+            asked = model.steps([step[:MAX_STEP] for step in steps_of(query)])
             if len(self._queries) >= MAX_QUERIES_KEPT:
                 self._queries.clear()
             self._queries[query] = asked
@@ -198,13 +200,6 @@ def key_of(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=semantic_cache.KEY_BYTES).digest()
 
 
-def units_of(query: str) -> list[str]:
-    """A request as a whole and, when it has several, each of its steps."""
-    query = query[:MAX_QUERY]
-    steps = [part.strip() for part in CLAUSE.split(query, MAX_CLAUSES) if len(part.split()) > 1]
-    return [query, *steps] if len(steps) > 1 else [query]
-
-
 def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:
     """The nearest tools to a request's vectors, the whole first and then its steps, with a score each up to 1."""
     import numpy as np
@@ -224,15 +219,16 @@ def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, floa
 def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str, float]:
     """Scores by words and by meaning as one, from 0 to 1.
 
-    Words count as far as they are sure of themselves. The best is as sure as meaning is: a stray word in common makes
-    no good tool, and a request that no tool serves is seldom nearer to one than 0.36.
+    Each counts relative to its best. The best of both is as sure as meaning is: a stray word in common makes no good
+    tool, and a request that no tool serves is seldom nearer to one than 0.36.
     """
     if not meaning:
         return words
     top = max(meaning.values()) or 1.0
+    surest = max(words.values(), default=0.0) or 1.0
     far = min(meaning.values()) / top if len(meaning) >= BEST else 0.0
     both = {
-        name: (1 - MIXED_SHARE) * words.get(name, 0.0)
+        name: (1 - MIXED_SHARE) * words.get(name, 0.0) / surest
         + MIXED_SHARE * (meaning[name] / top if name in meaning else far)
         for name in words.keys() | meaning.keys()
     }

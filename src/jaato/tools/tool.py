@@ -21,6 +21,7 @@ MARK = "__jaato_tool__"
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rename = Mapping[str, str]
+Meant = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Options:
     timeout_s: float | None = None
     parameters: dict[str, Any] | None = None
     examples: tuple[dict[str, Any], ...] = ()
+    means: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +45,8 @@ class Tool:
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
-    the name to the renaming of its arguments.
+    the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
+    arguments: it is then judged and run as that one; None for a call that is none.
     """
 
     spec: ToolSpec
@@ -56,6 +59,7 @@ class Tool:
     auto_approved: bool = False
     background_after_s: float | None = None
     timeout_s: float | None = None
+    means: Meant | None = None
     _validator: Validator | None = None
 
     @property
@@ -84,6 +88,7 @@ def tool(
     timeout_s: float | None = None,
     parameters: dict[str, Any] | None = None,
     examples: tuple[dict[str, Any], ...] = (),
+    means: str | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
@@ -136,6 +141,9 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         aliases=options.aliases,
         background_after_s=options.background_after_s,
         timeout_s=options.timeout_s,
+        means=getattr(function.__self__, options.means)
+        if options.means and inspect.ismethod(function)
+        else None,
     )
 
 

@@ -29,6 +29,10 @@ class Trust:
         """Whether exactly this content is trusted at this path. Raises `ConfigError` for a damaged file."""
         return self._read().get(key_of(path)) == content_hash(content)
 
+    def known(self, path: Path) -> bool:
+        """Whether anything is trusted at this path, be it what is there now or not. Raises as `trusts` does."""
+        return key_of(path) in self._read()
+
     def add(self, path: Path, content: bytes) -> None:
         """Trust this content at this path from now on, and no other."""
         with locked(self.path):

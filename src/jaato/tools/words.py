@@ -38,7 +38,7 @@ IRREGULAR = {
     "summarise": "summary", "summarization": "summary", "removal": "remove", "approval": "approve",
     "retrieval": "retrieve", "arrival": "arrive", "weekly": "week", "daily": "day", "monthly": "month",
     "sum": "sum", "classification": "classify", "notification": "notify", "verification": "verify",
-    "identification": "identify", "modification": "modify", "specification": "specify",
+    "identification": "identify", "modification": "modify", "specification": "specify", "multiplication": "multiply",
 }  # fmt: skip
 
 SUFFIXES = (
@@ -48,125 +48,6 @@ SUFFIXES = (
     ("ible", ""), ("ical", "ic"), ("ive", ""), ("ity", ""), ("ful", ""), ("tor", "t"), ("sor", "s"), ("ize", "iz"),
     ("ise", "iz"), ("ate", "at"), ("ly", ""), ("er", ""), ("al", ""),
 )  # fmt: skip
-
-RELATED = """
-get fetch retrieve obtain show display view read
-find search lookup locate query discover seek
-list enumerate all every
-create add make new insert generate
-delete remove erase drop clear discard destroy
-update edit modify change set adjust alter revise
-send post deliver dispatch
-calculate compute evaluate determine
-check verify validate inspect examine confirm test
-book reserve schedule reservation appointment
-buy purchase order shop
-cancel stop abort terminate end halt
-begin start launch run execute
-convert transform translate exchange
-compare contrast difference versus
-recommend suggest recommendation advice advise tip
-analyze analysis assess evaluate study insight
-download fetch save
-upload attach import
-summary digest overview brief
-picture image photo photograph graphic
-film movie cinema show
-song music track audio tune
-email mail message inbox
-message chat text sms notify
-car vehicle automobile auto ride
-doctor physician medical clinic health
-illness disease condition symptom
-house home property apartment estate
-hotel accommodation lodging stay room
-flight airline plane airport fly
-trip travel journey vacation holiday tour itinerary
-restaurant dining eat food meal dinner lunch
-recipe cook cooking meal dish
-price cost fee rate quote amount
-money cash fund currency finance
-stock share equity ticker
-invest investment portfolio fund
-job career employment vacancy hiring position
-person employee staff user member
-company business firm corporation organization
-client customer buyer user
-weather forecast temperature rain climate
-directory folder path
-file document doc
-repository repo git
-bug issue ticket defect
-error fault exception failure
-picture draw paint artwork
-text write content article
-article paper publication research study
-website site web url page link
-event meeting calendar appointment
-time date clock hour
-place location address where near nearby
-map direction route navigate
-distance far away
-parking park car
-course class lesson tutorial education
-learn study teach education
-game play player score
-team club squad
-law legal court case lawsuit
-password credential login authenticate sign
-encrypt cipher secure security
-database table sql
-chart graph plot diagram visualize
-gift present
-child kid baby
-phone mobile call telephone
-sum total add
-average mean
-power exponent raise
-big large largest maximum max highest
-small smallest minimum min lowest
-rent lease hire
-review rating feedback opinion
-fast speed quick velocity
-width height size dimension length area
-sport game match league
-symptom diagnose diagnosis
-medicine drug medication pharmacy
-plant flower garden tree
-animal pet dog cat
-word vocabulary definition dictionary meaning
-quote saying quotation
-joke funny humor
-news headline
-video clip youtube stream watch
-light lamp bulb brightness
-window blind curtain
-invoice bill receipt
-discount coupon deal offer sale promo
-parcel package shipment shipping delivery
-agenda calendar schedule diary event
-dollar euro yen pound usd eur gbp currency money
-recording voice speech audio sound
-warm cool heat cold temperature thermostat
-bedroom kitchen room
-zip compress pack archive
-unzip extract unpack decompress
-pr pull merge
-k8s kubernetes
-db database
-msg message
-dir directory
-ls list directory
-rm remove delete
-cp copy duplicate clone
-mv move rename
-grep search
-img image
-env environment variable
-config configuration setting preference
-auth authentication login token
-repo git github gitlab
-""".strip().splitlines()
 
 
 @cache
@@ -209,17 +90,6 @@ def without_plural(word: str) -> str:
 
 
 @cache
-def relations() -> dict[str, tuple[str, ...]]:
-    """For each stem that has near relations, those."""
-    groups: dict[str, dict[str, None]] = {}
-    for line in RELATED:
-        stems = dict.fromkeys(stem(word) for word in line.split())
-        for one in stems:
-            groups.setdefault(one, {}).update(stems)
-    return {one: tuple(other for other in near if other != one) for one, near in groups.items()}
-
-
-@cache
 def terms_of_run(run: str) -> tuple[str, ...]:
     """The terms in one run of letters and digits: its pieces and, when there are several, the whole."""
     run = run.partition("'")[0]
@@ -230,6 +100,16 @@ def terms_of_run(run: str) -> tuple[str, ...]:
     if len(pieces) > 1 and len(run) <= MAX_WORD:
         terms.append(stem(run.lower()))
     return tuple(terms)
+
+
+def pieces(name: str) -> list[str]:
+    """The terms of an identifier's pieces, without the joined ones."""
+    return [
+        term
+        for run in RUN.findall(name)
+        for piece in PIECE.findall(run)
+        for term in terms_of_run(piece.lower())
+    ]
 
 
 def terms(text: str) -> list[str]:

@@ -81,7 +81,11 @@ class ArchivesPlugin(Plugin):
             }
             return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20)
 
-    @tool(category=FILES, access="write")
+    @tool(
+        category=FILES,
+        access="write",
+        examples=({"path": "release.tar.gz", "paths": ["src", "README.md"], "exclude": ["*.pyc"]},),
+    )
     def archive_create(
         self,
         path: Annotated[str, "the archive; its name says the format: .zip, .tar, .tar.gz, .tar.xz, …"],

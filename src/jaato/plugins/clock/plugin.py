@@ -13,7 +13,11 @@ class ClockPlugin(Plugin):
 
     name: ClassVar[str] = "clock"
 
-    @tool(category="system", access="read")
+    @tool(
+        category="system",
+        access="read",
+        examples=({"zone": "Asia/Tokyo"}, {"when": "2026-03-01T09:00", "add": "90 days"}),
+    )
     def date_time(
         self,
         when: Annotated[

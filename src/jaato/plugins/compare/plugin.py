@@ -30,7 +30,7 @@ class ComparePlugin(Plugin):
         super().__init__(host)
         self.roots = roots_of(host)
 
-    @tool(category=FILES, access="read")
+    @tool(category=FILES, access="read", examples=({"path": "old.txt", "other_path": "new.txt"},))
     def diff_files(
         self,
         path: Annotated[str, "the old file"],

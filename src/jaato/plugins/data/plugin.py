@@ -45,7 +45,17 @@ class DataPlugin(Plugin):
         limit = host.config.get("timeout_s")
         self.limit_s = float(limit) if isinstance(limit, int | float) and limit > 0 else None
 
-    @tool(category=DATA, access="read")
+    @tool(
+        category=DATA,
+        access="read",
+        examples=(
+            {
+                "path": "shop.db",
+                "sql": "SELECT name, price FROM items WHERE price > ? ORDER BY price",
+                "params": [10],
+            },
+        ),
+    )
     def sqlite_query(
         self,
         path: Annotated[str, "the database file"],
@@ -92,7 +102,11 @@ class DataPlugin(Plugin):
         Use it before sqlite_query."""
         return self._sqlite("schema", path, {"table": table}, call)
 
-    @tool(category=DATA, access="read")
+    @tool(
+        category=DATA,
+        access="read",
+        examples=({"path": "sales.csv", "sql": "SELECT region, SUM(amount) FROM data GROUP BY region"},),
+    )
     def csv_query(
         self,
         path: Annotated[str, "the CSV or TSV file; its table is data"],
@@ -136,7 +150,9 @@ class DataPlugin(Plugin):
         delimiter, encoding, sample rows."""
         return self._csv("describe", {"data": path}, {"delimiter": delimiter, "header": header}, call)
 
-    @tool(category=DATA, access="read")
+    @tool(
+        category=DATA, access="read", examples=({"path": "package.json", "expression": "keys(dependencies)"},)
+    )
     def json_query(
         self,
         expression: Annotated[

@@ -34,7 +34,11 @@ class Patching:
 
     changes: Changes
 
-    @tool(category="filesystem", access="write")
+    @tool(
+        category="filesystem",
+        access="write",
+        examples=({"patch": "--- a/app.py\n+++ b/app.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"},),
+    )
     def apply_patch(
         self,
         patch: Annotated[str, Meta(min_length=1, max_length=MAX_PATCH_CHARS, description="the diff itself")],

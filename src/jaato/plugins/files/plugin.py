@@ -61,7 +61,7 @@ class FilesPlugin(Patching, Plugin):
     """
 
     name = "file_edit"
-    left_over = f"{PLACE}/staging/*{SET}"
+    looks_at = (f"{PLACE}/staging/*{SET}",)
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -113,7 +113,14 @@ class FilesPlugin(Patching, Plugin):
             self.changes.unmake(made)
             raise
 
-    @tool(category=FILES, access="write")
+    @tool(
+        category=FILES,
+        access="write",
+        examples=(
+            {"path": "app.py", "old": "retries = 3", "new": "retries = 5"},
+            {"path": "app.py", "old": "return None", "new": "return total", "prologue": "def total_price("},
+        ),
+    )
     def updateFile(
         self,
         path: str,
@@ -194,7 +201,18 @@ class FilesPlugin(Patching, Plugin):
         newlines, link target."""
         return listing.info(self.roots, path)
 
-    @tool(category=FILES, access="write")
+    @tool(
+        category=FILES,
+        access="write",
+        examples=(
+            {
+                "edits": [
+                    {"path": "a.py", "old": "import x", "new": "import y"},
+                    {"path": "b.txt", "new_content": "new file"},
+                ]
+            },
+        ),
+    )
     def multiFileEdit(
         self,
         edits: Annotated[list[Edit], "each as for updateFile; new_content also creates a file"],
@@ -205,7 +223,20 @@ class FilesPlugin(Patching, Plugin):
         Edits of one file apply in order."""
         return {"files": patient(lambda: edit_many(self.changes, edits, call), edits)}
 
-    @tool(category=FILES, access="write")
+    @tool(
+        category=FILES,
+        access="write",
+        examples=(
+            {
+                "pattern": "oldName",
+                "replacement": "newName",
+                "path": "src",
+                "glob": "**/*.py",
+                "dry_run": False,
+            },
+            {"pattern": "(\\w+)_old", "replacement": "\\1", "regex": True},
+        ),
+    )
     def findAndReplace(
         self,
         pattern: str,

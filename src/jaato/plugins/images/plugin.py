@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
-from jaato.plugins.images.picture import ImageRefused, look
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
+from jaato.tools.picture import ImageRefused, look
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 

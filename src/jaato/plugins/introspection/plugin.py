@@ -9,16 +9,11 @@ from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
+from jaato.tools.found import Access, access_by, ranked, row_of
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
 MAX_PAGE = 200
-SHORT_CHARS = 100
-MAX_QUERIES = 16
-ECHO_CHARS = 200
-WEAK_SCORE = 0.36
-"""Below it little of what was asked is in the best tool, by its words or, where there are vectors, its meaning."""
-ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 
 
 class IntrospectionPlugin(Plugin):
@@ -50,7 +45,9 @@ class IntrospectionPlugin(Plugin):
         start = read_cursor(cursor)
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
-            return self._ranked(asked[:MAX_QUERIES], limit, start, call, verbose)
+            return ranked(
+                self.catalog(call), asked, self._access(call), limit=limit, start=start, verbose=verbose
+            )
         if category is not None:
             return self._category(category, limit, start, call, verbose)
         rows = self._categories(call)
@@ -67,52 +64,23 @@ class IntrospectionPlugin(Plugin):
             for name, count in sorted(self.catalog(call).categories.items())
         ]
 
-    def _ranked(
-        self, queries: list[str], limit: int, start: int, call: Call, verbose: bool
-    ) -> dict[str, Any]:
-        results: list[dict[str, Any]] = []
-        more = False
-        for query in queries:
-            found = self.catalog(call).search(query, start + limit + 1)
-            page = found[start : start + limit]
-            more = more or len(found) > start + limit
-            tools = [
-                self._row(spec, call, verbose) | {"category": spec.category, "score": round(score, 2)}
-                for spec, score in page
-            ]
-            entry: dict[str, Any] = {"query": shortened(query, ECHO_CHARS), "tools": tools}
-            if start == 0 and (not found or found[0][1] < WEAK_SCORE):
-                entry["note"] = "No tool fits well; try other words or a category."
-                entry["categories"] = sorted(self.catalog(call).categories)
-            results.append(entry)
-        return {"results": results} | ({"next_cursor": str(start + limit)} if more else {})
-
     def _category(self, category: str, limit: int, start: int, call: Call, verbose: bool) -> dict[str, Any]:
         known = {name.lower(): name for name in self.catalog(call).categories}
         name = known.get(category.lower())
         if name is None:
             return {"category": category, "tool_count": 0, "tools": [], "categories": sorted(known.values())}
         tools = self.catalog(call).in_category(name)
-        page = [self._row(entry.spec, call, verbose) for entry in tools[start : start + limit]]
+        access = self._access(call)
+        page = [row_of(entry.spec, access, verbose=verbose) for entry in tools[start : start + limit]]
         result: dict[str, Any] = {"category": name, "tool_count": len(tools), "tools": page}
         if len(tools) > start + limit:
             result["next_cursor"] = str(start + limit)
         return result
 
-    def _row(self, spec: ToolSpec, call: Call, verbose: bool) -> dict[str, Any]:
-        text = spec.description if verbose else first_sentence(spec.description)
-        row = {"name": spec.name, "description": text}
-        access = self._access(spec, call)
-        return row | {"access": access} if access else row
-
-    def _access(self, spec: ToolSpec, call: Call) -> str | None:
-        """Whether a call would be allowed, asked about or denied, where a session can say."""
+    def _access(self, call: Call) -> Access:
+        """What says whether a call would be allowed, where a session can say."""
         session = call.services.get("session")
-        found = self.catalog(call).find(spec.name)
-        if session is None or found is None:
-            return None
-        probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
-        return ACCESS_WORDS[session.gate.explain(probe, found.tool).effect]
+        return access_by(session.gate, self.catalog(call), call) if session is not None else lambda spec: None
 
     @tool(
         category="system",
@@ -160,19 +128,6 @@ def schema_row(spec: ToolSpec) -> dict[str, Any]:
         "parameters": spec.parameters,
     }
     return row | {"examples": spec.examples} if spec.examples else row
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence, at most `SHORT_CHARS` characters."""
-    flat = " ".join(text.split())
-    end = flat.find(". ")
-    sentence = flat[: end + 1] if end >= 0 else flat
-    return shortened(sentence, SHORT_CHARS)
-
-
-def shortened(text: str, limit: int) -> str:
-    """A text of at most this many characters; what was cut shows."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def read_cursor(cursor: str | None) -> int:

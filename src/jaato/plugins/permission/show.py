@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
-import unicodedata
 
 from jaato.abc.asker import Question
+from jaato.tools.unseen import visible
 
 MAX_LINES = 60
-MAX_MARKS = 3
-BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Characters that count as printable and show nothing."""
 MAX_CHARS = 4_000
 
 
@@ -48,23 +42,3 @@ def arguments_lines(question: Question) -> list[str]:
         if hidden > 0:
             lines.append(f"    ... and {hidden:,} characters more, which are not shown")
     return [*lines, *diff]
-
-
-def visible(text: str) -> str:
-    """Text with every control and invisible character spelled out, and no more than a few marks on one letter."""
-    built, marks = [], 0
-    for char in text:
-        if char.isascii():
-            marks = 0
-            built.append(char if " " <= char <= "~" else escaped(char))
-            continue
-        category = unicodedata.category(char)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
-        seen = char.isprintable() and category != "Cf" and BLANK.match(char) is None and marks <= MAX_MARKS
-        built.append(char if seen else escaped(char))
-    return "".join(built)
-
-
-def escaped(char: str) -> str:
-    """One character as its code."""
-    return char.encode("unicode_escape", "backslashreplace").decode("ascii") if char != "\t" else "    "

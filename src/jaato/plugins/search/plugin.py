@@ -57,7 +57,7 @@ class SearchPlugin(Plugin):
             self.engine = engine_for(self.roots.paths, os.get_exec_path())
         return self.engine
 
-    @tool(category="filesystem", access="read")
+    @tool(category="filesystem", access="read", examples=({"pattern": "src/**/*.{ts,tsx}"},))
     def glob_files(
         self,
         pattern: Annotated[str, "such as **/*.py or src/{a,b}/*.ts; without / only the root's own files"],
@@ -92,7 +92,11 @@ class SearchPlugin(Plugin):
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
         return Output(clean(text), data | ({"stopped": limits.stopped} if limits.stopped is not None else {}))
 
-    @tool(category="search", access="read")
+    @tool(
+        category="search",
+        access="read",
+        examples=({"pattern": "def main\\(", "path": "src", "glob": "*.py", "context": 2},),
+    )
     def grep_content(
         self,
         pattern: Annotated[str, "regular expression, matched line by line"],

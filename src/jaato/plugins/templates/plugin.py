@@ -94,6 +94,7 @@ class TemplatesPlugin(Plugin):
         category=MEMORY,
         access="write",
         aliases={"writeFileFromTemplate": {"template_name": "template", "path": "output_path"}},
+        examples=({"template": "Dear {{name}}", "variables": {"name": "Ann"}, "output_path": "letter.txt"},),
     )
     def renderTemplate(
         self,

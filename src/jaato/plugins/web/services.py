@@ -106,7 +106,11 @@ class ServicesPlugin(Plugin):
         found: dict[str, Any] = {"endpoints": shown, "total": len(rows)}
         return found | ({"next_cursor": str(start + limit)} if start + limit < len(rows) else {})
 
-    @tool(category="web", access="network")
+    @tool(
+        category="web",
+        access="network",
+        examples=({"service": "pets", "operation": "GET /pets/{id}", "parameters": {"id": 7}},),
+    )
     async def call_service(
         self,
         service: str,

@@ -41,10 +41,12 @@ from jaato.protocol.events.tools import (
 )
 from jaato.protocol.events.turn import (
     ContextUpdated,
+    GcCompleted,
     MessageModel,
     MessageUser,
     MidTurnInjected,
     MidTurnQueued,
+    Placed,
     TurnCompleted,
     TurnProgress,
 )
@@ -64,6 +66,7 @@ Event = (
     | TurnProgress
     | TurnCompleted
     | ContextUpdated
+    | GcCompleted
     | ToolCallStart
     | ToolOutput
     | ToolCallEnd
@@ -97,6 +100,7 @@ __all__ = [
     "ErrorRaised",
     "Event",
     "EventBase",
+    "GcCompleted",
     "InitProgress",
     "MessageModel",
     "MessageUser",
@@ -107,6 +111,7 @@ __all__ = [
     "PermissionRequested",
     "PermissionResolved",
     "PermissionRevoked",
+    "Placed",
     "PlanCleared",
     "PlanUpdated",
     "Retry",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import Struct
+
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.messages import FinishReason, Message, Problem, Usage
 
@@ -71,3 +73,26 @@ class ContextUpdated(
     total_tokens: int
     context_limit: int | None
     percent_used: float | None
+
+
+class Placed(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A new message of a shortened history, and the id of the message it stands before; empty for the end."""
+
+    message: Message
+    before: str = ""
+
+
+class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="gc.completed"):
+    """Room was made in the context: messages are left out of what the model is sent, new ones are in. With a
+    `problem` nothing has changed. Token counts are estimates."""
+
+    strategy: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    dropped: list[str] = []
+    added: list[Placed] = []
+    note: str | None = None
+    """The id of the message that tells the model what it must still know."""
+    notification: str | None = None
+    problem: str | None = None

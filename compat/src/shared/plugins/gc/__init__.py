@@ -1,0 +1,8 @@
+"""The documented home of GC strategies: their protocol, and how they are found and loaded."""
+
+from __future__ import annotations
+
+from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
+from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
+
+__all__ = ["GCConfig", "GCPlugin", "GCResult", "discover_gc_plugins", "load_gc_plugin"]

@@ -1,0 +1,1 @@
+"""The tide as a plugin: an example of what a distribution can add to jaato."""

@@ -1,0 +1,102 @@
+"""`jaato mcp serve`: this workspace's tools for MCP clients, at the standard streams or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.signals import interruptible
+from jaato.errors import ConfigError
+from jaato.runtime.blueprint import Blueprint
+
+if TYPE_CHECKING:
+    from jaato.server.mcp.offer import Offer
+
+
+def main(args: Namespace) -> int:
+    """Serve until the client goes or a signal comes."""
+    if importlib.util.find_spec("mcp") is None:
+        raise ConfigError("Serving MCP needs its library: pip install 'jaato[mcp]'.")
+    if not args.http and (args.allow_host or args.allow_origin):
+        raise ConfigError("--allow-host and --allow-origin say who may come over HTTP; give --http as well.")
+    import anyio
+
+    from jaato.server.mcp.offer import Offer
+
+    for name in ("mcp", "uvicorn"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # what a client does wrong, the client is told
+    tools = listed(args.tools)
+    if tools and args.all_tools:
+        raise ConfigError("--all-tools and --tools contradict each other; give one of them.")
+    offer = Offer(whole=args.all_tools or bool(args.plugins and not tools), tools=tools)
+    return anyio.run(serve, args, offer)
+
+
+async def serve(args: Namespace, offer: Offer) -> int:
+    """Serve at the door of the workspace; a signal ends it as the client's leaving does."""
+    from jaato.server.mcp.stdio import own_streams
+
+    with interruptible():
+        try:
+            if args.http:
+                await serve_http(args, offer)
+            else:
+                if sys.stdin.isatty():
+                    announce("waiting for an MCP client at the standard streams; Ctrl-C ends it")
+                wire_in, wire_out = own_streams()  # before the first plugin is loaded, which may print
+                await serve_streams(args, offer, wire_in, wire_out)
+        except asyncio.CancelledError:
+            return 0
+    return 0
+
+
+async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: int) -> None:
+    """Serve the one client at the standard streams."""
+    from jaato.server.mcp.door import open_door
+    from jaato.server.mcp.handlers import Handlers
+    from jaato.server.mcp.stdio import serve_stdio
+
+    door = open_door(blueprint_of(args), offer)
+    try:
+        await serve_stdio(Handlers(door).server(), wire_in, wire_out)
+    finally:
+        await door.close()
+
+
+async def serve_http(args: Namespace, offer: Offer) -> None:
+    """Serve clients at an address."""
+    from jaato.server.mcp.door import open_door
+    from jaato.server.mcp.listen import listen
+
+    door = open_door(blueprint_of(args), offer)
+    try:
+        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+    finally:
+        await door.close()
+
+
+def blueprint_of(args: Namespace) -> Blueprint:
+    """What the sessions of clients are to be."""
+    return Blueprint(
+        workspace=workspace_of(args),
+        plugins=listed(args.plugins) or None,
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        yes=args.yes,
+        read_only=args.read_only,
+    )
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name for name in (clean_text(text) or "").replace(" ", "").split(",") if name)
+
+
+def announce(text: str) -> None:
+    """Say where the server is, on stderr; stdout is not ours to speak on."""
+    print(f"jaato: {text}", file=sys.stderr, flush=True)

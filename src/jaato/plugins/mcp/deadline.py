@@ -1,0 +1,62 @@
+"""The time a call of a server has, and the progress that gives it more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import anyio
+
+from jaato.plugins.mcp.elicit import Caller
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import ProgressFnT
+
+MOST_TIMES = 12
+"""How many times its deadline a call may take that goes on showing progress."""
+PROGRESS_EVERY_S = 0.1
+
+
+class Deadline:
+    """The time a call has: progress gives it more, a question to the user stops it, nothing makes it endless."""
+
+    def __init__(self, seconds: float) -> None:
+        self.scope = anyio.CancelScope()
+        self._seconds = seconds
+        self._held = 0
+        self._last = anyio.current_time() + seconds * MOST_TIMES
+        self.more()
+
+    def more(self) -> None:
+        """The server has shown that it is at work."""
+        if not self._held:
+            self.scope.deadline = min(anyio.current_time() + self._seconds, self._last)
+
+    def hold(self) -> None:
+        """The user is asked; that time is not the server's."""
+        self._held += 1
+        self._left = self._last - anyio.current_time()
+        self.scope.deadline = math.inf
+
+    def go_on(self) -> None:
+        """The user has answered."""
+        self._held -= 1
+        if not self._held:
+            self._last = anyio.current_time() + max(self._left, self._seconds)
+            self.more()
+
+
+def shown_progress(caller: Caller, deadline: Deadline) -> ProgressFnT:
+    """Progress as output of the call, not more of it than can be read."""
+    last = [0.0]
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        deadline.more()
+        now = anyio.current_time()
+        if now - last[0] < PROGRESS_EVERY_S and progress != total:
+            return
+        last[0] = now
+        share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+        caller.call.output(f"[{share}] {message[:500]}\n" if message else f"[{share}]\n")
+
+    return show

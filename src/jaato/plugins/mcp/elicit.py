@@ -1,0 +1,226 @@
+"""A server asks the user: its form as our questions, the answers in the types of its form."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from jaato.abc.asker import Clarification
+from jaato.protocol.ids import new_id
+from jaato.tools.call import Call
+from jaato.tools.route import is_loopback
+
+Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
+MAX_FIELDS = 20
+MAX_TEXT = 2_000
+TRIES = 3
+YES = ("yes", "no")
+
+
+@dataclass(eq=False, slots=True)
+class Caller:
+    """Whose call it is, and how that one can be asked and shown something."""
+
+    call: Call
+    clarify: Clarify | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    hold: Callable[[], None] = field(default=lambda: None)
+    go_on: Callable[[], None] = field(default=lambda: None)
+
+    async def ask(self, context: str, questions: list[dict[str, Any]]) -> list[str | None] | None:
+        """The answers, or None when nobody can give any. The time it takes is not the server's."""
+        if self.clarify is None or self.loop is None:
+            return None
+        asked = Clarification(id=new_id("q"), call_id=self.call.id, context=context, questions=questions)
+
+        async def put() -> list[str | None] | None:
+            assert self.clarify is not None
+            return await self.clarify(asked)
+
+        self.hold()
+        try:
+            future = asyncio.run_coroutine_threadsafe(put(), self.loop)
+            return await asyncio.wrap_future(future)
+        finally:
+            self.go_on()
+
+
+CALLER: ContextVar[Caller | None] = ContextVar("jaato_mcp_caller", default=None)
+
+
+async def elicited(server: str, caller: Caller, params: Any) -> tuple[str, dict[str, Any] | None]:
+    """The action and content that answer an elicitation: accept, decline or cancel."""
+    message = str(params.message)[:MAX_TEXT]
+    context = f"The MCP server {server} asks: {message}"
+    if params.mode == "url":
+        return await visited(server, caller, context, str(params.url))
+    schema = params.requested_schema if isinstance(params.requested_schema, dict) else {}
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        answers = await caller.ask(context, [{"question": message or "Go on?", "choices": list(YES)}])
+        return agreed(answers), ({} if agreed(answers) == "accept" else None)
+    if len(properties) > MAX_FIELDS:
+        return "decline", None
+    return await filled(context, caller, properties, set(schema.get("required") or ()))
+
+
+async def visited(server: str, caller: Caller, context: str, url: str) -> tuple[str, None]:
+    """Whether the user goes to a page of the server's; only to https, or to this machine."""
+    parts = urlsplit(url)
+    fine = parts.scheme == "https" or (parts.scheme == "http" and is_loopback((parts.hostname or "").lower()))
+    if (
+        not fine
+        or not parts.hostname
+        or parts.username is not None
+        or not url.isprintable()
+        or len(url) > MAX_TEXT
+    ):
+        return "decline", None
+    question = f"Open this page of {parts.hostname} in a browser and say yes when done: {url}"
+    answers = await caller.ask(context, [{"question": question, "choices": list(YES)}])
+    return agreed(answers), None
+
+
+def agreed(answers: list[str | None] | None) -> str:
+    """The action for an answer of yes or no."""
+    if answers is None or not answers or answers[0] is None:
+        return "cancel"
+    return "accept" if answers[0].strip().lower() in ("yes", "y", "true", "ok") else "decline"
+
+
+async def filled(
+    context: str, caller: Caller, properties: dict[str, Any], required: set[str]
+) -> tuple[str, dict[str, Any] | None]:
+    """A form, asked for again where an answer does not fit."""
+    content: dict[str, Any] = {}
+    open_fields = dict(properties)
+    wrong: dict[str, str] = {}
+    for _ in range(TRIES):
+        questions = [
+            question(name, entry, name in required, wrong.get(name)) for name, entry in open_fields.items()
+        ]
+        answers = await caller.ask(context, questions)
+        if answers is None:
+            return "cancel", None
+        wrong = {}
+        for (name, entry), answer in zip(
+            open_fields.items(), [*answers, *[None] * len(open_fields)], strict=False
+        ):
+            try:
+                value = value_of(entry, answer)
+            except ValueError as error:
+                wrong[name] = str(error)
+                continue
+            if value is not None:
+                content[name] = value
+            elif name in required:
+                return "decline", None
+        if not wrong:
+            return "accept", content
+        open_fields = {name: properties[name] for name in wrong}
+    return "decline", None
+
+
+def question(name: str, entry: Any, required: bool, wrong: str | None) -> dict[str, Any]:
+    """One field as a question."""
+    entry = entry if isinstance(entry, dict) else {}
+    title = str(entry.get("title") or name)[:200]
+    told = str(entry.get("description") or "")[:500]
+    text = f"{title}: {told}" if told else title
+    if wrong:
+        text += f" (the answer before does not fit: {wrong})"
+    elif not required:
+        text += " (may be left open)"
+    asked: dict[str, Any] = {"question": text}
+    if shown := [label for label, _ in choices(entry)]:
+        asked["choices"] = shown
+        if entry.get("type") == "array":
+            asked["question"] += " (several, with commas between them)"
+    elif entry.get("type") == "boolean":
+        asked["choices"] = list(YES)
+    default = entry.get("default")
+    if default is not None:
+        asked["default"] = written(default)
+    return asked
+
+
+def written(default: Any) -> str:
+    """A default as a person would type it."""
+    if isinstance(default, bool):
+        return YES[not default]
+    if isinstance(default, list):
+        return ", ".join(map(str, default))[:500]
+    return str(default)[:500]
+
+
+def choices(entry: dict[str, Any]) -> list[tuple[str, str]]:
+    """What may be chosen: how it is shown, and its value."""
+    source = entry.get("items") if entry.get("type") == "array" else entry
+    if not isinstance(source, dict):
+        return []
+    named = source.get("oneOf") or source.get("anyOf")
+    if isinstance(named, list):
+        return [
+            (str(one.get("title") or one["const"]), str(one["const"]))
+            for one in named[:100]
+            if isinstance(one, dict) and "const" in one
+        ]
+    values = source.get("enum")
+    if not isinstance(values, list):
+        return []
+    names = source.get("enumNames")
+    labels = names if isinstance(names, list) and len(names) == len(values) else values
+    return [(str(label), str(value)) for label, value in zip(labels, values, strict=True)][:100]
+
+
+def value_of(entry: Any, answer: str | None) -> Any:
+    """An answer in the type of its field, None when it was left open; raises `ValueError` when it does not fit."""
+    entry = entry if isinstance(entry, dict) else {}
+    text = (answer or "").strip()
+    if not text:
+        return entry.get("default")
+    kind = entry.get("type")
+    if kind == "array":
+        return [chosen(entry, part.strip()) for part in text.split(",") if part.strip()]
+    if choices(entry):
+        return chosen(entry, text)
+    match kind:
+        case "boolean":
+            if text.lower() not in ("yes", "y", "true", "no", "n", "false"):
+                raise ValueError("say yes or no")
+            return text.lower() in ("yes", "y", "true")
+        case "integer":
+            return within(entry, int(text))
+        case "number":
+            return within(entry, float(text))
+    low, high = entry.get("minLength"), entry.get("maxLength")
+    if isinstance(low, int) and len(text) < low:
+        raise ValueError(f"at least {low} characters")
+    if isinstance(high, int) and len(text) > high:
+        raise ValueError(f"at most {high} characters")
+    return text
+
+
+def chosen(entry: dict[str, Any], text: str) -> str:
+    """The value of a choice that was named by its label or value."""
+    for label, value in choices(entry):
+        if text in (label, value):
+            return value
+    raise ValueError("choose one of " + ", ".join(label for label, _ in choices(entry))[:300])
+
+
+def within(entry: dict[str, Any], number: float) -> float:
+    """A number between the bounds of its field."""
+    low, high = entry.get("minimum"), entry.get("maximum")
+    if isinstance(low, int | float) and number < low:
+        raise ValueError(f"at least {low}")
+    if isinstance(high, int | float) and number > high:
+        raise ValueError(f"at most {high}")
+    if not math.isfinite(number):
+        raise ValueError("a number")
+    return number

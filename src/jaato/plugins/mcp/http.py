@@ -1,0 +1,233 @@
+"""A server behind a URL: streamable HTTP or the older server-sent events, with bounded answers and checked addresses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from jaato.errors import JaatoError
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.server import Setting
+from jaato.tools.address import Allowed, parse_url
+from jaato.tools.dial import Dialer, open_pool
+from jaato.tools.route import is_loopback, open_transport, proxy_for
+
+MAX_BODY_BYTES = 32 << 20
+STREAM_BURST_BYTES = 64 << 20
+STREAM_BYTES_A_SECOND = 4 << 20
+"""What a stream may go on sending; a faster one has to wait."""
+CONNECT_S = 30.0
+WRITE_S = 60.0
+NOT_THERE = (404, 405)
+
+
+class Guard(httpx2.AsyncBaseTransport):
+    """Requests to one server: remembers how it answered, and takes no answer without end or packed."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.refused = 0
+        self.said = ""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request."""
+        request.headers["accept-encoding"] = "identity"
+        response = await self._inner.handle_async_request(request)
+        if response.status_code >= 400:
+            self.refused = response.status_code
+            self.said = f"It answered HTTP {response.status_code} {response.reason_phrase}".strip() + "."
+        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
+        endless = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = Bounded(response.stream, endless=endless)
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+
+class Bounded(httpx2.AsyncByteStream):
+    """A body that ends, or is no faster than it can be taken."""
+
+    def __init__(self, inner: Any, *, endless: bool) -> None:
+        self._inner = inner
+        self._endless = endless
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total, allowance, at = 0, float(STREAM_BURST_BYTES), time.monotonic()
+        async for chunk in self._inner:
+            total += len(chunk)
+            if not self._endless and total > MAX_BODY_BYTES:
+                raise httpx2.StreamError(f"the answer is larger than {MAX_BODY_BYTES >> 20} MB")
+            now = time.monotonic()
+            allowance = min(STREAM_BURST_BYTES, allowance + (now - at) * STREAM_BYTES_A_SECOND) - len(chunk)
+            at = now
+            if allowance < 0:
+                await anyio.sleep(min(-allowance / STREAM_BYTES_A_SECOND, 1.0))
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._inner.aclose()
+
+
+class Watched:
+    """The stream of a server's messages, whose end is heard of."""
+
+    def __init__(self, inner: Any, over: anyio.Event) -> None:
+        self._inner = inner
+        self._over = over
+
+    @property
+    def last_context(self) -> Any:
+        """Who sent the last message, as the SDK keeps it."""
+        return self._inner.last_context
+
+    async def receive(self) -> Any:
+        """The next message."""
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._over.set()
+            raise
+
+    def __aiter__(self) -> Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Watched:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class HttpTransport:
+    """The way to one server, as the SDK takes it."""
+
+    def __init__(self, setting: Setting, *, older: bool) -> None:
+        self._setting = setting
+        self._older = older
+        self._stack = AsyncExitStack()
+        self._over = anyio.Event()
+        self._guard = Guard(inner_transport(setting))
+        self._auth = auth_of(setting)
+
+    @property
+    def broke_at_once(self) -> bool:
+        """Whether the server may be one that only knows the older way."""
+        return not self._older and self._guard.refused in NOT_THERE
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        config = self._setting.config
+        limits = httpx2.Timeout(CONNECT_S, read=None, write=WRITE_S, pool=None)
+
+        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+            return httpx2.AsyncClient(
+                transport=self._guard,
+                headers=config.headers,
+                auth=self._auth,
+                timeout=limits,
+                trust_env=False,
+            )
+
+        try:
+            if self._older:
+                way = sse_client(config.url, httpx_client_factory=made)
+                return self._watched(await self._stack.enter_async_context(way))
+            client = await self._stack.enter_async_context(made())
+            way = streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES)
+            return self._watched(await self._stack.enter_async_context(way))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    def _watched(self, streams: tuple[Any, Any]) -> tuple[Any, Any]:
+        read, write = streams
+        return Watched(read, self._over), write
+
+    async def until_over(self) -> None:
+        """Until the server says no more."""
+        await self._over.wait()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def how_it_ended(self, within_s: float = 1.0) -> str:
+        """What the server answered last, if that was a refusal."""
+        failure = getattr(self._auth, "failure", None)
+        if isinstance(failure, JaatoError):
+            raise failure
+        return self._guard.said
+
+
+def auth_of(setting: Setting) -> httpx2.Auth | None:
+    """What logs in, where the configuration has no key of its own."""
+    if any(name.lower() == "authorization" for name in setting.config.headers):
+        return None
+    from jaato.plugins.mcp.oauth import auth_for
+    from jaato.plugins.mcp.oauth_store import open_store
+
+    allowed = allowed_for(setting.config, setting.allow_hosts)
+    store = open_store(setting.state_dir)
+    return auth_for(setting.config, store, setting.ask, environ=setting.environ, allowed=allowed)
+
+
+def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
+    """Connections to the server. Where a workspace names it, its addresses are checked as they are dialed."""
+    config = setting.config
+    if config.scope != "workspace":
+        return open_transport(config.url, proxy_for(config.url, setting.environ), setting.environ)
+    allowed = allowed_for(config, setting.allow_hosts) or Allowed()
+    url = parse_url(config.url)
+    pool, _ = open_pool(url, Dialer(allowed), setting.environ)
+    transport = httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
+    transport._pool = pool  # noqa: SLF001 httpx2 takes no network backend of its own accord
+    return transport
+
+
+def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> Allowed | None:
+    """What may be reached beside public addresses: what the user allows, and the address that was vouched for
+    when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not."""
+    parts = urlsplit(config.url)
+    host = (parts.hostname or "").lower()
+    if not (is_loopback(host) or is_literal(host)):
+        return Allowed.of(hosts)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    name = f"[{host}]" if ":" in host else host
+    return Allowed.of([*hosts, f"{name}:{port}"])
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an address, not a name."""
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,270 @@
+"""The definitions a server had when they were first seen: what has changed since, or hides something, is held back
+until a person has accepted it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from jaato.errors import ConfigError
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded, depth_within
+from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.trust import content_hash
+from jaato.tools.unseen import hidden, strings_in, visible
+
+VERSION = 1
+MAX_FILE_BYTES = 33_554_432
+MAX_PINS = 5_000
+MAX_DIFF_LINES = 400
+MAX_LINE_CHARS = 2_000
+
+Kind = Literal["tool", "prompt", "instructions"]
+Reason = Literal["changed", "invisible characters", "too many definitions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A definition that is held back: what of, why, a unified diff with nothing hidden, and which version of it."""
+
+    kind: Kind
+    name: str
+    reason: Reason
+    detail: str
+    diff: str
+    version: str
+
+    def why(self, server: str) -> str:
+        """In one sentence, for the model and for people."""
+        import shlex
+
+        return (
+            f"The {self.kind} {visible(self.name)!r} of the MCP server {server!r} is disabled: {self.detail}. "
+            f"The user can look at it and accept it with `jaato mcp trust {shlex.quote(server)}`."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What of a manifest may be used, and what is held back."""
+
+    manifest: Manifest
+    changes: tuple[Change, ...]
+
+    @property
+    def disabled(self) -> dict[str, Change]:
+        """The tools that are held back, by name."""
+        return {change.name: change for change in self.changes if change.kind == "tool"}
+
+
+class Pinned(msgspec.Struct):
+    """One definition as it was accepted."""
+
+    hash: str
+    definition: dict[str, Any]
+
+
+class PinFile(msgspec.Struct):
+    """All definitions of one server; the keys are `tool:NAME`, `prompt:NAME`, `instructions:`.
+
+    `agreed` is the hash of the last manifest with which nothing was wrong, so that it need not be looked through again.
+    """
+
+    version: int = VERSION
+    server: str = ""
+    agreed: str = ""
+    pins: dict[str, Pinned] = {}
+
+
+class Pins:
+    """The pins of every server, one private file each below `state_dir`."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / "mcp-pins"
+
+    def judge(self, config: ServerConfig, manifest: Manifest) -> Judgement:
+        """Compare with what is pinned, and pin what is new and hides nothing. Raises `ConfigError`, OSError."""
+        path = self._path(config)
+        known = self._read(path)
+        whole = whole_hash(manifest)
+        if whole and whole == known.agreed:
+            return Judgement(manifest, ())
+        manifest = bounded(manifest)
+        found = definitions(manifest)
+        changes = compared(known, found)
+        held = {(change.kind, change.name) for change in changes}
+        new = {key: made for key, made in found.items() if key not in held and label(key) not in known.pins}
+        if new or not changes:
+            with locked(path):
+                known = self._read(path)
+                for key, definition in new.items():
+                    known.pins.setdefault(label(key), pinned(definition))
+                changes = compared(known, found)
+                known.agreed = "" if changes else whole_hash(manifest)
+                self._write(path, config, known)
+        return Judgement(without(manifest, changes), tuple(changes))
+
+    def accept(
+        self, config: ServerConfig, manifest: Manifest, changes: tuple[Change, ...] | None = None
+    ) -> int:
+        """Pin definitions as they are now: those shown in `changes`, or all; how many. One that changed since it
+        was shown is left. Raises `ConfigError`, OSError."""
+        path = self._path(config)
+        found = definitions(bounded(manifest))
+        wanted = None if changes is None else {(one.kind, one.name): one.version for one in changes}
+        with locked(path):
+            known = self._read(path)
+            made = {key: pinned(definition) for key, definition in found.items()}
+            accepted = {
+                key: one for key, one in made.items() if wanted is None or wanted.get(key) == one.hash
+            }
+            if len(known.pins) + len(accepted) > MAX_PINS:
+                known.pins = {name: one for name, one in known.pins.items() if name in map(label, found)}
+            known.pins |= {label(key): one for key, one in accepted.items()}
+            known.agreed = ""
+            self._write(path, config, known)
+        return len(accepted)
+
+    def forget(self, config: ServerConfig) -> None:
+        """Hold nothing against a server any more."""
+        self._path(config).unlink(missing_ok=True)
+
+    def _path(self, config: ServerConfig) -> Path:
+        return self._folder / f"{config.identity}.json"
+
+    def _read(self, path: Path) -> PinFile:
+        content = read_small(path, MAX_FILE_BYTES)
+        if content is None:
+            return PinFile()
+        try:
+            known = msgspec.json.decode(content, type=PinFile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ConfigError(
+                f"{path} is damaged, so no tool of this MCP server can be told from a changed one. "
+                "Remove it to accept the tools as they are now."
+            ) from None
+        if known.version != VERSION:
+            raise ConfigError(
+                f"{path} was written by another version of jaato. Remove it, or use that version."
+            )
+        return known
+
+    def _write(self, path: Path, config: ServerConfig, known: PinFile) -> None:
+        known.server = config.name
+        write_private(path, msgspec.json.encode(known))
+
+
+Key = tuple[Kind, str]
+
+
+def definitions(manifest: Manifest) -> dict[Key, dict[str, Any]]:
+    """Every text a server puts before a model, by kind and name. Of two tools of one name the first counts."""
+    found: dict[Key, dict[str, Any]] = {}
+    for tool in manifest.tools:
+        found.setdefault(("tool", tool.name), definition_of(tool))
+    for prompt in manifest.prompts:
+        found.setdefault(("prompt", prompt.name), definition_of(prompt))
+    if manifest.instructions:
+        found["instructions", ""] = {"description": manifest.instructions}
+    return found
+
+
+def definition_of(entry: ToolEntry | PromptEntry) -> dict[str, Any]:
+    """What of a tool or prompt a model or a policy goes by."""
+    made: dict[str, Any] = msgspec.to_builtins(entry)
+    made.pop("meta", None)
+    return made
+
+
+def label(key: Key) -> str:
+    """The name of a pin."""
+    return f"{key[0]}:{key[1]}"
+
+
+def pinned(definition: dict[str, Any]) -> Pinned:
+    """A definition with its hash."""
+    return Pinned(hash_of(definition), definition)
+
+
+def hash_of(definition: dict[str, Any]) -> str:
+    """The hash of a definition, whatever the order of its keys."""
+    text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    return content_hash(text.encode())
+
+
+def whole_hash(manifest: Manifest) -> str:
+    """The hash of all that is judged; empty for what no file can hold."""
+    try:
+        return content_hash(msgspec.json.encode([manifest.tools, manifest.prompts, manifest.instructions]))
+    except (UnicodeEncodeError, RecursionError, ValueError, TypeError):
+        return ""
+
+
+def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
+    """What must be held back, in the order the server has it."""
+    changes: list[Change] = []
+    room = MAX_PINS - len(known.pins)
+    for key, definition in found.items():
+        before = known.pins.get(label(key))
+        version = hash_of(definition)
+        if before is not None and before.hash == version:
+            continue
+        unseen = invisible(definition)
+        reason: Reason
+        if unseen:
+            reason, detail = "invisible characters", f"its definition has invisible characters ({unseen})"
+        elif before is not None:
+            reason, detail = "changed", "its definition has changed since it was accepted"
+        elif room > 0:
+            room -= 1
+            continue
+        else:
+            reason, detail = "too many definitions", f"the server has shown more than {MAX_PINS:,} so far"
+        diff = difference(before.definition if before else {}, definition)
+        changes.append(Change(key[0], key[1], reason, detail, diff, version))
+    return changes
+
+
+def invisible(definition: dict[str, Any]) -> str:
+    """The invisible characters anywhere in a definition."""
+    found = sorted({char for text in strings_in(definition) for char in hidden(text)})
+    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """A unified diff of two definitions in which every character is seen."""
+    lines = difflib.unified_diff(readable(before), readable(after), "accepted", "now", lineterm="", n=2)
+    shown = [
+        visible(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
+    ]
+    if len(shown) > MAX_DIFF_LINES:
+        shown[MAX_DIFF_LINES:] = ["… the rest is not shown"]
+    return "\n".join(shown)
+
+
+def readable(definition: dict[str, Any]) -> list[str]:
+    """A definition as lines: texts as they read, schemas as JSON."""
+    lines: list[str] = []
+    for key, value in definition.items():
+        if isinstance(value, str):
+            text = value.split("\n")
+            lines += [f"{key}: {text[0]}", *(f"  {line}" for line in text[1:])]
+        elif depth_within(value, 100):
+            lines += f"{key}: {json.dumps(value, indent=2, ensure_ascii=False)}".split("\n")
+    return lines
+
+
+def without(manifest: Manifest, changes: list[Change]) -> Manifest:
+    """The manifest without what is held back."""
+    held = {(change.kind, change.name) for change in changes}
+    return msgspec.structs.replace(
+        manifest,
+        tools=[tool for tool in manifest.tools if ("tool", tool.name) not in held],
+        prompts=[prompt for prompt in manifest.prompts if ("prompt", prompt.name) not in held],
+        instructions="" if ("instructions", "") in held else manifest.instructions,
+    )

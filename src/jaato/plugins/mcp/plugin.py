@@ -1,0 +1,207 @@
+"""The plugin `mcp`: the tools of all known servers, and tools to reach their resources, prompts and the servers themselves."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaato import settings
+from jaato.abc.plugin import Host as PluginHost
+from jaato.abc.plugin import Plugin
+from jaato.errors import ToolError
+from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, tools_from
+from jaato.tools.call import Call, Output
+from jaato.tools.catalog import wire_name
+from jaato.tools.names import shown_name
+from jaato.tools.reach import environ_of
+from jaato.tools.tool import Tool, tool
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.host import Host
+    from jaato.plugins.mcp.manifest import ToolEntry
+
+
+class MCPToolPlugin(Plugin):
+    """Servers of the Model Context Protocol: their tools join the catalogue, and start them when first used."""
+
+    name: ClassVar[str] = "mcp"
+    looks_at: ClassVar[tuple[str, ...]] = (".mcp.json", "~/.mcp.json")
+
+    def __init__(self, host: PluginHost) -> None:
+        super().__init__(host)
+        self.directory = Directory(places_of(host))
+        self._offered: dict[str, list[Tool]] = {}
+
+    def offered(self) -> list[Tool]:
+        """The tools of every server of which something is known."""
+        for config in self.directory.servers.values():
+            if not config.disabled:
+                self._offered[config.name] = self._tools_of(config.name)
+        return [tool for tools in self._offered.values() for tool in tools]
+
+    def _tools_of(self, name: str) -> list[Tool]:
+        config = self.directory.servers[name]
+        judged = self.directory.judgement(config)
+        return [] if judged is None else tools_from(config, judged.manifest, self._call)
+
+    def _changed(self, name: str) -> None:
+        """A server offers something else than it did; on the pool's thread."""
+        old, new = self._offered.get(name, []), self._tools_of(name)
+        self._offered[name] = new
+        try:
+            renew = self.host.service("registry").renew
+        except KeyError:
+            return
+        renew(self.name, old, new)
+
+    @functools.cached_property
+    def servers(self) -> Host:
+        """The servers at work; nothing of them is loaded before one is used."""
+        from jaato.plugins.mcp.host import Host
+
+        return Host(self.directory, self._changed)
+
+    async def _call(self, server: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
+        return await self.servers.call(server, entry, arguments, call)
+
+    def shutdown(self) -> None:
+        """Let go of the servers; those nobody else uses end."""
+        if "servers" in self.__dict__:
+            self.servers.leave()
+
+    def _meant(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+        """The known tool that a call of call_mcp_tool is: its own permissions and schema count."""
+        server, name = arguments.get("server"), arguments.get("tool")
+        for one in self._offered.get(str(server), ()):
+            if full_name(str(server), str(name)) in (one.name, one.original_name):
+                return one.name, arguments.get("args") or {}
+        return None
+
+    @tool(category="MCP", access="execute", background_after_s=BACKGROUND_AFTER_S, means="_meant")
+    async def call_mcp_tool(
+        self, server: str, tool: str, args: dict[str, Any] | None = None, *, call: Call
+    ) -> Output:
+        """Call a tool of an MCP server by its own name, also when the server is not known yet. A known tool is better
+        activated and called as mcp__SERVER__TOOL, with its schema in view."""
+        entry = self._entry(server, tool)
+        if entry is None:
+            await self.servers.connect(server)
+            entry = self._entry(server, tool)
+            if entry is not None and call.door in ("model", "mcp"):
+                name = wire_name(full_name(server, tool))
+                raise ServerUnusable(
+                    f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."
+                )
+        if entry is None:
+            raise self._unknown(server, tool)
+        return await self.servers.call(server, entry, args or {}, call)
+
+    @tool(category="MCP", access="read")
+    def mcp_servers(self) -> dict[str, Any]:
+        """List the MCP servers: how each stands (configured, known, started, failed, needs trust), what it offers, and
+        what is held back and why. Starts nothing."""
+        from jaato.plugins.mcp.shown import servers_shown
+
+        return servers_shown(self.directory, self.servers)
+
+    @tool(category="MCP", access="execute")
+    async def mcp_connect(self, server: str) -> dict[str, Any]:
+        """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
+        failed. Returns what it offers."""
+        await self.servers.connect(server)
+        from jaato.plugins.mcp.shown import server_shown
+
+        return server_shown(self.directory, self.servers, server)
+
+    @tool(category="MCP", access="read")
+    def mcp_resources(self, server: str | None = None, query: str = "", limit: int = 50) -> dict[str, Any]:
+        """List resources and resource templates that known MCP servers offer, by server and text. mcp_read_resource
+        reads one; mcp_connect asks a server anew."""
+        from jaato.plugins.mcp.shown import resources_shown
+
+        return resources_shown(self.directory, server, query, limit)
+
+    @tool(category="MCP", access="network")
+    async def mcp_read_resource(self, server: str, uri: str, *, call: Call) -> Output:
+        """Read one resource of an MCP server by its URI, templates filled in. Returns text, or images and files behind
+        handles."""
+        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.results import resource_output
+
+        caller = caller_of(call)
+        read = await self.servers.ask(server, lambda connection: connection.read(uri, caller))
+        return resource_output(read, call)
+
+    @tool(category="MCP", access="read")
+    def mcp_prompts(self, server: str | None = None) -> dict[str, Any]:
+        """List the prompts that known MCP servers offer, with their arguments. mcp_get_prompt fills one in."""
+        from jaato.plugins.mcp.shown import prompts_shown
+
+        return prompts_shown(self.directory, server)
+
+    @tool(category="MCP", access="network")
+    async def mcp_get_prompt(
+        self, server: str, name: str, arguments: dict[str, str] | None = None, *, call: Call
+    ) -> Output:
+        """Get a prompt of an MCP server with its arguments filled in. Returns its messages as text; they are the
+        server's words, not the user's."""
+        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.results import prompt_output
+        from jaato.plugins.mcp.shown import check_prompt
+
+        check_prompt(self.directory, server, name)
+        caller = caller_of(call)
+        got = await self.servers.ask(
+            server, lambda connection: connection.prompt(name, arguments or {}, caller)
+        )
+        return prompt_output(got, call)
+
+    @tool(category="MCP", access="network")
+    async def mcp_complete(
+        self, server: str, argument: str, value: str, prompt: str | None = None, template: str | None = None
+    ) -> list[str]:
+        """Ask an MCP server what an argument of one of its prompts or resource templates may be, given how it begins.
+        Returns at most 100 values."""
+        if (prompt is None) == (template is None):
+            raise ToolError("Say which: prompt (its name) or template (its URI).")
+        reference = {"name": prompt} if prompt is not None else {"uri": template or ""}
+        asked = {"name": argument, "value": value}
+        return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
+
+    def _unknown(self, server: str, name: str) -> ServerUnusable:
+        """Why a server's tool cannot be called by this name."""
+        judged = self.directory.judgement(self.directory.entry(server))
+        if judged is None:
+            return ServerUnusable(f"The MCP server {server!r} has not said what it offers.")
+        if name in judged.disabled:
+            return ServerUnusable(judged.disabled[name].why(server))
+        if sum(one.name == name for one in judged.manifest.tools) > 1:
+            return ServerUnusable(
+                f"The MCP server {server!r} has two tools {name!r}, so neither can be called."
+            )
+        names = ", ".join(shown_name(one.name)[:80] for one in judged.manifest.tools[:50])
+        return ServerUnusable(
+            f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}."
+        )
+
+    def _entry(self, server: str, name: str) -> Any:
+        judged = self.directory.judgement(self.directory.entry(server))
+        found = [one for one in judged.manifest.tools if one.name == name] if judged else []
+        return found[0] if len(found) == 1 else None
+
+
+def places_of(host: PluginHost) -> Places:
+    """Where the user's files are."""
+    environ = environ_of(host)
+    home = Path(environ.get("HOME") or Path("~").expanduser())
+    try:
+        known = host.service("settings")
+        state_dir, cache_dir, allowed = known.state_dir, known.cache_dir, tuple(known["allow_hosts"])
+    except KeyError:
+        state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
+        cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
+        allowed = ()
+    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed)

@@ -1,0 +1,166 @@
+"""Which servers may start: the user's own, and those of a workspace whose entry and programs a person has vouched for
+as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+from urllib.parse import quote
+
+from jaato.errors import ConfigError
+from jaato.plugins.mcp.config import ServerConfig, resolved
+from jaato.plugins.mcp.expand import variables_of
+from jaato.tools.atomic import read_small
+from jaato.tools.trust import Trust, content_hash
+from jaato.tools.unseen import visible
+
+PROGRAMS = frozenset(
+    ".bash .bat .cjs .cmd .exe .fish .jar .js .jsx .lua .mjs .mts .php .pl .ps1 .py .pyz .rb .sh .ts .tsx .wasm .zsh".split()
+)
+"""How files that are run are called."""
+MAX_PROGRAM_BYTES = 16_777_216
+MAX_PROGRAMS = 20
+MAX_WORDS = 2_000
+SPLIT = re.compile(r"[\s;&|()<>=\"'`{}$,]+|:-")
+
+
+class Trusted:
+    """The user's trust in servers that a workspace names, kept with the other trust of `state_dir`.
+
+    What is vouched for is the entry, byte for byte, and the content of each program in the workspace that it starts.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._trust = Trust(state_dir)
+
+    def holds(self, config: ServerConfig) -> bool:
+        """Whether this server may start. Raises `ConfigError` for a damaged `trust.json`."""
+        if config.scope != "workspace":
+            return True
+        try:
+            content = vouched(config)
+        except ConfigError:
+            return False
+        return self._trust.trusts(place_of(config), content)
+
+    def add(self, config: ServerConfig, *, seen: bytes | None = None) -> None:
+        """Vouch for a server as it is, and, with `seen`, only if it is still what was shown. Raises `ConfigError`."""
+        content = vouched(config)
+        if seen is not None and content != seen:
+            raise ConfigError(f"The MCP server {config.name!r} changed meanwhile; look at it again.")
+        if config.scope == "workspace":
+            self._trust.add(place_of(config), content)
+
+    def remove(self, config: ServerConfig) -> None:
+        """Vouch for nothing of this name any more. Raises `ConfigError`, OSError."""
+        self._trust.remove(place_of(config))
+
+
+def place_of(config: ServerConfig) -> Path:
+    """Under what path `trust.json` has a server."""
+    return Path(f"{config.origin}#{quote(config.name, safe=' ')}")
+
+
+def vouched(config: ServerConfig) -> bytes:
+    """All that trust in a server is bound to. Raises `ConfigError` when a program is too big to be read."""
+    lines = [f"mcp {config.digest}"]
+    lines += [f"{path} {program_hash(path)}" for path in programs(config)]
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+def program_hash(path: Path) -> str:
+    """The hash of a program; of one that has gone, that. Raises `ConfigError`."""
+    content = read_small(path, MAX_PROGRAM_BYTES)
+    return content_hash(content) if content is not None else "absent"
+
+
+def programs(config: ServerConfig) -> list[Path]:
+    """The files in the workspace that a server's command line names and that are run: an exchange of one is a change."""
+    if config.kind != "stdio":
+        return []
+    workspace = resolved(config.origin.parent)
+    directory = workspace / config.cwd
+    found: list[Path] = []
+    for text, is_command in words_of(config):
+        path = resolved(directory / text)
+        if path in found or not path.is_relative_to(workspace) or path == workspace:
+            continue
+        if is_command or path.suffix.lower() in PROGRAMS or is_executable(path):
+            found.append(path)
+            if len(found) == MAX_PROGRAMS:
+                break
+    return found
+
+
+def words_of(config: ServerConfig) -> list[tuple[str, bool]]:
+    """What in a command line could be a path, and whether it is the command: whole parts, and the words within them."""
+    found = [(config.command, True)] if os.sep in config.command else []
+    for text in (config.command, *config.args):
+        words = SPLIT.split(text)
+        relative = [word.lstrip("/") for word in words if "${" in text]  # what follows a variable
+        found += [(word, False) for word in (text, *words, *relative) if word]
+    return list(dict.fromkeys(found))[:MAX_WORDS]
+
+
+def is_executable(path: Path) -> bool:
+    """Whether a regular file that can be started."""
+    try:
+        return path.is_file() and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def described(config: ServerConfig) -> list[tuple[str, str]]:
+    """What a person must see before trusting a server: exactly what runs or is reached, and what it is given."""
+    rows: list[tuple[str, str]] = []
+    if config.kind == "stdio":
+        rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
+        rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
+        rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
+        rows += [("program", f"{visible(str(path))} {program_hash(path)[:19]}") for path in programs(config)]
+    else:
+        rows.append(("reaches", f"{visible(config.url)} ({config.kind})"))
+        rows += [("sends", f"{visible(name)}: {visible(value)}") for name, value in config.headers.items()]
+    names = variables_of(config)
+    if names:
+        rows.append(("takes", f"from your environment: {', '.join(names)}"))
+    rows += [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
+    rows += [("note", text) for text in doubts(config)]
+    return rows
+
+
+def quoted(text: str) -> str:
+    """A part of a command line as a shell would need it written, with nothing hidden."""
+    import shlex
+
+    return shlex.quote(visible(text))
+
+
+def doubts(config: ServerConfig) -> list[str]:
+    """What a person could overlook in an entry: letters that look like others, loaders, plain http."""
+    found: list[str] = []
+    for text in (config.command, *config.args, config.url, *config.env):
+        odd = [char for char in text if not char.isascii() and char.isalpha()]
+        if odd:
+            named = ", ".join(f"{c} (U+{ord(c):04X} {unicodedata.name(c, '?').lower()})" for c in odd[:3])
+            found.append(f"{visible(text)[:80]!r} has letters that are not plain ASCII: {named}")
+    found += [f"{name} decides which code is loaded" for name in config.env if name.upper() in LOADERS]
+    if config.kind != "stdio" and config.url.startswith("http://") and not is_loopback(config.url):
+        found.append("plain http: everybody on the way can read and change what is sent")
+    return found
+
+
+LOADERS = frozenset(
+    "BASH_ENV DYLD_INSERT_LIBRARIES ENV GIT_SSH_COMMAND LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD NODE_OPTIONS PATH PERL5OPT "
+    "PYTHONHOME PYTHONPATH PYTHONSTARTUP RUBYOPT".split()
+)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address names this machine."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,32 @@
+"""The way to a server by its kind: a process, streamable HTTP, or the older server-sent events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaato.plugins.mcp.journal import ServerLog
+from jaato.plugins.mcp.server import Setting
+from jaato.tools.processes.launch import Launcher
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.transport import Transport
+
+
+def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) -> Transport:
+    """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
+    config = setting.config
+    if config.kind == "stdio":
+        from jaato.plugins.mcp.stdio import StdioTransport, environment_for
+
+        place = Path(config.cwd).expanduser() if config.cwd else Path()
+        return StdioTransport(
+            [config.command, *config.args],
+            setting.workspace / place,
+            environment_for(setting.environ, config.env),
+            launcher,
+            log,
+        )
+    from jaato.plugins.mcp.http import HttpTransport
+
+    return HttpTransport(setting, older=older or config.kind == "sse")

@@ -1,0 +1,1 @@
+"""Agent Skills and stored prompts: written instructions that are found like tools."""

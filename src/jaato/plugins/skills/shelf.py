@@ -1,0 +1,201 @@
+"""Which skills and stored prompts there are, of the user and of the workspace; each file is read again only when it has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from jaato.abc.plugin import Host
+from jaato.errors import ConfigError, ToolError
+from jaato.log import logger
+from jaato.plugins.skills.written import hidden, taken_apart
+from jaato.tools.call import clean
+from jaato.tools.folder import Folder
+from jaato.tools.reach import roots_of
+
+LOG = logger("skills")
+SKILL_FILE = "SKILL.md"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,55}")
+MAX_FILE_BYTES = 256 * 1024
+MAX_DESCRIPTION = 1024
+MAX_FOUND = 500
+MAX_LISTED = 5_000
+MAX_CACHE_BYTES = 4 * 1024 * 1024
+Kind = Literal["skills", "commands"]
+Owner = Literal["user", "workspace"]
+
+
+class Place(NamedTuple):
+    """A directory of skills or prompts, and whose it is."""
+
+    owner: Owner
+    root: Path
+    parts: tuple[str, ...]
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One skill or prompt. `parts` leads to its file from the root of its place."""
+
+    name: str
+    description: str
+    owner: Owner
+    root: str
+    parts: tuple[str, ...]
+
+    @property
+    def folder_root(self) -> Path:
+        """The root of its place."""
+        return Path(self.root)
+
+    @property
+    def folder(self) -> Folder:
+        """The directory its file is in."""
+        return Folder(self.folder_root, *self.parts[:-1])
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a file said when it had this state: its name and description, or what is wrong with it."""
+
+    state: tuple[int, int, int]
+    name: str = ""
+    description: str = ""
+    problem: str = ""
+
+
+class Found(NamedTuple):
+    """Every item by its name, and what is wrong with those left out."""
+
+    items: dict[str, Item]
+    problems: list[str]
+
+
+def places(host: Host, kind: Kind) -> list[Place]:
+    """Where they are: with the user, who comes first, and in the workspace."""
+    workspace = Place("workspace", roots_of(host).workspace, (".jaato", kind))
+    try:
+        config_dir: Path = host.service("settings").config_dir
+    except KeyError:
+        return [workspace]
+    return [Place("user", config_dir, (kind,)), workspace]
+
+
+def found(host: Host, kind: Kind) -> Found:
+    """All there are; of two with one name the user's counts. Never raises for what is written there."""
+    there = list(candidates(places(host, kind), kind))
+    said = Found({}, [])
+    if not there:
+        return said
+    cache = cache_file(host, kind)
+    before = remembered(cache)
+    after: dict[str, Known] = {}
+    for place, parts in there:
+        label = "/".join((str(place.root), *parts))
+        known = looked_at(place, parts, before.get(label), kind)
+        if known is None:
+            continue
+        after[label] = known
+        if known.problem:
+            said.problems.append(f"{label}: {known.problem}")
+        elif known.name in said.items:
+            said.problems.append(f"{label}: another one is called {known.name} already.")
+        else:
+            said.items[known.name] = Item(known.name, known.description, place.owner, str(place.root), parts)
+    if after != before and cache is not None:
+        remember(cache, after)
+    for problem in said.problems:
+        LOG.warning("Left out: %s", problem)
+    return said
+
+
+def candidates(where: Iterable[Place], kind: Kind) -> Iterator[tuple[Place, tuple[str, ...]]]:
+    """Every file that may be one, as the parts of its path; no link is followed."""
+    for place in where:
+        with contextlib.suppress(OSError), os.scandir(place.root.joinpath(*place.parts)) as listing:
+            entries = sorted(islice(listing, MAX_LISTED), key=lambda entry: entry.name)[:MAX_FOUND]
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if kind == "skills" and entry.is_dir(follow_symlinks=False):
+                    yield place, (*place.parts, entry.name, SKILL_FILE)
+                elif kind == "commands" and entry.is_file(follow_symlinks=False):
+                    yield place, (*place.parts, entry.name)
+
+
+def looked_at(place: Place, parts: tuple[str, ...], before: Known | None, kind: Kind) -> Known | None:
+    """What a file says of itself; None when there is none."""
+    folder = Folder(place.root, *parts[:-1])
+    try:
+        stat = folder.stat(parts[-1])
+        if stat is None:
+            return None
+        state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if before is not None and before.state == state:
+            return before
+        text = text_of(folder, parts[-1])
+    except ToolError as error:
+        return Known((0, 0, 0), problem=clean(str(error)))
+    written = taken_apart(text)
+    own_name = parts[-2] if kind == "skills" else Path(parts[-1]).stem
+    name = written.head.get("name", own_name) if kind == "skills" else own_name
+    first = next((line.strip(" #") for line in written.body.splitlines() if line.strip(" #")), "")
+    description = written.head.get("description", "") or (first if kind == "commands" else "")
+    if NAME.fullmatch(name) is None:
+        return Known(
+            state, problem=f"{name[:80]!r} is no name: use letters, digits, '.', '_' and '-', at most 56."
+        )
+    if not description:
+        return Known(state, problem="its front matter has no description.")
+    return Known(state, name, description[:MAX_DESCRIPTION])
+
+
+def text_of(folder: Folder, name: str) -> str:
+    """A file as text. Raises `ToolError`: it is too large, no UTF-8, or has characters nobody sees."""
+    data = folder.read(name, MAX_FILE_BYTES)
+    label = f"{folder.label}/{name}"
+    if data is None:
+        raise ToolError(f"{label} is gone.")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ToolError(f"{label} is not UTF-8 text.") from None
+    if code := hidden(text):
+        raise ToolError(
+            f"{label} has invisible characters ({code}), which may say what a reader does not see."
+        )
+    return text
+
+
+def cache_file(host: Host, kind: Kind) -> Path | None:
+    """Where the state of the files seen last is kept."""
+    try:
+        cache_dir: Path = host.service("settings").cache_dir
+    except (KeyError, AttributeError):
+        return None
+    return cache_dir / f"{kind}.json"
+
+
+def remembered(cache: Path | None) -> dict[str, Known]:
+    """The files seen last, by path; none when that cannot be read."""
+    from jaato.tools.atomic import read_small
+
+    if cache is None:
+        return {}
+    try:
+        return msgspec.json.decode(read_small(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, Known])
+    except (ConfigError, msgspec.DecodeError):
+        return {}
+
+
+def remember(cache: Path, known: dict[str, Known]) -> None:
+    """Keep them; a disk that refuses costs only their reading the next time."""
+    from jaato.tools.atomic import write_private
+
+    with contextlib.suppress(OSError, ValueError):
+        write_private(cache, msgspec.json.encode(known))

@@ -1,0 +1,88 @@
+"""Other people's code, called so that it can fail, exit or hang and the program goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from jaato.errors import JaatoError, PluginError
+
+T = TypeVar("T")
+
+
+def within(
+    seconds: float,
+    work: Callable[[], T],
+    what: str,
+    undo: Callable[[T], Any] = lambda _value: None,
+    late: type[PluginError] = PluginError,
+) -> T:
+    """What `work` gives, from a daemon thread. Raises `PluginError` saying `what` failed, whatever it raised, an exit
+    or an interrupt of its own included, and `late` when it took longer than this.
+
+    Python cannot end a thread: one that hangs is left to itself, and what it still makes goes to `undo`.
+    """
+    told = threading.Event()
+    lock = threading.Lock()
+    outcome: list[tuple[Any, BaseException | None]] = []
+    too_late = False
+
+    def body() -> None:
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = work()
+        except BaseException as error:  # noqa: BLE001 a stranger's code; its thread is not ours to end
+            failure = error
+        with lock:
+            outcome.append((value, failure))
+            nobody_waits = too_late
+        told.set()
+        if nobody_waits and failure is None:
+            try:
+                undo(value)
+            except BaseException:  # noqa: BLE001 nobody is left to hear of it
+                return
+
+    context = copy_context()
+    threading.Thread(target=context.run, args=(body,), name="jaato-plugin", daemon=True).start()
+    told.wait(seconds)
+    with lock:
+        too_late = not outcome
+    if too_late:
+        raise late(f"{what or 'it'} has not answered for {seconds:g} seconds and is left out.")
+    value, failure = outcome[0]
+    if failure is None:
+        result: T = value
+        return result
+    if isinstance(failure, JaatoError):
+        raise failure
+    said = f"{type(failure).__name__}: {brief(failure)}"
+    raise PluginError(f"{what} failed: {said}" if what else said) from failure
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, on one line, cut where it is long; errors whose text cannot be had included."""
+    try:
+        text = " ".join(str(error).split())
+    except BaseException:  # noqa: BLE001 even its text is a stranger's code
+        return "(its text cannot be had)"
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+@contextlib.contextmanager
+def apart_from_the_terminal() -> Iterator[None]:
+    """While a plugin is loaded, what it prints goes to stderr, and it neither reads stdin nor, by `exit()`, closes it:
+    both belong to the program."""
+    before = sys.stdin
+    with contextlib.redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
+        sys.stdin = nothing
+        try:
+            yield
+        finally:
+            sys.stdin = before

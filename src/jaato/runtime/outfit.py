@@ -1,0 +1,96 @@
+"""What a session is given to work with: its plugins, those a workspace brings and is trusted with, its strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaato.abc.compactor import GCConfig
+from jaato.agent.compaction.room import Compaction
+from jaato.errors import ConfigError, PluginError
+from jaato.runtime.adapt import Toolset
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.brought import brought_by
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
+from jaato.settings import Settings
+from jaato.tools.catalog import Catalog
+from jaato.tools.paths import Roots
+from jaato.tools.secrets import Secrets
+from jaato.tools.semantic import Meaning
+from jaato.tools.tool import Tool, options_of, tool_from
+from jaato.tools.trust import Trust
+
+
+def make_registry(
+    workspace: Path, settings: Settings, model: str, blueprint: Blueprint, secrets: Secrets | None = None
+) -> PluginRegistry:
+    """The plugins of a session and the functions it was given; `secrets` are those the session masks."""
+    granted = [Path(path).expanduser() for path in settings["roots"]]
+    services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
+    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"), settings.cache_dir / "tool-index")
+    brought = brought_by(workspace, Trust(blueprint.state_dir or settings.state_dir))
+    registry = PluginRegistry(
+        model,
+        workspace=workspace,
+        services={
+            **services,
+            "brought": brought,
+            "secrets": secrets or secrets_of(settings, blueprint.api_key),
+        },
+        plugin_dirs=[settings.config_dir / "plugins"],
+        catalog=catalog,
+        trees=[one.tree for one in brought if one.standing == "trusted"],
+        disabled=settings["disabled_plugins"],
+    )
+    for one in brought:
+        if one.said and one.tree.name not in registry.disabled:
+            registry.report(one.tree.name, one.said)
+    registry.discover()
+    if blueprint.plugins is None:
+        registry.expose_all()
+    else:
+        for name in blueprint.plugins:
+            registry.expose_tool(name)
+    if blueprint.tools:
+        registry.add_toolset(Toolset("program", None, tools=[given_tool(entry) for entry in blueprint.tools]))
+    for entry in registry.catalog:
+        if entry.background_after_s is not None:
+            entry.background_after_s = settings["background_after_s"]
+    return registry
+
+
+def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
+    """A tool the embedding program hands over: declared from the start, and run without asking."""
+    import msgspec
+
+    if not isinstance(entry, Tool) and not callable(entry):
+        raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
+    made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
+    options = None if isinstance(entry, Tool) else options_of(entry)
+    category = made.spec.category if options is not None and options.category else "program"
+    made.spec = msgspec.structs.replace(made.spec, discoverability="core", category=category)
+    made.auto_approved = True
+    return made
+
+
+def strategy_for(settings: Settings, registry: PluginRegistry) -> Compaction | None:
+    """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nobody does;
+    raises `ConfigError` for one that is not there."""
+    name = settings["gc"]
+    if not name:
+        return None
+    modules = registry.modules.found(registry.disabled)
+    known = discover_gc_plugins(modules)
+    if name not in known:
+        raise ConfigError(
+            f"gc = {name!r} ({settings.source('gc')}): there is no such strategy, but {', '.join(sorted(known))}."
+        )
+    config = GCConfig(threshold_percent=settings["gc_threshold"])
+    try:
+        return Compaction(load_gc_plugin(name, modules=modules), config)
+    except PluginError as error:
+        registry.report(name, f"cannot make room: {error}")
+        return None

@@ -1,0 +1,138 @@
+"""The files of a plugin that a workspace brings, read once: what is hashed is what would be run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from jaato.errors import PluginError
+
+FOLDER = Path(".jaato") / "plugins"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+MAX_FILES, MAX_TREE_BYTES, MAX_DEPTH, MAX_PLUGINS = 500, 8_388_608, 12, 200
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe or device among the files does not hold the reader up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A plugin's files as they were read: paths below the plugin with their bytes; `problem` says why it cannot be
+    used."""
+
+    name: str
+    path: Path
+    files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    problem: str = ""
+
+    @property
+    def content(self) -> bytes:
+        """Every path with the hash of its bytes: what a person vouches for."""
+        listed = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(self.files.items())}
+        return b"jaato plugin 1\n" + json.dumps([self.name, listed], sort_keys=True).encode()
+
+    @property
+    def digest(self) -> str:
+        """One hash of all of it."""
+        return f"sha256:{hashlib.sha256(self.content).hexdigest()}"
+
+    @property
+    def size_bytes(self) -> int:
+        """How large all files are together."""
+        return sum(map(len, self.files.values()))
+
+
+def trees_of(workspace: Path) -> list[Tree]:
+    """The plugins below `.jaato/plugins` of a workspace, sorted by name. Nothing of them is run; links are not
+    followed, neither to the directory nor in it."""
+    try:
+        here = os.open(workspace, DIRECTORY & ~os.O_NOFOLLOW)
+    except OSError:
+        return []
+    try:
+        for part in FOLDER.parts:
+            below = os.open(part, DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = below
+        return [one for name in sorted(os.listdir(here)) if (one := tree_at(here, name, workspace / FOLDER))][
+            :MAX_PLUGINS
+        ]
+    except OSError:
+        return []  # there is no such directory, or it is a link
+    finally:
+        os.close(here)
+
+
+def tree_at(folder: int, entry: str, place: Path) -> Tree | None:
+    """The plugin an entry of the directory is: a module `NAME.py` or a package `NAME`; None for what is neither."""
+    name = entry.removesuffix(".py")
+    if entry.startswith(".") or entry == "__pycache__":
+        return None
+    path = place / entry
+    shown = entry.encode("utf-8", "replace").decode()
+    mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        return Tree(shown, path, problem="is a symbolic link, which is not followed")
+    if stat.S_ISREG(mode) and not entry.endswith(".py"):
+        return None
+    if not NAME.fullmatch(name):
+        return Tree(shown, path, problem="has no name a plugin can have: letters, digits and _, at most 64")
+    files: dict[str, bytes] = {}
+    try:
+        if stat.S_ISDIR(mode):
+            read_folder(folder, entry, "", files, 0)
+            if "__init__.py" not in files:
+                raise PluginError("is a directory without __init__.py")
+        else:
+            read_file(folder, entry, f"{name}.py", files)
+    except PluginError as error:
+        return Tree(name, path, problem=str(error))
+    except OSError as error:
+        return Tree(name, path, problem=f"cannot be read: {error.strerror}")
+    return Tree(name, path, MappingProxyType(files))
+
+
+def read_folder(parent: int, entry: str, prefix: str, files: dict[str, bytes], depth: int) -> None:
+    """Read every file of a directory into `files`. Raises `PluginError` for what a plugin must not have."""
+    if depth > MAX_DEPTH:
+        raise PluginError(f"is nested deeper than {MAX_DEPTH} directories")
+    here = os.open(entry, DIRECTORY, dir_fd=parent)
+    try:
+        for name in sorted(os.listdir(here)):
+            if name == "__pycache__":
+                continue  # never read by us, and written by others
+            below = f"{prefix}{name}"
+            mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                read_folder(here, name, f"{below}/", files, depth + 1)
+            else:
+                read_file(here, name, below, files)
+    finally:
+        os.close(here)
+
+
+def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> None:
+    """Read one file into `files`. Raises `PluginError` for a link, a special file, and more than is allowed."""
+    shown = below.encode("utf-8", "replace").decode()
+    if shown != below:
+        raise PluginError("has a file whose name is no Unicode")
+    if stat.S_ISLNK(os.stat(entry, dir_fd=parent, follow_symlinks=False).st_mode):
+        raise PluginError(f"has the symbolic link {shown}, which is not followed")
+    number = os.open(entry, FILE, dir_fd=parent)
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise PluginError(f"has {shown}, which is no regular file")
+        room = MAX_TREE_BYTES - sum(map(len, files.values()))
+        data = file.read(room + 1)
+    if len(data) > room:
+        raise PluginError(f"is larger than {MAX_TREE_BYTES // 1_048_576} MiB")
+    if len(files) >= MAX_FILES:
+        raise PluginError(f"has more than {MAX_FILES} files")
+    files[below] = data

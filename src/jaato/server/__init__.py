@@ -1,0 +1,1 @@
+"""The doors through which others come in: protocols served by this process."""

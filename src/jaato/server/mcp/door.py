@@ -1,0 +1,128 @@
+"""What MCP clients are let into: one workspace with its tools, rules and store, and a session for each client."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from jaato.errors import ConfigError, JaatoError
+from jaato.log import logger
+from jaato.protocol.specs import ToolSpec
+from jaato.runtime.assemble import open_store, plan_of, settings_for, workspace_of
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
+from jaato.runtime.runtime import Plan, Runtime
+from jaato.server.mcp.held import ClientAsker
+from jaato.server.mcp.nomodel import NoModel
+from jaato.server.mcp.offer import Offer
+from jaato.server.mcp.visit import Visit
+from jaato.tools.catalog import Catalog
+
+LOG = logger("server.mcp")
+MAX_VISITS = 256
+IDLE_S = 1_800.0
+SWEEP_S = 60.0
+
+
+class Door:
+    """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
+        self.offer = offer
+        self.state_dir = state_dir
+        self._runtime = runtime
+        self._plan = offer.plan(replace(plan, asker=ClientAsker(), prompt=plan.prompt or ""), self.catalog)
+        self._visits: dict[str, Visit] = {}
+        self._entering = anyio.Lock()
+
+    @property
+    def catalog(self) -> Catalog:
+        """Every tool there is to be found."""
+        return self._runtime.registry.subset(None)
+
+    def first(self) -> list[ToolSpec]:
+        """The tools a client is shown before its first call."""
+        if not self._plan.deferred:
+            return [tool.spec for tool in self.catalog]
+        if self._plan.core is None:
+            return [tool.spec for tool in self.catalog.core]
+        found = [self.catalog.find(name) for name in self._plan.core]
+        return [entry.tool.spec for entry in found if entry is not None]
+
+    def visiting(self, key: str) -> Visit | None:
+        """The client's visit, if it has made a call."""
+        return self._visits.get(key)
+
+    async def visit(self, key: str, client: str) -> Visit:
+        """The client's visit, begun if need be. Raises `ConfigError` when there are too many, `StoreError`."""
+        known = self._visits.get(key)
+        if known is not None:
+            return known
+        async with self._entering:
+            known = self._visits.get(key)
+            if known is not None:
+                return known
+            if len(self._visits) >= MAX_VISITS:
+                await self._make_room()
+            session = self._runtime.create(replace(self._plan, model=client, name=f"MCP: {client}"))
+            await session.__aenter__()
+            self._runtime.registry.set_session(session)
+            visit = self._visits[key] = Visit(session, client)
+            return visit
+
+    async def leave(self, key: str) -> None:
+        """The client has gone: its calls are stopped and its session is closed."""
+        visit = self._visits.pop(key, None)
+        if visit is not None:
+            await self._close(visit)
+
+    async def sweep(self) -> None:
+        """Close, again and again, the visits of clients that have not called for half an hour."""
+        while True:
+            await anyio.sleep(SWEEP_S)
+            late = anyio.current_time() - IDLE_S
+            for key in [key for key, one in self._visits.items() if not one.busy and one.last_used < late]:
+                await self.leave(key)
+
+    async def close(self) -> None:
+        """Close every visit, then the plugins and the store."""
+        with anyio.CancelScope(shield=True):
+            try:
+                async with anyio.create_task_group() as group:
+                    for key in list(self._visits):
+                        group.start_soon(self.leave, key)
+            finally:
+                self._runtime.close()
+
+    async def _make_room(self) -> None:
+        idle = sorted((one.last_used, key) for key, one in self._visits.items() if not one.busy)
+        if not idle:
+            raise ConfigError(f"{MAX_VISITS} clients are being served; try again later.")
+        await self.leave(idle[0][1])
+
+    async def _close(self, visit: Visit) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await visit.session.__aexit__(None, None, None)
+            except JaatoError as error:
+                LOG.warning("The session of %s was not closed cleanly: %s", visit.client, error)
+            finally:
+                self._runtime.registry.forget_session(visit.session)
+
+
+def open_door(blueprint: Blueprint, offer: Offer) -> Door:
+    """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    store = open_store(settings, blueprint.state_dir)
+    runtime: Runtime | None = None
+    try:
+        registry = make_registry(workspace, settings, "", blueprint)
+        runtime = Runtime(store, registry, ledger=blueprint.ledger)
+        state_dir = blueprint.state_dir or settings.state_dir
+        return Door(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer, state_dir)
+    except BaseException:
+        (runtime or store).close()
+        raise

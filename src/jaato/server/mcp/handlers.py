@@ -1,0 +1,259 @@
+"""The MCP server: what each request of a client does at the door."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import anyio
+import mcp_types as mcp
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+import jaato
+from jaato.errors import JaatoError, StoreError, UnknownTool
+from jaato.server.mcp.door import Door
+from jaato.server.mcp.forms import Filled, Form, one_line
+from jaato.server.mcp.held import ANSWER_S, Held
+from jaato.server.mcp.present import SCHEME, contents_of, failed, result_of, tool_of, uri_of
+from jaato.server.mcp.visit import Visit
+from jaato.tools.call import problem_of
+
+PAGE = 500
+MAX_READ_BYTES = 1_000_000
+PROGRESS_CHARS = 2_000
+RESULT_URI = re.compile(re.escape(SCHEME) + r"([0-9a-f]{64})(?:\?offset=(\d{1,15}))?")
+TEMPLATE = SCHEME + "{digest}{?offset}"
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Offered(Server[Any]):
+    """A server that says, wherever it is asked, that its list of tools changes."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """What it says of itself in the older protocol's handshake."""
+        changes = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(changes, experimental_capabilities, extensions)
+
+
+class Handlers:
+    """Answers requests. `key_of` says to which visit a request belongs."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self._bus = InMemorySubscriptionBus()
+        self.listening = ListenHandler(self._bus, max_subscriptions=1_000)
+
+    def server(self) -> Server[Any]:
+        """The server of these handlers."""
+        return Offered(
+            "jaato",
+            version=jaato.__version__,
+            instructions=self.door.offer.instructions(self.door.catalog),
+            get_tool_input_schema=self._schema,
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources,
+            on_list_resource_templates=self.list_templates,
+            on_read_resource=self.read_resource,
+            on_subscriptions_listen=self.listening,
+        )
+
+    # --- tools -------------------------------------------------------------------------------------------------
+
+    async def list_tools(
+        self, ctx: Context, params: mcp.PaginatedRequestParams | None
+    ) -> mcp.ListToolsResult:
+        """The tools declared to this client, in pages."""
+        visit = self.door.visiting(key_of(ctx))
+        specs = visit.declared() if visit is not None else self.door.first()
+        start = start_of(params.cursor if params is not None else None)
+        page = [tool_of(spec) for spec in specs[start : start + PAGE]]
+        more = str(start + PAGE) if len(specs) > start + PAGE else None
+        return mcp.ListToolsResult(tools=page, next_cursor=more)
+
+    async def call_tool(
+        self, ctx: Context, params: mcp.CallToolRequestParams
+    ) -> mcp.CallToolResult | mcp.InputRequiredResult:
+        """Run a tool through the pipeline, or go on with a call whose question is answered here."""
+        arguments = params.arguments or {}
+        try:
+            visit = await self.door.visit(key_of(ctx), client_of(ctx))
+            if params.request_state is not None:
+                held = visit.unpark(params.request_state, params.name, arguments)
+                if held is None:
+                    raise MCPError(mcp.INVALID_PARAMS, "This question is no longer open; call the tool anew.")
+                answer(held, params.input_responses)
+            else:
+                held = await visit.begin(params.name, arguments, answerable=answerable(ctx))
+        except JaatoError as error:
+            return failed(problem_of(error))
+        return await self._follow(ctx, visit, held)
+
+    async def _follow(
+        self, ctx: Context, visit: Visit, held: Held
+    ) -> mcp.CallToolResult | mcp.InputRequiredResult:
+        """Wait for a call to end, or to need an answer that only another request can bring."""
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        steps, activated = 0, visit.activated
+        try:
+            while not held.over:
+                await held.news()
+                if text := held.output():
+                    steps += 1
+                    await ctx.session.report_progress(steps, None, text[-PROGRESS_CHARS:])
+                form = held.form
+                if form is not None and not form.answered.is_set():
+                    if modern:
+                        return required(form, visit.park(held))
+                    form.fill(await elicited(ctx, form))
+        except BaseException:
+            await held.stop()
+            raise
+        if visit.activated != activated:
+            await self._list_changed(ctx, modern=modern)
+        return finished(held, visit, any_json=modern)
+
+    async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
+        """Tell the client that its list of tools has grown, before the result that let it grow."""
+        if modern:
+            await self._bus.publish(ToolsListChanged())
+        else:
+            await ctx.session.send_notification(mcp.ToolListChangedNotification(), ctx.request_id)
+
+    def _schema(self, name: str) -> dict[str, Any] | None:
+        found = self.door.catalog.find(name)
+        return None if found is None else found.tool.spec.parameters
+
+    # --- resources ---------------------------------------------------------------------------------------------
+
+    async def list_resources(
+        self, ctx: Context, params: mcp.PaginatedRequestParams | None
+    ) -> mcp.ListResourcesResult:
+        """The results of this client's calls that are larger than what it was sent."""
+        visit = self.door.visiting(key_of(ctx))
+        handles = visit.handles if visit is not None else {}
+        return mcp.ListResourcesResult(
+            resources=[
+                mcp.Resource(uri=uri_of(handle), name=f"{tool} result") for handle, tool in handles.items()
+            ]
+        )
+
+    async def list_templates(
+        self, ctx: Context, params: mcp.PaginatedRequestParams | None
+    ) -> mcp.ListResourceTemplatesResult:
+        """How a long result is read piece by piece."""
+        text = f"A result from a byte on, {MAX_READ_BYTES:,} bytes at most."
+        template = mcp.ResourceTemplate(uri_template=TEMPLATE, name="result", description=text)
+        return mcp.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read_resource(
+        self, ctx: Context, params: mcp.ReadResourceRequestParams
+    ) -> mcp.ReadResourceResult:
+        """A piece of a result of this very client."""
+        uri = str(params.uri)
+        match = RESULT_URI.fullmatch(uri)
+        visit = self.door.visiting(key_of(ctx))
+        if match is None or visit is None:
+            raise missing(uri)
+        try:
+            data = visit.read(match[1], int(match[2] or 0), MAX_READ_BYTES)
+        except StoreError:
+            raise missing(uri) from None
+        return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
+
+
+def missing(uri: str) -> MCPError:
+    """There is no such resource."""
+    text = f"There is no resource {one_line(uri, 200)} of this session."
+    return MCPError(mcp.INVALID_PARAMS, text, {"uri": uri[:200]})
+
+
+def finished(held: Held, visit: Visit, *, any_json: bool) -> mcp.CallToolResult:
+    """The result of a call that is over. Raises `MCPError` for a tool there is not, and a log that cannot be kept."""
+    if held.fault is not None:
+        raise MCPError(mcp.INTERNAL_ERROR, str(held.fault))
+    result = held.result
+    if result is None:
+        raise MCPError(mcp.INTERNAL_ERROR, "The call ended without a result; look before you repeat it.")
+    if result.error is not None and result.error.code == UnknownTool.code:
+        raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(held.asked.name, 200)}")
+    return result_of(result, visit.read, any_json=any_json)
+
+
+def required(form: Form, token: str) -> mcp.InputRequiredResult:
+    """The answer to a request whose call needs one from the user first."""
+    params = mcp.ElicitRequestFormParams(message=form.message, requested_schema=form.schema)
+    return mcp.InputRequiredResult(
+        input_requests={form.id: mcp.ElicitRequest(params=params)}, request_state=token
+    )
+
+
+def answer(held: Held, responses: mcp.InputResponses | None) -> None:
+    """Fill in the form a call waits for with what the client's request brings."""
+    form = held.form
+    if form is None:
+        return
+    response = (responses or {}).get(form.id)
+    form.fill(filled(response) if isinstance(response, mcp.ElicitResult) else None)
+
+
+async def elicited(ctx: Context, form: Form) -> Filled | None:
+    """What the client's user says; None when the client cannot say, or not in time."""
+    try:
+        with anyio.move_on_after(ANSWER_S):
+            return filled(await ctx.session.elicit_form(form.message, form.schema, ctx.request_id))
+    except (MCPError, ValueError):
+        return None
+    return None
+
+
+def filled(result: mcp.ElicitResult) -> Filled:
+    """An elicitation's result as a filled-in form."""
+    return Filled(result.action, dict(result.content or {}))
+
+
+def answerable(ctx: Context) -> bool:
+    """Whether the client that makes this request can put a form to its user."""
+    capabilities = ctx.session.client_capabilities
+    asked = capabilities.elicitation if capabilities is not None else None
+    if asked is None or (asked.form is None and asked.url is not None):
+        return False
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request
+
+
+def client_of(ctx: Context) -> str:
+    """The client by its own name and version."""
+    params = ctx.session.client_params
+    info = params.client_info if params is not None else None
+    return one_line(f"{info.name} {info.version}".strip(), 80) if info is not None else "unnamed client"
+
+
+def key_of(ctx: Context) -> str:
+    """Which visit a request belongs to: that of the connection; without one, that of the client's name."""
+    request = ctx.request
+    if request is None:
+        return "stdio"
+    session = request.headers.get("mcp-session-id")
+    if session is not None and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return f"session {session}"
+    return f"client {client_of(ctx)}"
+
+
+def start_of(cursor: str | None) -> int:
+    """Where a page begins. Raises `MCPError` for a cursor that is not ours."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
+        raise MCPError(mcp.INVALID_PARAMS, "The cursor is none of this server's; begin without one.")
+    return int(cursor)

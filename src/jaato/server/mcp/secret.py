@@ -1,0 +1,43 @@
+"""The token of the HTTP door: made once, kept in a private file, compared in constant time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from jaato.errors import ConfigError
+from jaato.tools.atomic import locked, read_small, write_private
+
+NAME = "mcp-token"
+MAX_BYTES = 1_000
+SHORTEST = 32
+
+
+def token_of(state_dir: Path) -> tuple[str, Path]:
+    """The token and the file it is kept in, made if there is none.
+
+    Raises `ConfigError` for a file that others can read, or that holds no token, OSError when it cannot be written.
+    """
+    path = state_dir / NAME
+    with locked(path):
+        content = read_small(path, MAX_BYTES)
+        if content is None:
+            token = secrets.token_urlsafe(32)
+            write_private(path, token.encode() + b"\n")
+            return token, path
+    if stat.S_IMODE(os.stat(path).st_mode) & 0o077 or os.stat(path).st_uid != os.geteuid():
+        raise ConfigError(f"Others can read {path}. Remove it: the next start makes a new token.")
+    token = content.decode("ascii", "replace").strip()
+    if len(token) < SHORTEST or not token.isprintable() or not token.isascii():
+        raise ConfigError(f"{path} holds no token. Remove it: the next start makes a new one.")
+    return token, path
+
+
+def same(given: bytes, token: str) -> bool:
+    """Whether this is the token; the time it takes says nothing about how much of it fits, nor of its length."""
+    mine, other = (hashlib.sha256(value).digest() for value in (token.encode(), given))
+    return hmac.compare_digest(mine, other)

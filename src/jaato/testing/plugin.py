@@ -1,0 +1,173 @@
+"""`check_plugin`: everything that is asked of a plugin, in one report."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from jaato.abc.plugin import Plugin
+from jaato.errors import JaatoError
+from jaato.runtime.adapt import Toolset, adapt, optional, plugin_name
+from jaato.runtime.bounded import within
+from jaato.runtime.discovery import instance
+from jaato.runtime.host import PluginHost
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.traces import Surroundings, surroundings
+from jaato.testing.calls import CALL_S, check_calls, check_enrichment
+from jaato.testing.report import Report
+from jaato.testing.strategy import check_strategy
+from jaato.testing.tools import check_declarations
+
+STEP_S, SETTLING_S = 20.0, 2.0
+FAILED = object()
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def check_plugin(
+    target: Any,
+    *,
+    config: dict[str, Any] | None = None,
+    calls: Mapping[str, dict[str, Any]] = NOTHING,
+    services: Mapping[str, Any] = NOTHING,
+    seconds: float = CALL_S,
+) -> Report:
+    """Hold a plugin (class, object, factory, module, loader, file or name) against all that is asked of one.
+
+    It works in an empty directory of its own. Tools that only read are called with their first example, or a guess;
+    others only with the arguments that `calls` gives them. `seconds` is how long a call may take. GC strategies are
+    checked as such. Raises `ConfigError` for a name that names nothing.
+    """
+    if isinstance(target, str | Path):
+        from jaato.testing.finding import target_of
+
+        target = target_of(str(target), Path.cwd())
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        return Check(target, config or {}, dict(calls), services, Path(place), seconds).run()
+
+
+def assert_plugin(target: Any, **options: Any) -> Report:
+    """`check_plugin` for a test: raises AssertionError with the report when anything is wrong."""
+    report = check_plugin(target, **options)
+    assert report.ok, f"\n{report}"
+    return report
+
+
+class Check:
+    """One plugin on its way through the phases."""
+
+    def __init__(
+        self,
+        target: Any,
+        config: dict[str, Any],
+        calls: dict[str, dict[str, Any]],
+        services: Mapping[str, Any],
+        place: Path,
+        seconds: float,
+    ) -> None:
+        self.target = target
+        self.config = config
+        self.calls = calls
+        self.place = place
+        self.seconds = seconds
+        self.registry = PluginRegistry(workspace=place, services={"environ": {}, **services})
+        self.report = Report(str(getattr(target, "name", None) or getattr(target, "__name__", "plugin")))
+
+    def run(self) -> Report:
+        """Everything, in the order in which it would happen; what stops it is the last finding."""
+        before = surroundings()
+        found = self._step("import", self._load)
+        for change in before.changed(surroundings()):
+            self.report.error(
+                "side effect", self.report.name, f"its import {change}; do it when it is initialised"
+            )
+        if isinstance(found, ModuleType):
+            self._kind(found)
+        if found is FAILED:
+            return self.report
+        host = PluginHost(self.registry, MappingProxyType(self.config))
+        plugin = self._step("making", lambda: instance(found, host))
+        named = FAILED if plugin is FAILED else self._step("name", lambda: plugin_name(plugin))
+        if named is FAILED:
+            return self.report
+        self.report.name = named
+        if callable(getattr(plugin, "should_collect", None)) or callable(getattr(plugin, "collect", None)):
+            check_strategy(plugin, self.config, self.report)
+        else:
+            self._tools(plugin)
+        for change in remaining(before):
+            self.report.error("side effect", self.report.name, f"after its shutdown: it {change}")
+        return self.report
+
+    def _load(self) -> Any:
+        target = self.target
+        is_loader = callable(target) and not isinstance(target, type) and not hasattr(target, "name")
+        return target() if is_loader else target
+
+    def _kind(self, module: ModuleType) -> None:
+        kind = getattr(module, "PLUGIN_KIND", None)
+        if kind not in ("tool", "gc", "session", "model_provider"):
+            text = 'has no PLUGIN_KIND = "tool": without it a file in a directory of plugins is passed over'
+            self.report.advise("kind", module.__name__, text)
+
+    def _step(self, rule: str, work: Callable[[], Any]) -> Any:
+        """What a phase gives; `FAILED`, and a finding, when it fails."""
+        try:
+            return within(STEP_S, work, f"Its {rule}")
+        except JaatoError as error:
+            self.report.error(rule, self.report.name, str(error))
+            return FAILED
+
+    def _tools(self, plugin: Any) -> None:
+        toolset = self._step("exposure", lambda: self._exposed(plugin))
+        if toolset is FAILED:
+            return
+        self.report.tools = [tool.name for tool in toolset.tools]
+        check_declarations(toolset, self.report)
+        self._again(plugin, toolset)
+        check_enrichment(toolset, self.report)
+        check_calls(toolset, self.calls, self.place, self.report, self.seconds)
+        self._step("shutdown", lambda: shut(plugin))
+
+    def _exposed(self, plugin: Any) -> Toolset:
+        self.registry.register_plugin(plugin, expose=True)
+        toolset = self.registry.toolset(plugin.name)
+        if toolset is None:
+            raise JaatoError("it was not exposed")
+        return toolset
+
+    def _again(self, plugin: Any, toolset: Toolset) -> None:
+        """What is declared stays the same when it is asked for again, and after a second initialisation."""
+        initialize = optional(plugin, "initialize")
+
+        def repeat() -> Toolset:
+            if initialize and not isinstance(plugin, Plugin):
+                initialize(self.config)
+            return adapt(plugin)
+
+        again = self._step("initialise", repeat)
+        if again is not FAILED and [tool.spec for tool in again.tools] != [
+            tool.spec for tool in toolset.tools
+        ]:
+            self.report.error(
+                "initialise", self.report.name, "declares other tools when it is asked a second time"
+            )
+
+
+def shut(plugin: Any) -> bool:
+    """Shut a plugin down as the registry does; raises what it raises."""
+    end = optional(plugin, "shutdown")
+    if end is not None:
+        end()
+    return True
+
+
+def remaining(before: Surroundings) -> list[str]:
+    """What is still changed a moment after the shutdown: threads may take a little time to end."""
+    patience = time.monotonic() + SETTLING_S
+    while (changes := before.changed(surroundings())) and time.monotonic() < patience:
+        time.sleep(0.02)
+    return changes

@@ -1,0 +1,95 @@
+"""Characters nobody sees: found in the texts of strangers, and spelled out where a person decides."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+MAX_MARKS = 3
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U0001d159\U000e0000-\U000e0fff]"
+)
+"""Characters that count as printable, or as nothing yet, and show nothing."""
+JOINERS = "\u200c\u200d"
+PRESENTATION = "\ufe0e\ufe0f"
+KEYCAPS = frozenset("0123456789#*\u203c\u2049")
+
+
+def visible(text: str) -> str:
+    """Text with every control and invisible character spelled out, and no more than a few marks on one letter."""
+    if text.isascii() and text.isprintable():
+        return text
+    built, marks = [], 0
+    for char in text:
+        if char.isascii():
+            marks = 0
+            built.append(char if " " <= char <= "~" else escaped(char))
+            continue
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        seen = char.isprintable() and category != "Cf" and BLANK.match(char) is None and marks <= MAX_MARKS
+        built.append(char if seen else escaped(char))
+    return "".join(built)
+
+
+def escaped(char: str) -> str:
+    """One character as its code."""
+    return char.encode("unicode_escape", "backslashreplace").decode("ascii") if char != "\t" else "    "
+
+
+def hidden(text: str) -> list[str]:
+    """The invisible characters of a text, each once, as `U+202E`: controls, direction marks, tags, blanks.
+
+    Line ends and tabs are none, nor is what spells an emoji or joins the letters of a script that needs it.
+    """
+    if text.isascii() and text.isprintable():
+        return []
+    found = {char for at, char in enumerate(text) if unseen(char) and not belongs(text, at)}
+    return [f"U+{ord(char):04X}" for char in sorted(found)]
+
+
+def unseen(char: str) -> bool:
+    """Whether this character, by itself, shows nothing or steers what is shown."""
+    if " " <= char <= "~" or char in "\n\r\t":
+        return False
+    category = unicodedata.category(char)
+    return category in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or BLANK.match(char) is not None
+
+
+def belongs(text: str, at: int) -> bool:
+    """Whether an invisible character is part of how its neighbours are written."""
+    char = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1 : at + 2]
+    if char in PRESENTATION:
+        return is_emoji(before) or before in KEYCAPS
+    if char in JOINERS:
+        between_emoji = char == "\u200d" and (is_emoji(before) or before in PRESENTATION) and is_emoji(after)
+        return between_emoji or (is_joined(before) and is_joined(after))
+    return False
+
+
+def is_emoji(char: str) -> bool:
+    """Whether a pictograph, or the colour of its skin."""
+    return bool(char) and unicodedata.category(char) in ("So", "Sk", "Sm") and not char.isascii()
+
+
+def is_joined(char: str) -> bool:
+    """Whether a letter or mark of a script whose letters join (no Latin, Greek or Cyrillic)."""
+    return bool(char) and unicodedata.category(char) in ("Lo", "Mn", "Mc") and char > "\u0590"
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Every string of a JSON value, keys too, however deep."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case dict() as table:
+                waiting += [*table.keys(), *table.values()]
+            case list() | tuple() as items:
+                waiting += items

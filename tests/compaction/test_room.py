@@ -1,0 +1,299 @@
+"""Room in a full context: what stays, what is recorded, and what a strategy may get wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.agent.echo import echo
+from tests.kit import call, provider_of, recorded, reopened, say, session
+
+from jaato.abc.compactor import GCConfig, GCResult
+from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.truncate import TruncateGCPlugin
+from jaato.agent.session import Session
+from jaato.protocol.events import GcCompleted
+from jaato.protocol.messages import Message, Text, Usage
+from jaato.protocol.specs import ModelInfo
+from jaato.providers.scripted import Step
+
+SMALL = ModelInfo(id="script", provider="scripted", context_limit=2_000)
+
+
+class Strategy:
+    """One whose collection is a function of the history."""
+
+    name = "mine"
+
+    def __init__(self, keep: Callable[[list[Message]], Any], when: Any = (True, "full")) -> None:
+        self.keep = keep
+        self.when = when
+        self.asked = 0
+        self.collected = 0
+
+    def initialize(self, config: dict[str, Any] | None = None) -> None:
+        """Nothing is to be set."""
+
+    def shutdown(self) -> None:
+        """Nothing is open."""
+
+    def should_collect(self, context_usage: dict[str, Any], config: GCConfig) -> Any:
+        self.asked += 1
+        return self.when() if callable(self.when) else self.when
+
+    def collect(self, history: list[Message], context_usage: Any, config: GCConfig, reason: str) -> Any:
+        self.collected += 1
+        kept = self.keep(history)
+        return kept if isinstance(kept, tuple) else (kept, GCResult())
+
+
+def collections(live: Session) -> list[GcCompleted]:
+    return [event for event in recorded(live) if isinstance(event, GcCompleted)]
+
+
+def texts(live: Session) -> list[str]:
+    return [part.text for m in live.state.messages for part in m.parts if isinstance(part, Text)]
+
+
+@pytest.mark.spec("S4", "6. Proactive Garbage Collection", "S4.gc.1")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+def test_the_oldest_turns_are_left_out_and_a_resumed_session_has_the_same_history(tmp_path: Path) -> None:
+    """Before a call that would find the context full, old turns go; the log gives the same history again."""
+
+    async def main() -> None:
+        script = [Step(text=f"answer {n} " + "x" * 400) for n in range(6)]
+        async with session(tmp_path, script) as live:
+            live.compaction = Compaction(TruncateGCPlugin(), GCConfig(50.0, preserve_recent_turns=2))
+            live.model_info = lambda: SMALL  # type: ignore[method-assign]  # a model with a small context
+            for n in range(6):
+                await live.post(f"question {n} " + "y" * 800)
+            done = collections(live)
+            assert done
+            assert all(event.problem is None for event in done)
+            assert done[0].tokens_after < done[0].tokens_before
+            said = texts(live)
+            assert not any("question 0" in text for text in said)
+            assert any("question 5" in text for text in said)
+            assert sum("left out to make room" in text for text in said) == 1
+            kept = list(live.state.messages)
+            tokens = live.context().total_tokens
+            session_id = live.state.session_id
+        async with reopened(tmp_path, session_id, []) as again:
+            assert again.state.messages == kept
+            assert again.context().total_tokens == tokens
+
+    anyio.run(main)
+
+
+def forget(history: list[Message]) -> list[Message]:
+    return []
+
+
+def only_results(history: list[Message]) -> list[Message]:
+    return [message for message in history if message.role == "tool"]
+
+
+def only_calls(history: list[Message]) -> list[Message]:
+    return [message for message in history if message.role == "assistant"]
+
+
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+@pytest.mark.parametrize("keep", [forget, only_results, only_calls])
+def test_calls_stay_with_their_results_and_the_newest_message_stays(
+    tmp_path: Path, keep: Callable[[list[Message]], Any]
+) -> None:
+    """Whatever a strategy leaves, no call is without its result, and the user's newest words are there."""
+
+    async def main() -> None:
+        script = [
+            call("echo", text="a" * 400),
+            call("echo", text="b" * 400),
+            call("echo", text="c"),
+            say("ok"),
+        ]
+        async with session(tmp_path, [*script, *script], [echo]) as live:
+            await live.post("first task")
+            live.compaction = Compaction(Strategy(keep), GCConfig())
+            await live.post("second task")
+            assert any(event.problem is None for event in collections(live))
+            for request in provider_of(live).requests[4:]:
+                said = [message.text for message in request.messages if message.source == "user"]
+                assert "second task" in said
+                calls = [c.call_id for m in request.messages for c in m.function_calls]
+                results = [
+                    part.function_response.call_id
+                    for m in request.messages
+                    for part in m.parts
+                    if part.function_response
+                ]
+                assert calls == results
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+def test_the_open_plan_and_running_tasks_are_told_again(tmp_path: Path) -> None:
+    """After everything else is gone the model still reads its plan and the tasks that run."""
+
+    async def main() -> None:
+        script = [
+            call("createPlan", title="The harvest", steps=["sow", "reap"]),
+            say("planned" + "x" * 3000),
+            say("on"),
+        ]
+        async with session(tmp_path, script, [echo], ["introspection", "todo"]) as live:
+            await live.post("plan it")
+            assert live.state.plan is not None
+            live.compaction = Compaction(Strategy(forget), GCConfig())
+            await live.post("go on")
+            request = provider_of(live).requests[-1]
+            note = request.messages[0].text
+            assert "The harvest" in note
+            assert "sow" in note
+            assert "reap" in note
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.3")
+def test_one_that_frees_nothing_says_so_and_adds_nothing(tmp_path: Path) -> None:
+    """The history stays as it is, the log says that nothing was freed, and it is not tried again at once."""
+
+    async def main() -> None:
+        strategy = Strategy(lambda history: [*history, Message("user", [Text("more" * 99)])])
+        script = [call("echo", text="a"), call("echo", text="b"), say("ok")]
+        async with session(tmp_path, script, [echo]) as live:
+            live.compaction = Compaction(strategy, GCConfig())
+            await live.post("go")
+            done = collections(live)
+            assert [event.problem for event in done] == ["mine freed nothing"]
+            assert strategy.collected == 1
+            assert not any("more" in text for text in texts(live))
+
+    anyio.run(main)
+
+
+def exits() -> Any:
+    raise SystemExit(3)
+
+
+def interrupts() -> Any:
+    raise KeyboardInterrupt
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "raises": (lambda _history: 1 / 0, "ZeroDivisionError"),
+    "exits": (lambda _history: exits(), "SystemExit"),
+    "interrupts": (lambda _history: interrupts(), "KeyboardInterrupt"),
+    "gives nothing": (lambda _history: (None,), "(history, GCResult)"),
+    "gives text": (lambda _history: ("all", GCResult()), "not a str"),
+    "gives strings": (lambda _history: (["all"], GCResult()), "has a str among"),
+    "turns the order round": (lambda history: (history[::-1], GCResult()), "another order"),
+    "repeats": (lambda history: ([history[0], history[0]], GCResult()), "one of them twice"),
+    "cannot be stored": (
+        lambda history: ([Message("user", [Text(object())])], GCResult()),  # type: ignore[arg-type]  # the point
+        "cannot be stored",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_a_broken_strategy_is_left_out_and_the_turn_goes_on(tmp_path: Path, case: str) -> None:
+    """The turn ends well, the history is whole, the log names the strategy and what it did."""
+    keep, words = WRONG[case]
+
+    async def main() -> None:
+        async with session(tmp_path, [say("one"), say("two"), say("three")]) as live:
+            await live.post("a")
+            strategy = Strategy(keep)
+            live.compaction = Compaction(strategy, GCConfig())
+            for text in ("b", "c"):
+                turn = await live.post(text)
+                assert turn is not None
+                assert turn.reason == "stop"
+            assert strategy.collected == 1
+            (event,) = collections(live)
+            assert "mine is left out" in (event.problem or "")
+            assert words in (event.problem or "")
+            assert len(live.state.messages) == 6
+
+    anyio.run(main)
+
+
+def test_a_strategy_that_hangs_is_left_out(tmp_path: Path) -> None:
+    """After its time the turn goes on without it."""
+
+    async def main() -> None:
+        strategy = Strategy(forget, lambda: time.sleep(5))
+        async with session(tmp_path, [say("one"), say("two")]) as live:
+            live.compaction = Compaction(strategy, GCConfig(), asking_s=0.05)
+            turn = await live.post("a")
+            assert turn is not None
+            assert turn.reason == "stop"
+            (event,) = collections(live)
+            assert "has not answered" in (event.problem or "")
+
+    anyio.run(main)
+
+
+def test_a_strategy_cannot_change_what_it_is_shown(tmp_path: Path) -> None:
+    """It works on copies: what it does to the parts of a message changes nothing."""
+
+    def vandal(history: list[Message]) -> Any:
+        for message in history:
+            message.parts.clear()
+        return 1 / 0
+
+    async def main() -> None:
+        async with session(tmp_path, [say("one"), say("two")]) as live:
+            await live.post("a")
+            live.compaction = Compaction(Strategy(vandal), GCConfig())
+            await live.post("b")
+            assert texts(live) == ["a", "one", "b", "two"]
+
+    anyio.run(main)
+
+
+def test_asking_costs_the_same_however_long_the_history(tmp_path: Path) -> None:
+    """A strategy that wants nothing is shown figures only, and copies nothing."""
+
+    async def main() -> None:
+        strategy = Strategy(forget, (False, ""))
+        async with session(tmp_path, [say("x")] * 20) as live:
+            live.compaction = Compaction(strategy, GCConfig())
+            for n in range(20):
+                await live.post(str(n))
+            assert (strategy.asked, strategy.collected) == (20, 0)
+            assert collections(live) == []
+
+    anyio.run(main)
+
+
+def test_without_auto_trigger_only_compact_makes_room(tmp_path: Path) -> None:
+    """`compact` asks no threshold; a summary in place of what was is part of the history from then on."""
+
+    def summarise(history: list[Message]) -> Any:
+        return [Message("user", [Text("summary")])]
+
+    async def main() -> None:
+        strategy = Strategy(summarise)
+        script = [Step(text="one" * 500, usage=Usage(900, 100)), say("two")]
+        async with session(tmp_path, script) as live:
+            live.compaction = Compaction(strategy, GCConfig(auto_trigger=False))
+            await live.post("a" * 200)
+            assert strategy.asked == 0
+            assert await live.compact()
+            assert "summary" in texts(live)
+            assert live.context().total_tokens < 1000
+            await live.post("b")
+            assert provider_of(live).requests[-1].messages[1].text == "summary"
+            session_id = live.state.session_id
+            kept = list(live.state.messages)
+        async with reopened(tmp_path, session_id, []) as again:
+            assert again.state.messages == kept
+
+    anyio.run(main)

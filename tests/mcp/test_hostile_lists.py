@@ -1,0 +1,142 @@
+"""Servers that lie about what they offer: what can be used is used, the rest is left out and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.kit import call, results, say, session
+from tests.mcp.hosting import configure, hosted, raw
+
+from jaato.plugins.mcp.faults import ServerFault
+from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.manifest import Manifest
+from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.tools import tools_from
+from jaato.protocol.messages import ToolResult
+
+
+def offered(path: Path, mode: str) -> tuple[Manifest, list[str]]:
+    """What is kept of a server's list, and the names of the tools that come of it."""
+
+    async def talk(host: Host) -> tuple[Manifest, list[str]]:
+        await host.connect("raw")
+        config = host.directory.entry("raw")
+        judged = host.directory.judgement(config)
+        assert judged is not None
+        return judged.manifest, [tool.name for tool in tools_from(config, judged.manifest, host.call)]
+
+    made: tuple[Manifest, list[str]] = hosted(path, {"raw": raw(mode)}, talk)
+    return made
+
+
+def played(path: Path, mode: str, *script: Any, server: str = "raw") -> list[ToolResult]:
+    """The results of a session's calls."""
+    configure(path, {server: raw(mode)})
+
+    async def main() -> list[ToolResult]:
+        try:
+            names = ["mcp_connect", "call_mcp_tool", "mcp_servers"]
+            steps = [
+                call("get_tool_schemas", names=names),
+                call("mcp_connect", server=server),
+                *script,
+                say("done"),
+            ]
+            async with session(path, steps, plugins=("introspection", "mcp")) as live:
+                await live.post("go")
+                return results(live)[2:]
+        finally:
+            await anyio.to_thread.run_sync(POOL.close)
+
+    return anyio.run(main)
+
+
+def test_of_two_tools_of_one_name_there_is_neither(tmp_path: Path) -> None:
+    """The doubled name cannot be called, and the answer says why; the others can."""
+    assert offered(tmp_path, "two-names")[1] == ["mcp__raw__other"]
+    refused, fine = played(
+        tmp_path,
+        "two-names",
+        call("call_mcp_tool", server="raw", tool="echo", args={"text": "x"}),
+        call("call_mcp_tool", server="raw", tool="other", args={"text": "x"}),
+    )
+    assert refused.error is not None
+    assert "two tools 'echo', so neither can be called" in refused.error.message
+    assert fine.ok
+
+
+def test_names_of_built_in_tools_cannot_be_taken(tmp_path: Path) -> None:
+    """A server's tool is always called by its server's name too."""
+    names = offered(tmp_path, "built-in-names")[1]
+    assert names == [
+        "mcp__raw__readFile",
+        "mcp__raw__run",
+        "mcp__raw__list_tools",
+        "mcp__raw__mcp__raw__echo",
+    ]
+
+
+def test_schemas_that_are_none_are_left_out_and_named(tmp_path: Path) -> None:
+    """A tool whose schema cannot be used costs no other tool and no session."""
+    manifest, names = offered(tmp_path, "bad-schema")
+    assert names == ["mcp__raw__echo"]
+    assert len(manifest.dropped) == 4
+
+
+def test_a_schema_of_ten_megabytes_is_left_out(tmp_path: Path) -> None:
+    """The server stays usable without it."""
+    manifest, names = offered(tmp_path, "big-schema")
+    assert names == ["mcp__raw__echo"]
+    assert "too big" in " ".join(manifest.dropped)
+
+
+def test_odd_names_are_mangled_and_found_by_their_own(tmp_path: Path) -> None:
+    """A name no provider takes gets a digest; the empty one is left out."""
+    manifest, names = offered(tmp_path, "odd-names")
+    assert len(names) == 3
+    assert all(len(name) <= 64 and name.isascii() for name in names)
+    assert manifest.dropped
+
+
+@pytest.mark.parametrize("mode", ["endless", "same-cursor"])
+def test_a_list_without_end_is_cut(tmp_path: Path, mode: str) -> None:
+    """Pages end after a bound, whatever the cursor says."""
+    manifest, names = offered(tmp_path, mode)
+    assert len(names) <= 2_000
+    assert manifest.tools
+
+
+def test_a_list_that_is_none_leaves_a_server_without_tools(tmp_path: Path) -> None:
+    """The server starts; what was wrong is noted."""
+    assert offered(tmp_path, "no-list")[1] == []
+
+
+def test_schemas_pass_whole(tmp_path: Path) -> None:
+    """References and alternatives reach the model and the check of arguments as the server wrote them."""
+    manifest, _ = offered(tmp_path, "refs")
+    assert manifest.tools[0].input_schema["properties"]["text"] == {"$ref": "#/$defs/t"}
+    (short,) = played(tmp_path, "refs", call("call_mcp_tool", server="raw", tool="echo", args={"text": "x"}))
+    assert short.error is not None
+    assert short.error.code == "arguments_invalid"
+
+
+def test_a_version_that_nobody_speaks_is_told(tmp_path: Path) -> None:
+    """A server of an unknown protocol fails with its version."""
+
+    async def talk(host: Host) -> None:
+        with pytest.raises(ServerFault, match="1999-01-01"):
+            await host.connect("raw")
+
+    hosted(tmp_path, {"raw": raw("bad-version")}, talk)
+
+
+def test_a_server_that_dies_of_the_newer_protocol_is_asked_in_the_older(tmp_path: Path) -> None:
+    """One that ends at a request it does not know is started again with the handshake first."""
+
+    async def talk(host: Host) -> str:
+        return str((await host.connect("raw")).protocol_version)
+
+    assert hosted(tmp_path, {"raw": raw("dies-at-discover")}, talk) == "2025-06-18"

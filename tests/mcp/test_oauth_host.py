@@ -1,0 +1,78 @@
+"""The host and a server that wants a login: the reason on the way in, a tool call once somebody has logged in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.mcp.test_oauth_sdk import Provider, browse, served
+
+from jaato import settings
+from jaato.errors import JaatoError
+from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.expand import expanded
+from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.oauth import login, logout
+from jaato.plugins.mcp.oauth_store import open_store
+from jaato.plugins.mcp.pool import POOL
+from jaato.tools.call import Call
+
+
+@pytest.fixture(autouse=True)
+def no_keyring() -> Iterator[None]:
+    """The keyring of whoever runs the tests is left alone."""
+    import keyring
+    from keyring.backends.fail import Keyring
+
+    before = keyring.get_keyring()
+    keyring.set_keyring(Keyring())  # type: ignore[no-untyped-call] # keyring has no types
+    yield
+    keyring.set_keyring(before)
+
+
+def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
+    """Without a login a call fails with the command that helps; after it the same session calls the tool, also when
+    the token was refused meanwhile; after a logout it fails again. No token is in what is said or logged."""
+    provider = Provider()
+    with served(provider) as url:
+        (tmp_path / "work").mkdir()
+        (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": {"url": url}}}))
+        environ = {"PATH": settings.environment()["PATH"]}
+        places = Places(tmp_path / "work", tmp_path, tmp_path / "state", tmp_path / "cache", environ)
+        said: list[str] = []
+
+        async def add(host: Host) -> Any:
+            manifest = await host.connect("notes")
+            entry = next(entry for entry in manifest.tools if entry.name == "add")
+            call = Call("c-1", "x", {}, output=said.append)
+            return await host.call("notes", entry, {"one": 2, "two": 3}, call)
+
+        async def main() -> None:
+            host = Host(Directory(places), said.append)
+            config, store = expanded(host.directory.entry("notes"), environ), open_store(tmp_path / "state")
+            try:
+                with anyio.fail_after(60):
+                    with pytest.raises(JaatoError, match="jaato mcp login notes"):
+                        await add(host)
+                    await login(config, store, browse, environ={})
+                    assert (await add(host)).structured == {"result": 5}
+                    provider.access.clear()
+                    assert (await add(host)).structured == {"result": 5}
+                    await logout(config, store, environ={})
+                    with pytest.raises(JaatoError, match="jaato mcp login notes") as caught:
+                        await add(host)
+                    said.append(str(caught.value))
+            finally:
+                host.leave()
+                await anyio.to_thread.run_sync(POOL.close)
+
+        anyio.run(main)
+        given = [*provider.given]
+        assert len(given) == 4
+        assert not any(secret in text for secret in given for text in said)
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(secret.encode() in path.read_bytes() for secret in given for path in files)

@@ -1,0 +1,74 @@
+"""Stored prompts: `processCommand`, and each of them as an entry of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.skills.test_skills import SkillDesk, plugin, put, use
+
+from jaato.errors import InvalidArguments, ToolError
+from jaato.plugins.skills.plugin import SlashCommandPlugin, filled
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> SkillDesk:
+    """A workspace with one stored prompt."""
+    put(
+        tmp_path / "w/.jaato/commands/review.md",
+        "---\ndescription: Look for bugs.\n---\nReview $1 for {{$2:bugs}}.\n",
+    )
+    put(tmp_path / "config/commands/plain", "# Say hello\n\nGreet everybody.\n")
+    return SkillDesk(SlashCommandPlugin, tmp_path / "w")
+
+
+@pytest.mark.spec("C1", "Tool names")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [({"command_name": "review", "args": ["a.py"]}, "Review a.py for bugs."),
+     ({"command_name": "/review", "args": "a.py leaks"}, "Review a.py for leaks."),
+     ({"command_name": "review.md"}, "Review  for bugs."), ({"command_name": "plain"}, "Greet everybody."),
+     ({"command_name": "plain", "args": ["Ann", "Bob"]}, "Ann Bob")],
+)  # fmt: skip
+def test_a_prompt_is_filled_in(desk: SkillDesk, arguments: dict[str, Any], text: str) -> None:
+    """Found by name, with or without its slash and ending; the arguments go where it wants them, else to its end."""
+    assert text in desk.call("processCommand", **arguments).text
+
+
+def test_whose_words_they_are(desk: SkillDesk) -> None:
+    """A prompt of the workspace says so, the user's own does not."""
+    assert "written in this workspace" in desk.call("processCommand", command_name="review").text
+    assert "written in this workspace" not in desk.call("processCommand", command_name="plain").text
+
+
+def test_one_that_is_not_there(desk: SkillDesk) -> None:
+    """The refusal names those there are; one written since is found."""
+    with pytest.raises(ToolError, match="review"):
+        desk.call("processCommand", command_name="reviw")
+    with pytest.raises(ToolError, match="No stored prompt"):
+        desk.call("processCommand", command_name="../../etc/passwd")
+    put(desk.workspace / ".jaato/commands/late.md", "Late.")
+    assert "Late." in desk.call("processCommand", command_name="late").text
+
+
+def test_each_prompt_is_an_entry_of_the_catalogue(tmp_path: Path, desk: SkillDesk) -> None:
+    """Its description is that of the front matter or its first line; its call gives the text."""
+    made = plugin(tmp_path, SlashCommandPlugin)
+    found = {tool.name: tool.spec for tool in made.offered()}
+    assert {name: spec.description for name, spec in found.items()} == {
+        "prompt__review": "Look for bugs.",
+        "prompt__plain": "Say hello",
+    }
+    assert {spec.category for spec in found.values()} == {"prompt"}
+    assert "Review x.py for bugs." in use(made, "prompt__review", args=["x.py"]).text
+
+
+def test_slots() -> None:
+    """Each form of a slot, and one for which nothing was given."""
+    assert filled("$1 {{$2}} $ARGUMENTS {{$0}} $10 $$", ["a", "b"], "p") == "a b a b a b $10 $$"
+    assert filled("{{$0:all}} {{$1:}}", [], "p") == "all "
+    assert filled("$1 costs $5", ["it"], "p") == "it costs "
+    assert filled("no slots {{x", ["$1"], "p") == "no slots {{x\n\n$1"
+    with pytest.raises(InvalidArguments, match="needs 2 arguments, 1 given"):
+        filled("{{$1}} {{$2}}", ["a"], "p")
