@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import functools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_type_hints
 
 import msgspec
 
+from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
 from jaato.tools.secrets import Secrets, Stream
@@ -48,6 +49,11 @@ def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, .
     if not secrets.active:
         return events
     return tuple([masked_struct(event, secrets) for event in events])
+
+
+def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:
+    """A stored log, which an earlier version or another environment may have written, without what is secret here."""
+    return (masked_struct(record, secrets) if secrets.active else record for record in records)
 
 
 def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:

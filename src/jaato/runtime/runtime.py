@@ -33,6 +33,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
 from jaato.runtime.enrichment import enriched_apart, enrichers
+from jaato.runtime.masked_asker import MaskedAsker
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.result_enrichment import enriched_result, result_enrichers
 from jaato.tools.call import Call
@@ -83,7 +84,7 @@ class Runtime:
         self.ledger = ledger or TokenLedger()
         self._user_instructions = user_instructions
         self._shared_registry = shared_registry
-        self.secrets = secrets or Secrets.none()
+        self.secrets: Secrets = secrets or registry.services.get("secrets") or Secrets.none()
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
@@ -147,7 +148,7 @@ class Runtime:
 
         gate = Gate(
             plan.policy,
-            asker=plan.asker or desk,
+            asker=desk if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
             workspace=Path(journal.state.workspace),
             turnstile=turnstile(),
             on_grant=granted,

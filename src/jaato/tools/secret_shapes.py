@@ -44,7 +44,7 @@ BLOCK_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z"
 BLOCK_HEAD = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?=[\s\S]{0,400}?[A-Za-z0-9+/]{40})"
 )
-TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+="
+TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+="  # noqa: S105 an alphabet
 """What a token is made of; more of one may come where a text ends in these."""
 CAPITALS = TOKEN_CHARS[:26] + "0123456789"
 ADDRESS = re.compile(r"://[^\s/@'\"<>]{0,400}@?\Z")
