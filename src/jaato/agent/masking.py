@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import functools
+import operator
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_type_hints
+from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -41,14 +42,22 @@ def free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields of a struct that may hold somebody's text."""
     hints = get_type_hints(kind)
     kept = STRUCTURAL | {"name"} if kind in NAMES else STRUCTURAL
-    return tuple(name for name in kind.__struct_fields__ if name not in kept and hints[name] not in PLAIN)
+    free = [name for name in kind.__struct_fields__ if name not in kept and hints[name] not in PLAIN]
+    return tuple(name for name in free if not all(map(textless, get_args(hints[name]) or (hints[name],))))
+
+
+def textless(hint: Any) -> bool:
+    """Whether values of this type hold no text: numbers, and structs of nothing else."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return not free_fields(hint)
+    return hint in (*PLAIN, type(None))
 
 
 def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, ...]:
     """Events with their text masked; those without a secret are the same objects."""
     if not secrets.active:
         return events
-    return tuple([masked_struct(event, secrets) for event in events])
+    return tuple([masked_struct(event, secrets) if free_fields(type(event)) else event for event in events])
 
 
 def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:
@@ -63,22 +72,22 @@ def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
     changes = {}
     for name in free_fields(type(struct)):
         before = getattr(struct, name)
-        if before is not None and (after := masked_value(before, secrets)) is not before:
+        if before is None:
+            continue
+        after = secrets.mask(before) if type(before) is str else masked_value(before, secrets)
+        if after is not before:
             changes[name] = after
     return msgspec.structs.replace(struct, **changes) if changes else struct
 
 
 def masked_value(value: Any, secrets: Secrets) -> Any:
     """What a field holds, masked."""
-    match value:
-        case str():
-            return secrets.mask(value)
-        case msgspec.Struct():
-            return masked_struct(value, secrets)
-        case list() if value and isinstance(value[0], msgspec.Struct):
-            items = [masked_struct(item, secrets) for item in value]
-            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return secrets.masked(value)
+    if isinstance(value, msgspec.Struct):
+        return masked_struct(value, secrets)
+    if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+        items = [masked_struct(item, secrets) for item in value]
+        return items if any(map(operator.is_not, items, value)) else value
+    return secrets.masked(value) if value else value
 
 
 # --- blobs -----------------------------------------------------------------------------------------------------------

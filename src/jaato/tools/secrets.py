@@ -25,6 +25,9 @@ LINE = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
 PREFIX_CHARS = 64
 """So much of the beginning of a value is recognised at the end of a text that goes on."""
 
+REMEMBERED, REMEMBERED_CHARS = 1000, 200
+"""Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
+
 
 class Secrets:
     """The secrets of one process and what they look like. Safe from any thread; `add` makes more known.
@@ -39,6 +42,7 @@ class Secrets:
         self._ordered: tuple[str, ...] = ()
         self._prefixes: frozenset[str] = frozenset()
         self._quick: tuple[str, ...] = ()
+        self._clean: set[str] = set()
         self._closed = False
         self._know({name: value for name, value in (named or {}).items() if value})
 
@@ -64,7 +68,7 @@ class Secrets:
         self._prefixes = frozenset(
             text[:size] for text in (*ordered, *begins) for size in range(1, min(len(text), PREFIX_CHARS + 1))
         )
-        self._texts, self._ordered = texts, ordered
+        self._texts, self._ordered, self._clean = texts, ordered, set()
         self._quick = (*(secret_shapes.SIGNS if self._shapes else ()), *ordered)
 
     @property
@@ -85,9 +89,16 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """The text with a placeholder for each secret."""
-        if len(text) < LEAST_CHARS or not any(map(text.__contains__, self._quick)):
+        size = len(text)
+        if size < LEAST_CHARS or text in self._clean:
             return text
-        return self._replaced(text, self._spans(text))
+        if any(map(text.__contains__, self._quick)):
+            return self._replaced(text, self._spans(text))
+        if size <= REMEMBERED_CHARS:
+            if len(self._clean) >= REMEMBERED:
+                self._clean = set()
+            self._clean.add(text)
+        return text
 
     def masked(self, value: Any) -> Any:
         """Plain data with all text masked; only what changes is made anew."""
