@@ -67,27 +67,33 @@ def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator
 
 def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
     """A struct and those in it with their text masked; the thoughts a provider has signed stay as they are."""
-    if isinstance(struct, Thinking) and struct.opaque is not None:
-        return struct
-    changes = {}
-    for name in free_fields(type(struct)):
+    kind = type(struct)
+    changes: dict[str, Any] | None = None
+    for name in free_fields(kind):
         before = getattr(struct, name)
         if before is None:
             continue
-        after = secrets.mask(before) if type(before) is str else masked_value(before, secrets)
+        if before.__class__ is str:
+            after: Any = secrets.mask(before)
+        elif before.__class__ is list:
+            after = masked_list(before, secrets)
+        elif isinstance(before, msgspec.Struct):
+            after = masked_struct(before, secrets)
+        else:
+            after = secrets.masked(before)
         if after is not before:
-            changes[name] = after
-    return msgspec.structs.replace(struct, **changes) if changes else struct
+            changes = {**(changes or {}), name: after}
+    if changes is None or (kind is Thinking and getattr(struct, "opaque", None) is not None):
+        return struct
+    return msgspec.structs.replace(struct, **changes)
 
 
-def masked_value(value: Any, secrets: Secrets) -> Any:
-    """What a field holds, masked."""
-    if isinstance(value, msgspec.Struct):
-        return masked_struct(value, secrets)
-    if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
-        items = [masked_struct(item, secrets) for item in value]
-        return items if any(map(operator.is_not, items, value)) else value
-    return secrets.masked(value) if value else value
+def masked_list(values: list[Any], secrets: Secrets) -> list[Any]:
+    """The parts of a message, the steps of a plan, plain data; the same list where nothing is masked."""
+    if not values or not isinstance(values[0], msgspec.Struct):
+        return values and secrets.masked(values)
+    items = [masked_struct(item, secrets) for item in values]
+    return items if any(map(operator.is_not, items, values)) else values
 
 
 # --- blobs -----------------------------------------------------------------------------------------------------------

@@ -118,16 +118,17 @@ class Deltas:
 
     def feed(self, text: str) -> None:
         """Show what can be shown by now."""
-        self._show(self._stream.feed(text))
+        if text := self._stream.feed(text):
+            self._show(text)
 
     def end(self) -> None:
         """Show what was held back."""
-        self._show(self._stream.end())
+        if text := self._stream.end():
+            self._show(text)
 
     def _show(self, text: str) -> None:
-        if text:
-            self._publish(output(self._head, self._source, text, self._offset))
-            self._offset += len(text)
+        self._publish(output(self._head, self._source, text, self._offset))
+        self._offset += len(text)
 
 
 def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.agent.journal import Journal
-from jaato.agent.masking import masked_bytes, masked_file, masked_struct
+from jaato.agent.masking import masked_bytes, masked_file
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -27,7 +27,7 @@ class Results:
     def of(self, call: Call, outcome: Outcome) -> ToolResult:
         """The outcome as the log takes it; what cannot be written at all is a failure of the tool. Raises `StoreError`."""
         try:
-            result = self.bounded(masked_struct(result_of(call, outcome), self._journal.secrets))
+            result = self.bounded(result_of(call, outcome))
             encode(result)
         except StoreError:
             raise
@@ -51,7 +51,8 @@ class Results:
         return self._journal.store.get_blob(self._journal.state.session_id, digest, offset, limit)
 
     def bounded(self, result: ToolResult) -> ToolResult:
-        """The result with long text cut to head and tail, the whole of it behind a handle."""
+        """The result with long text cut to head and tail, the whole of it behind a handle. What is cut is masked first:
+        a secret does not lie across the cut."""
         if result.error is not None:
             return msgspec.structs.replace(result, error=self._bounded_problem(result.error))
         texts = [part.text for part in result.content if isinstance(part, Text)]
@@ -59,7 +60,7 @@ class Results:
         handle = result.handle or (own if isinstance(own, str) else None)
         if sum(map(len, texts)) <= RESULT_CHARS:
             return result if handle is None else msgspec.structs.replace(result, handle=handle)
-        text = "\n".join(texts)
+        text = self._journal.secrets.mask("\n".join(texts))
         handle = handle or self.keep(text.encode())
         media: list[Text | Media] = [part for part in result.content if not isinstance(part, Text)]
         content: list[Text | Media] = [Text(self._cut(text, handle)), *media]
@@ -71,9 +72,10 @@ class Results:
     def _bounded_problem(self, problem: Problem) -> Problem:
         message, traceback = problem.message, problem.traceback
         if len(message) > RESULT_CHARS:
+            message = self._journal.secrets.mask(message)
             message = self._cut(message, self.keep(message.encode()))
         if traceback is not None and len(traceback) > RESULT_CHARS:
-            traceback = traceback[-RESULT_CHARS:]
+            traceback = self._journal.secrets.mask(traceback)[-RESULT_CHARS:]
         return msgspec.structs.replace(problem, message=message, traceback=traceback)
 
     def _cut(self, text: str, handle: str) -> str:

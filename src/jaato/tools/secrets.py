@@ -43,19 +43,19 @@ class Secrets:
         self._prefixes: frozenset[str] = frozenset()
         self._quick: tuple[str, ...] = ()
         self._clean: set[str] = set()
-        self._closed = False
+        self.active = True
         self._know({name: value for name, value in (named or {}).items() if value})
 
     @classmethod
     def none(cls) -> Secrets:
         """Nothing is secret, whatever is added."""
         made = cls(shapes=False)
-        made._closed = True
+        made.active = False
         return made
 
     def add(self, name: str, value: str) -> None:
         """Mask this value from now on, under this name; one of fewer than eight characters cannot be."""
-        if not self._closed:
+        if self.active:
             self._know({name: value})
 
     def _know(self, named: Mapping[str, str]) -> None:
@@ -70,11 +70,6 @@ class Secrets:
         )
         self._texts, self._ordered, self._clean = texts, ordered, set()
         self._quick = (*(secret_shapes.SIGNS if self._shapes else ()), *ordered)
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is masked."""
-        return not self._closed
 
     @property
     def longest(self) -> int:
