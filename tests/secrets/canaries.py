@@ -29,15 +29,9 @@ SHAPES = {
     "hook": "https://hooks.slack" + ".com/services/T00000000/B00000000/" + LETTERS[:24],
     "jwt": "eyJhbGciOiJIUzI1NiJ9" + "." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0" + "." + LETTERS,
     "pem": "-----BEGIN RSA PRIVATE"
-     " KEY-----\n"
-    + (LETTERS + LETTERS[:24] + "\n") * 12
-    + "-----END RSA PRIVATE"
-    + " KEY-----",
+    " KEY-----\n" + (LETTERS + LETTERS[:24] + "\n") * 12 + "-----END RSA PRIVATE" + " KEY-----",
     "openssh": "-----BEGIN OPENSSH PRIVATE"
-     " KEY-----\n"
-    + (LETTERS + "\n") * 4
-    + "-----END OPENSSH PRIVATE"
-    + " KEY-----",
+    " KEY-----\n" + (LETTERS + "\n") * 4 + "-----END OPENSSH PRIVATE" + " KEY-----",
 }
 """One of each well-known shape."""
 PASSWORD = "hUnter2" + "-Xyz9"

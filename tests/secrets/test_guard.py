@@ -67,7 +67,7 @@ def test_a_placeholder_is_not_written(tmp_path: Path, name: str, arguments: dict
             await live.post("go")
             refused = results(live)[1].error
             assert refused is not None
-            assert refused.code == "invalid_arguments"
+            assert refused.code == "arguments_invalid"
             assert "placeholder" in refused.message
             assert "lines around it" in refused.message
             assert path.read_text() == BEFORE
@@ -86,7 +86,7 @@ def test_the_lines_around_a_secret_can_be_changed(tmp_path: Path) -> None:
             writing("readFile", path="MASK"),
             say("ok"),
         ]
-        async with session(tmp_path, script) as live:
+        async with session(tmp_path, script, deferred=False) as live:
             path = tmp_path / "work" / "c.env"
             path.write_text(BEFORE)
             await live.post("go")
@@ -94,7 +94,7 @@ def test_the_lines_around_a_secret_can_be_changed(tmp_path: Path) -> None:
             assert results(live)[1].ok
             missing = results(live)[2].error
             assert missing is not None
-            assert missing.code != "invalid_arguments"
+            assert missing.code != "arguments_invalid"
 
     anyio.run(main)
 
@@ -108,7 +108,7 @@ def test_edited_arguments_are_looked_at_too(tmp_path: Path) -> None:
                 return Answer(answer="e", arguments={**question.arguments, "path": "e.env"})
 
         script = [call("writeNewFile", path="d.env", content=BEFORE), say("ok")]
-        async with session(tmp_path, script, asker=Editor(), policy=Policy.of({})) as live:
+        async with session(tmp_path, script, asker=Editor(), policy=Policy.of({}), deferred=False) as live:
             await live.post("go")
             refused = results(live)[0].error
             assert refused is not None

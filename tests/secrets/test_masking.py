@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -34,7 +34,7 @@ READ = {"core": True, "access": "read"}
 
 @asynccontextmanager
 async def session(
-    path: Path, script: list[Any], tools: list[Any] = [], **more: Any
+    path: Path, script: list[Any], tools: Sequence[Any] = (), **more: Any
 ) -> AsyncIterator[Session]:
     """A session that knows one secret value and every shape."""
     made = runtime(
