@@ -1,18 +1,11 @@
-"""A request in plain words finds the tool for it first, among the tools that every session has."""
+"""A request in plain words finds the tool for it first, among all that come with jaato."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.files.desk import Desk
 
-from jaato.abc.plugin import Plugin
-from jaato.plugins.background.plugin import BackgroundPlugin
-from jaato.plugins.search.plugin import SearchPlugin
-from jaato.plugins.todo.plugin import TodoPlugin
+from jaato.runtime.later import known_plugins
 from jaato.tools.search import Index
-from jaato.tools.tool import tools_of
 
 WANTED = {
     "delete a file": "removeFile",
@@ -20,7 +13,7 @@ WANTED = {
     "delete a directory": "removeFile",
     "delete the plan": "clearPlan",
     "make a new file": "writeNewFile",
-    "create a file": "writeNewFile",
+    "create a new file": "writeNewFile",
     "save text to a file": "writeNewFile",
     "append to a file": "updateFile",
     "overwrite a file": "updateFile",
@@ -36,7 +29,7 @@ WANTED = {
     "restore an old version": "restoreFile",
     "which versions of a file are kept": "listBackups",
     "find text in files": "grep_content",
-    "search code for a function": "grep_content",
+    "search code for a function": "ast_search",
     "find files by name": "glob_files",
     "locate a file": "glob_files",
     "add a step to the plan": "addStep",
@@ -44,12 +37,10 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """An index over the tools of four plugins."""
-    host = Desk(Path(tmp_path_factory.mktemp("w")))
-    plugins: list[Plugin] = [host.plugin, SearchPlugin(host), TodoPlugin(host), BackgroundPlugin(host)]
+def index() -> Index:
+    """An index over the tools that come with jaato."""
     found = Index()
-    found.update([tool.spec for plugin in plugins for tool in tools_of(plugin, plugin.name)])
+    found.update(tool.spec for plugin in known_plugins().values() for tool in plugin.tools)
     return found
 
 

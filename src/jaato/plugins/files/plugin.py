@@ -95,7 +95,7 @@ class FilesPlugin(Patching, Plugin):
 
     @tool(category=FILES, access="write", aliases={"writeFile": {}})
     def writeNewFile(self, path: str, content: str, *, call: Call) -> dict[str, Any]:
-        """Write text to a new file: create it, make its missing directories, save this content. Refuses a path
+        """Create a file: write or save text to a new file, making its missing directories. Refuses a path
         that exists; use updateFile for that."""
         refuse_slash(path)
         refuse_surrogates(content)

@@ -122,11 +122,11 @@ class Directory:
             )
             return Judgement(empty, ())
 
-    def learn(self, manifest: Manifest) -> ServerConfig | None:
-        """Keep what a server has just said it offers; whose it is, None when it is nobody's here. From any thread."""
-        config = next((one for one in self.servers.values() if one.digest == manifest.digest), None)
-        if config is None:
-            return None
+    def learn(self, manifest: Manifest) -> list[str]:
+        """Keep what a server has just said it offers; under which names it stands here. From any thread."""
+        owners = [config for config in self.servers.values() if config.digest == manifest.digest]
+        if not owners:
+            return []
         bad = {entry.name: why for entry in manifest.tools if (why := unusable(entry))}
         if bad:
             manifest = msgspec.structs.replace(
@@ -135,5 +135,6 @@ class Directory:
                 dropped=[*manifest.dropped, *(f"the tool {name!r}: {why}" for name, why in bad.items())],
             )
         save(self.places.cache_dir, manifest)
-        self._judged[config.name] = self._judge(config, manifest)
-        return config
+        for config in owners:
+            self._judged[config.name] = self._judge(config, manifest)
+        return [config.name for config in owners]

@@ -35,9 +35,8 @@ class Host:
         self._user = User(self._learn)
 
     def _learn(self, manifest: Manifest) -> None:
-        config = self.directory.learn(manifest)
-        if config is not None:
-            self._changed(config.name)
+        for name in self.directory.learn(manifest):
+            self._changed(name)
 
     def start(self, name: str, do: Callable[[Server], Coroutine[Any, Any, R]]) -> Future[R]:
         """Begin something with a server. Raises `ServerUnusable`; cancelling the future cancels it."""
