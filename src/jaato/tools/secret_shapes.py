@@ -46,6 +46,9 @@ BLOCK_HEAD = re.compile(
 )
 TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+="  # noqa: S105 an alphabet
 """What a token is made of; more of one may come where a text ends in these."""
+BODY_CHARS = TOKEN_CHARS + " \t\r\n:|\\"
+LEAST_BODY_CHARS = 60
+"""What the lines of a key are made of where its first line is cut off, their numbers included."""
 CAPITALS = TOKEN_CHARS[:26] + "0123456789"
 ADDRESS = re.compile(r"://[^\s/@'\"<>]{0,400}@?\Z")
 ADDRESS_CHARS = 500
@@ -83,7 +86,7 @@ BEFORE = re.compile(
 )
 """What may stand before a token: no letter, unless it belongs to an escape."""
 
-BEGINNINGS = (*sorted({begin for one in SHAPES for begin in one.begins}), BLOCK)
+BEGINNINGS = (*sorted({begin for one in SHAPES for begin in one.begins}), BLOCK, "-----END ")
 MARKS = ("xox", "k_live_", "k_test_")
 SIGNS = (*(one for one in BEGINNINGS if not any(mark in one for mark in MARKS)), *MARKS)
 """A text with none of these has no secret of a known shape."""
@@ -120,8 +123,13 @@ def spans(text: str) -> list[Span]:
 
 
 def blocks(text: str) -> Iterator[Span]:
-    """Private keys, from their first line to their last, or to the end of a text that is cut."""
+    """Private keys, from their first line to their last, or from or to where a text is cut."""
     at = text.find(BLOCK)
+    orphan = text.find("-----END ", 0, len(text) if at < 0 else at)
+    if orphan >= 0 and (last := BLOCK_END.match(text, orphan)):
+        start = len(text[:orphan].rstrip(BODY_CHARS))
+        if orphan - start >= LEAST_BODY_CHARS:
+            yield Span(start, last.end(), "private-key")
     while at >= 0:
         head = BLOCK_HEAD.match(text, at)
         end = head and BLOCK_END.search(text, head.end(), head.end() + LONGEST_CHARS)

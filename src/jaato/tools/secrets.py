@@ -22,6 +22,7 @@ from jaato.tools.secret_words import LEAST_CHARS
 PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
 NAME = re.compile(r"[^A-Za-z0-9_.-]")
 LINE = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
+TOKEN_BYTES = secret_shapes.TOKEN_CHARS.encode()
 PREFIX_CHARS = 64
 """So much of the beginning of a value is recognised at the end of a text that goes on."""
 
@@ -157,6 +158,19 @@ class Secrets:
             if span.start < cut < span.end:
                 cut = span.start if span.end == len(text) else span.end
         return self._replaced(text[:cut], [span for span in spans if span.end <= cut]), text[cut:]
+
+    def trimmed(self, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+        """The two ends of a text whose middle is left out, without half a secret where they were cut."""
+        if not self.active:
+            return head, tail
+        rest = self.split(head.decode("utf-8", "surrogateescape"))[1]
+        head = head[: len(head) - len(rest.encode("utf-8", "surrogateescape"))]
+        start = tail[:PREFIX_CHARS].decode("utf-8", "surrogateescape")
+        for value in self._ordered:
+            for size in range(min(len(value) - 1, PREFIX_CHARS), LEAST_CHARS // 2, -1):
+                if start.startswith(value[-size:]):
+                    return head, tail[len(value[-size:].encode()) :]
+        return head, tail if b"\n" in tail[:1024] else tail[:256].lstrip(TOKEN_BYTES) + tail[256:]
 
     def _long(self, text: str) -> bool:
         return any(len(value) > PREFIX_CHARS and value[:PREFIX_CHARS] in text for value in self._ordered)
