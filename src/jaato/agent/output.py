@@ -10,6 +10,7 @@ from collections.abc import Callable
 from jaato.agent.journal import Journal
 from jaato.protocol.events import ToolOutput
 from jaato.tools.call import clean
+from jaato.tools.processes.text import NOT_SHOWN
 
 KEPT_CHARS = 64_000
 """Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
@@ -40,6 +41,8 @@ class OutputSink:
         if self._over:
             return
         with self._lock:
+            if text[:3] == "\n[…" and NOT_SHOWN.fullmatch(text):
+                self._stream.cut()
             text = self._stream.feed(text)
         self._gather(text)
 

@@ -207,6 +207,10 @@ class Stream:
         shown, self._held = self._secrets.split(self._held + text if self._held else text)
         return shown
 
+    def cut(self) -> None:
+        """The text does not go on where it was: what was held back is half of something."""
+        self._held = ""
+
     def end(self) -> str:
         """What was held back; the text is over."""
         held, self._held = self._held, ""
