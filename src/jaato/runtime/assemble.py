@@ -19,7 +19,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.runtime.secret_values import known_secrets, learn
+from jaato.runtime.secret_values import known_secrets, learned
 from jaato.runtime.wiring import release
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.permissions import Policy
@@ -52,7 +52,6 @@ async def assemble(
                     "bring it back, or begin a new session."
                 )
         provider, model = await pick_provider(blueprint, settings, journal)
-        learn(secrets, settings)
         registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
         runtime = Runtime(
             store,
@@ -60,15 +59,14 @@ async def assemble(
             ledger=blueprint.ledger,
             user_instructions=settings.config_dir / "AGENTS.md",
             shared_registry=blueprint.registry is not None,
-            secrets=secrets,
+            secrets=learned(secrets, settings),
         )
         plan = plan_of(blueprint, settings, provider, model, workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
-        strategy = strategy_for(settings, registry)
-        session.compaction = strategy
+        session.compaction = strategy = strategy_for(settings, registry)
         if wire:
             registry.set_session(session)
     except BaseException:

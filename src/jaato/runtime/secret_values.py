@@ -30,16 +30,16 @@ def secrets_of(settings: Settings, api_key: str | None = None) -> Secrets:
     named = secret_variables(settings.environ, settings["service_keys"]) | saved_keys(settings)
     if api_key:
         named["api_key"] = api_key
-    made = Secrets(named)
-    learn(made, settings)
+    made = learned(Secrets(named), settings)
     MASKED.learn(made.mask)
     return made
 
 
-def learn(secrets: Secrets, settings: Settings) -> None:
-    """Mask also the keys that were read from the keyring by now."""
+def learned(secrets: Secrets, settings: Settings) -> Secrets:
+    """The same secrets, with the keys that were read from the keyring by now."""
     for name, key in settings.learned.items():
         secrets.add(name, key)
+    return secrets
 
 
 def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dict[str, str]:

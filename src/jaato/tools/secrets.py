@@ -142,22 +142,28 @@ class Secrets:
 
     # --- texts that go on --------------------------------------------------------------------------------------
 
-    def split(self, text: str) -> tuple[str, str]:
-        """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun."""
+    def split(self, text: str, seen: int = 0) -> tuple[str, str]:
+        """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun. The first
+        `seen` characters are shown already. One character begins nothing: too many words end in it."""
         cut = len(text)
-        for size in range(min(PREFIX_CHARS, cut), 0, -1):
+        for size in range(min(PREFIX_CHARS, cut), 1, -1):
             if text[-size:] in self._prefixes:
                 cut -= size
                 break
         found = any(map(text.__contains__, self._quick))
         if not found and not self._long(text):
-            return text[:cut], text[cut:]
+            cut = max(cut, seen)
+            return text[seen:cut], text[cut:]
         cut = min(cut, secret_shapes.unfinished(text) if self._shapes else cut, self._begun(text))
-        spans = self._spans(text) if found else []
-        for span in joined(spans):
+        spans = joined(self._spans(text)) if found else []
+        for span in spans:
             if span.start < cut < span.end:
                 cut = span.start if span.end == len(text) else span.end
-        return self._replaced(text[:cut], [span for span in spans if span.end <= cut]), text[cut:]
+        if cut <= seen:
+            return "", text[seen:]
+        shown = [span for span in spans if span.end <= cut]
+        masked = self._replaced(text[:cut], shown)
+        return masked[0 if shown and shown[0].start < seen else seen :], text[cut:]
 
     def trimmed(self, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
         """The two ends of a text whose middle is left out, without half a secret where they were cut."""
@@ -199,22 +205,31 @@ class Stream:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._held = ""
+        self._last = ""
 
     def feed(self, text: str) -> str:
         """What can be shown by now."""
         if not self._secrets.active:
             return text
-        shown, self._held = self._secrets.split(self._held + text if self._held else text)
+        whole = f"{self._last}{self._held}{text}"
+        shown, held = self._secrets.split(whole, len(self._last))
+        if shown:
+            self._last = "" if shown[-1] == "]" else shown[-1]
+        self._held = held
         return shown
 
     def cut(self) -> None:
         """The text does not go on where it was: what was held back is half of something."""
-        self._held = ""
+        self._held = self._last = ""
 
     def end(self) -> str:
         """What was held back; the text is over."""
-        held, self._held = self._held, ""
-        return self._secrets.mask(held) if held else held
+        whole, seen = f"{self._last}{self._held}", len(self._last)
+        self._held = self._last = ""
+        if len(whole) == seen:
+            return ""
+        masked = self._secrets.mask(whole)
+        return masked[seen:] if masked[:seen] == whole[:seen] else masked
 
 
 def forms(value: str) -> list[str]:
