@@ -76,6 +76,11 @@ FIELDS: dict[str, Field] = {
         "keep secrets of the environment, saved keys and known shapes out of logs, requests and events",
         tighten=lambda new, old: bool(new),
     ),
+    "language_servers": Field(
+        "list",
+        [],
+        "language servers beside those known: rust (lets a known one run), python=pylsp, zig:.zig=zls",
+    ),
     "disabled_plugins": Field(
         "list", [], "plugins, by name, that are never loaded", tighten=lambda new, old: True
     ),

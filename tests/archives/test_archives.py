@@ -18,7 +18,9 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.archives.pack import Packing, excluded
 from jaato.plugins.archives.plugin import ArchivesPlugin
+from jaato.tools.paths import Roots
 
 KINDS = ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
@@ -202,3 +204,46 @@ def test_zstandard_is_read_or_named(desk: Desk) -> None:
         assert "zstd" in refused(desk, "archive_extract", path="o.tar.zst", destination="out")
     else:
         assert desk.call("archive_extract", path="o.tar.zst", destination="out")["extracted"] == 4
+
+
+def test_a_name_is_left_out_wherever_it_lies(desk: Desk) -> None:
+    """What is excluded by its name alone is excluded at any depth, and what is in it too."""
+    top = desk.workspace / "tree"
+    for name in (".env", "deep/.env", "deep/node_modules/x/a.js", "deep/keep/a.js"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("x")
+    said = desk.call(
+        "archive_create", path="a.zip", paths=["tree"], exclude=[".env", "node_modules/", "tree/empty"]
+    )
+    with zipfile.ZipFile(desk.workspace / "a.zip") as archive:
+        names = archive.namelist()
+    assert "tree/deep/keep/a.js" in names
+    assert not [name for name in names if ".env" in name or "node_modules" in name or "empty" in name]
+    assert said["files"] == len([name for name in names if not name.endswith("/")])
+
+
+def test_a_name_that_zip_cannot_have_leaves_the_others(desk: Desk) -> None:
+    """A name that is no UTF-8 is left out of a zip archive and reported; a tar archive takes it."""
+    place = os.fsencode(desk.workspace / "tree") + b"/b\xff.txt"
+    with open(place, "w") as file:
+        file.write("x")
+    said = desk.call("archive_create", path="a.zip", paths=["tree"])
+    assert said["files"] == 4
+    assert said["left_out"][0]["why"].startswith("its name is not UTF-8")
+    said = desk.call("archive_create", path="a.tar", paths=["tree"])
+    assert "left_out" not in said
+    str(said["names"]).encode()
+    with tarfile.open(desk.workspace / "a.tar") as archive:
+        assert b"tree/b\xff.txt" in [os.fsencode(one) for one in archive.getnames()]
+
+
+def test_what_vanishes_meanwhile_is_left_out(desk: Desk) -> None:
+    """A file that is gone when its turn comes is reported and does not end the work; one that was named does."""
+    with open(desk.workspace / "a.zip", "w+b") as out:
+        work = Packing(Roots(desk.workspace), "zip", out, 1 << 20, (0, 0))
+        work.take("tree/gone", "tree/gone", excluded([]), named=False)
+        work.take("tree/run.sh", "tree/run.sh", excluded([]))
+        with pytest.raises(ToolError, match="does not exist"):
+            work.take("tree/gone", "tree/gone", excluded([]))
+        work.close()
+        assert work.report(0)["left_out"][0]["name"] == "tree/gone"

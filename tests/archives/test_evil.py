@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import struct
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -273,3 +274,15 @@ def test_a_link_that_passes_stays_below(name: str, target: str) -> None:
         assert where == "/top" or where.startswith("/top/")
         parts = [part for part in target.split("/") if part not in ("", ".")]
         assert ".." not in parts[parts.count("..") :]
+
+
+def test_holes_do_not_fill_the_disk(desk: Desk) -> None:
+    """A sparse file of gigabytes in an archive of kilobytes stops at the ratio, as other bombs do."""
+    with open(desk.workspace / "hole", "wb") as file:
+        file.truncate(1 << 30)
+    subprocess.run(["tar", "-Scf", "evil.tar", "hole"], cwd=desk.workspace, check=True)
+    (desk.workspace / "hole").unlink()
+    said = extract(desk)
+    assert "times its size" in said["incomplete"]
+    assert os.listdir(desk.workspace / "out") == []
+    unharmed(desk)

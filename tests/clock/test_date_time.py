@@ -148,3 +148,29 @@ def test_days_add_up(start: datetime, days: int) -> None:
     later = moments.added(begin, f"{days} days")
     assert later - begin == timedelta(days=days)
     assert moments.difference(begin, later)["calendar_days"] == days
+
+
+def test_digits_in_a_row_are_the_date_they_look_like() -> None:
+    """A time stamp of fourteen digits is a date; one of twelve could be either, which is said; others count from 1970."""
+    assert ask(when="20261105143000", zone="Europe/Berlin")["utc"] == "2026-11-05T13:30:00Z"
+    assert ask(when="@20261105143000")["unix"] == 20261105143
+    with pytest.raises(ToolError, match="Write 20261105T1430 for the date, @202611051430"):
+        ask(when="202611051430")
+    assert ask(when="20261105T1430", zone="UTC")["utc"] == "2026-11-05T14:30:00Z"
+    assert ask(when="20260230143000", zone="UTC")["unix"] == 20260230143
+    assert ask(when="1793889000000", zone="UTC")["utc"] == "2026-11-05T14:30:00Z"
+
+
+def test_a_time_that_clocks_skip_or_show_twice_is_told() -> None:
+    """No time is given that no clock shows, and of two equal ones the other is named."""
+    said = ask(when="2026-03-29T02:30", zone="Europe/Berlin")
+    assert (said["iso"], said["utc"]) == ("2026-03-29T03:30:00+02:00", "2026-03-29T01:30:00Z")
+    assert "2026-03-29 02:30" in said["note"]
+    assert (
+        ask(when="2026-03-28T02:30", zone="Europe/Berlin", add="1 day")["iso"] == "2026-03-29T03:30:00+02:00"
+    )
+    said = ask(when="2026-10-25T02:30", zone="Europe/Berlin")
+    assert said["utc"] == "2026-10-25T00:30:00Z"
+    assert "2026-10-25T02:30:00+01:00" in said["note"]
+    assert "note" not in ask(when="2026-10-25T03:30", zone="Europe/Berlin")
+    assert "note" not in ask(when="0001-01-01T00:00:00+14:00")

@@ -152,3 +152,32 @@ def test_a_checksum_is_compared_with_what_is_expected(desk: Desk) -> None:
     token.cancel()
     with pytest.raises(CancelledException):
         desk.call("checksum", paths=["a"], token=token)
+
+
+def test_lines_that_repeat_are_compared_in_time(desk: Desk) -> None:
+    """Files of a few different lines, thousands of times, have a diff, and it is a shortest one."""
+    (desk.workspace / "a").write_text("a\n" * 4_000)
+    (desk.workspace / "b").write_text("a\nb\n" * 2_000)
+    said = desk.call("diff_files", path="a", other_path="b", max_lines=100_000).structured
+    assert (said["added"], said["removed"]) == (2_000, 2_000)
+    (desk.workspace / "c").write_text("}\n\n" * 1_000)
+    (desk.workspace / "d").write_text("}\n\nx\n" * 660)
+    said = desk.call("diff_files", path="c", other_path="d").structured
+    assert (said["added"], said["removed"]) == (660, 680)
+
+
+@pytest.mark.parametrize("form", ["{}", "sha256:{}", "SHA256:{}", "{}  a", "{} *a\n"])
+def test_what_is_expected_is_read_as_pages_and_sums_files_say_it(desk: Desk, form: str) -> None:
+    """A digest alone, with its algorithm, or with the file's name, counts."""
+    (desk.workspace / "a").write_text("x")
+    digest = hashlib.sha256(b"x").hexdigest()
+    assert desk.call("checksum", paths=["a"], expected=form.format(digest))["matches"] is True
+    assert desk.call("checksum", paths=["a"], expected=form.format("0" * 64))["matches"] is False
+
+
+@pytest.mark.parametrize("wrong", [hashlib.sha1(b"x").hexdigest(), "", "z" * 64, "md5:" + "0" * 64, "0" * 63])
+def test_a_digest_of_another_kind_is_no_mismatch(desk: Desk, wrong: str) -> None:
+    """What cannot be the algorithm's digest is refused, so that no good file is called bad."""
+    (desk.workspace / "a").write_text("x")
+    with pytest.raises(ToolError, match="no sha256 digest"):
+        desk.call("checksum", paths=["a"], expected=wrong)

@@ -54,8 +54,8 @@ def test_a_delimiter_is_found_out(desk: Desk, delimiter: str) -> None:
 
 
 def test_types_are_those_of_all_rows(desk: Desk) -> None:
-    """A column of whole numbers is one of integers, of numbers of reals; codes with a leading zero and dates stay text;
-    empty fields are NULL."""
+    """A column of whole numbers is one of integers, of numbers of reals; codes with a leading zero, dates and digits that
+    no number holds stay text; empty fields are NULL."""
     put(
         desk,
         "t.csv",
@@ -66,7 +66,7 @@ def test_types_are_those_of_all_rows(desk: Desk) -> None:
         path="t.csv",
         sql="SELECT typeof(a), typeof(b), typeof(c), typeof(d), typeof(e), typeof(f) FROM data",
     )
-    assert said["rows"][0] == ["integer", "real", "text", "text", "null", "real"]
+    assert said["rows"][0] == ["integer", "real", "text", "text", "null", "text"]
     assert said["rows"][2] == ["null"] * 6
     assert desk.call("csv_query", path="t.csv", sql="SELECT sum(a), sum(b), min(c) FROM data")["rows"] == [
         [-1, 2001.5, "007"]
@@ -195,3 +195,61 @@ def test_every_field_comes_back(tmp_path: Path, rows: list[tuple[str, str]]) -> 
                 assert cell == text
             else:
                 assert float(cell) == float(text)
+
+
+def test_the_table_begins_where_its_rows_do(desk: Desk) -> None:
+    """Blank lines and the line by which spreadsheets say the delimiter come before the columns."""
+    put(desk, "blank.csv", "\n\r\na,b\n1,2\n")
+    assert desk.call("csv_query", path="blank.csv", sql="SELECT a, b FROM data")["rows"] == [[1, 2]]
+    put(desk, "sep.csv", "\ufeffsep=;\r\na,a;b\r\n1;2\r\n")
+    said = desk.call("csv_query", path="sep.csv", sql='SELECT "a,a", b FROM data')
+    assert said["rows"] == [[1, 2]]
+    put(desk, "none.csv", "\n\n")
+    assert "is empty" in refused(desk, "csv_describe", path="none.csv")
+
+
+def test_spaces_around_numbers_do_not_make_text_of_them(desk: Desk) -> None:
+    """A comma with a space after it, as people write it, leaves numbers numbers; text keeps its spaces."""
+    put(desk, "s.csv", "a, b, c\n1, 2, x\n3, 14 , y\n5, , z\n")
+    said = desk.call(
+        "csv_query", path="s.csv", sql="SELECT b, typeof(b), c FROM data WHERE b > 5 OR b IS NULL"
+    )
+    assert said["rows"] == [[14, "integer", " y"], [None, "null", " z"]]
+
+
+def test_long_identifiers_keep_their_digits(desk: Desk) -> None:
+    """Digits that no number type keeps stay text, also where other rows have few."""
+    ids = ["12345678901234567890", "12345678901234567891", "7"]
+    put(
+        desk,
+        "i.csv",
+        "id,big,mixed\n"
+        + "".join(
+            f"{one},{2**63 - 1},{x}\n" for one, x in zip(ids, ["9007199254740993", "0.5", "1"], strict=True)
+        ),
+    )
+    said = desk.call("csv_query", path="i.csv", sql="SELECT id, big, mixed FROM data")
+    assert [row[0] for row in said["rows"]] == ids
+    assert said["rows"][0][1:] == [2**63 - 1, "9007199254740993"]
+
+
+def test_a_quotation_mark_that_is_never_closed_is_told(desk: Desk) -> None:
+    """Rows that a stray quotation mark swallowed are not missing in silence."""
+    put(desk, "u.csv", 'a,b\n0,w\n1,"oops\n2,x\n3,y\n')
+    said = desk.call("csv_query", path="u.csv", sql="SELECT count(*) FROM data")
+    assert "line 3 is never closed" in said["read_as"][0]["note"]
+    put(desk, "fine.csv", 'a,b\n0,w\n1,"two\nlines"\n\n')
+    assert "read_as" not in desk.call("csv_query", path="fine.csv", sql="SELECT * FROM data")
+    put(desk, "long.csv", 'a,b\n0,w\n1,"oops\n' + "2,x\n" * 300_000)
+    message = refused(desk, "csv_query", path="long.csv", sql="SELECT 1 FROM data")
+    assert "row at line 3" in message
+    assert "never closed" in message
+
+
+def test_another_file_does_not_take_the_table_of_path(desk: Desk) -> None:
+    """Only path is the table data."""
+    put(desk, "a.csv", "a\n1\n")
+    put(desk, "b.csv", "a\n2\n")
+    for name in ("data", "Data"):
+        said = refused(desk, "csv_query", path="a.csv", sql="SELECT a FROM data", more_tables={name: "b.csv"})
+        assert "is the table of path" in said

@@ -142,3 +142,37 @@ def test_a_document_is_held_against_a_schema(desk: Desk) -> None:
     assert refused(desk, "json_validate", text="1", schema={"type": "nonsense"})
     many = desk.call("json_validate", text=json.dumps(["x"] * 500), schema={"items": {"type": "integer"}})
     assert (len(many["problems"]), many["more"]) == (50, 450)
+
+
+def test_yaml_and_toml_are_plain_json_to_an_expression(desk: Desk) -> None:
+    """Dates, keys that are no text, sets and bytes are what JSON has for them, and shared parts stay shared."""
+    text = "2024-01-02: x\n7: y\n~: z\ntrue: t\nset: !!set {b, a}\nraw: !!binary aGk=\nat: 2024-01-02T03:04:05Z\n"
+    said = desk.call("json_query", text=text, format="yaml", expression="@")["result"]
+    assert said == {"2024-01-02": "x", "7": "y", "null": "z", "true": "t", "set": ["a", "b"], "raw": "aGk=",
+                    "at": "2024-01-02T03:04:05+00:00"}  # fmt: skip
+    assert desk.call("json_query", text=text, format="yaml", expression='"7"')["result"] == "y"
+    said = desk.call("json_query", text="[2024-01-03, 2024-01-02]", format="yaml", expression="sort(@)")
+    assert said["result"] == ["2024-01-02", "2024-01-03"]
+    schema = {"required": ["2024-01-02"]}
+    assert desk.call("json_validate", text=text, format="yaml", schema=schema) == {"valid": True}
+    pairs = "a0: &a0 !!pairs [x: 1]\n" + "".join(
+        f"a{one}: &a{one} !!pairs [x: *a{one - 1}, y: *a{one - 1}, z: *a{one - 1}]\n" for one in range(1, 20)
+    )
+    assert "by its aliases" in refused(desk, "json_query", text=pairs, format="yaml", expression="@")
+
+
+@pytest.mark.parametrize("expression", ["[?a < `3`]", "[::0]", "contains([0].a, `1`)"])
+def test_an_expression_that_meets_unfit_values_is_told_so(desk: Desk, expression: str) -> None:
+    """Values an expression cannot compare or slice are named, with what to do."""
+    message = refused(desk, "json_query", text='[{"a": "x"}, {"a": 1}]', expression=expression)
+    assert "meets values it cannot work with" in message
+    assert "type(a)" in message
+
+
+def test_json_lines_end_at_newlines_alone(desk: Desk) -> None:
+    """The other line breaks of Unicode may stand within a JSON text."""
+    text = '{"a": "x\u2028y\x85z"}\r\n{"a": 1}\n'
+    assert desk.call("json_query", text=text, format="jsonl", expression="[].a")["result"] == [
+        "x\u2028y\x85z",
+        1,
+    ]

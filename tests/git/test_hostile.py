@@ -163,3 +163,75 @@ def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
     with pytest.raises(ToolError):
         desk.ask("git_show", revision=name, path="a.txt")
     assert not sprung.exists()
+
+
+def borrowed(desk: Desk, secret: Desk, how: str) -> None:
+    """Let a repository take the objects and names of another one."""
+    git, other = desk.work / ".git", secret.work / ".git"
+    match how:
+        case "alternates":
+            (git / "objects/info").mkdir(exist_ok=True)
+            (git / "objects/info/alternates").write_text(f"{other}/objects\n")
+        case "far alternates":
+            middle = desk.work / "middle"
+            (middle / "info").mkdir(parents=True)
+            (git / "objects/info").mkdir(exist_ok=True)
+            (git / "objects/info/alternates").write_text("../../middle\n")
+            (middle / "info/alternates").write_text(f'"{other}/objects"\n')
+        case _:
+            place = git / how
+            if place.is_dir():
+                place.rename(desk.work / "aside")
+            place.unlink(missing_ok=True)
+            place.symlink_to(other / how)
+
+
+@pytest.mark.parametrize(
+    "how", ["alternates", "far alternates", "objects", "objects/pack", "refs", "refs/heads", "packed-refs"]
+)
+def test_a_repository_cannot_borrow_from_outside(tmp_path: Path, how: str) -> None:
+    """Objects and names that lie outside the session's directories are not read through links or alternates."""
+    desk = started(tmp_path)
+    desk.commit("first", a_txt="1\n")
+    secret = Desk(tmp_path, "secret")
+    secret.git("init", "-q", "-b", "trunk")
+    name = secret.commit("secret", key_txt="canary\n")
+    secret.git("tag", "t")
+    secret.git("pack-refs", "--all")
+    secret.git("repack", "-adq")
+    assert desk.ask("git_log")["commits"]
+    borrowed(desk, secret, how)
+    for tool, arguments in (("git_show", {"revision": name}), ("git_log", {}), ("git_status", {})):
+        with pytest.raises(ToolError, match="outside the directories"):
+            desk.ask(tool, **arguments)
+
+
+def test_a_repository_may_borrow_inside(tmp_path: Path) -> None:
+    """A clone that shares the objects of one beside it, and links within the workspace, are read."""
+    outer = Desk(tmp_path)
+    inner = Desk(tmp_path, "work/one")
+    inner.git("init", "-q", "-b", "trunk")
+    inner.commit("first", a_txt="1\n")
+    outer.git("clone", "-q", "--shared", "one", "two")
+    (outer.work / "two/.git/refs").rename(outer.work / "refs")
+    (outer.work / "two/.git/refs").symlink_to("../../refs")
+    assert len(outer.ask("git_log", repo="two")["commits"]) == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["lfs.extension.x.clean", "lfs.customtransfer.x.path", "LFS.Extension.x.clean"]
+)
+def test_the_user_s_filter_is_not_told_to_start_programs(tmp_path: Path, key: str) -> None:
+    """A filter of the user's own, which reads the repository's settings, is off where those name programs."""
+    desk = started(tmp_path)
+    desk.commit("first", a_txt="1\n", _gitattributes="* filter=lfs\n")
+    ran = tmp_path / "ran"
+    desk.git("config", "--global", "filter.lfs.clean", f"touch {ran}; cat")
+    (desk.work / "a.txt").write_text("2\n")
+    desk.ask("git_diff")
+    assert ran.exists()  # the user's own filter is
+    ran.unlink()
+    desk.git("config", "--local", key, "anything")
+    for name in ("git_diff", "git_status"):
+        desk.ask(name)
+        assert not ran.exists()

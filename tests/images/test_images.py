@@ -119,3 +119,43 @@ def test_models_that_see_nothing_are_not_offered_it(tmp_path: Path) -> None:
     assert not registry.expose_tool("multimodal")
     assert registry.list_skipped_plugins() == ["multimodal"]
     registry.shutdown()
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+HEAD = chunk(b"IHDR", struct.pack(">IIBBBBB", 9, 9, 8, 0, 0, 0, 0))
+EXTENDED = b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10) + bytes(4) + b"\x09\0\0" * 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png(2, 2)[:8] + HEAD + chunk(b"IDAT", b"no zlib") + chunk(b"IEND", b""),
+        png(2, 2)[:8] + chunk(b"IHDR", struct.pack(">II", 9, 9)) + png(2, 2)[33:],
+        b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0, 0, 0) + b",;",
+        GIF[:13] + b"text that is no block;",
+        EXTENDED,
+        b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8 " + struct.pack("<I", 10) + b"\x05" * 10,
+        b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8L" + struct.pack("<I", 10) + b"\x05" * 10,
+    ],
+)
+def test_what_only_begins_like_an_image_is_refused(data: bytes) -> None:
+    """A provider that refused it would refuse every later request of the session too, so the content is looked at."""
+    with pytest.raises(ToolError, match="damaged file"):
+        look(data)
+
+
+def test_an_image_larger_than_it_says_is_known(tmp_path: Path) -> None:
+    """The frames of a GIF count; a header of any size unpacks nothing beyond a bound; what follows an end does not."""
+    at = GIF.index(b",", 13)
+    assert look(GIF[: at + 5] + b"\xff\xff\xff\xff" + GIF[at + 9 :]) == Picture("image/gif", 65_535, 65_535)
+    bomb = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0))
+    rows = chunk(b"IDAT", zlib.compress(bytes(80 << 20)))
+    assert look(png(1, 1)[:8] + bomb + rows + chunk(b"IEND", b"")).width == 100_000
+    assert look(GIF + bytes(9)) == Picture("image/gif", 1, 1)
+    assert look(png(2, 2) + b"PK\x03\x04") == Picture("image/png", 2, 2)
+    framed = EXTENDED[:4] + struct.pack("<I", len(WEBP) + 10) + EXTENDED[8:] + WEBP[12:]
+    assert look(framed) == Picture("image/webp", 10, 10)

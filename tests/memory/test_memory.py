@@ -166,3 +166,17 @@ def test_a_pipe_in_the_place_of_the_file_holds_nobody_up(desk: Desk) -> None:
     os.mkfifo(file_of(desk))
     with pytest.raises(ToolError, match="no regular file"):
         desk.call("retrieve_memories")
+
+
+def test_notes_of_strangers_are_shown_in_bounds(desk: Desk) -> None:
+    """Of a file full of tiny notes the newest are searched; what cannot be seen is spelt out."""
+    file_of(desk).parent.mkdir(parents=True)
+    lines = [
+        {"id": f"{number:x}", "at": "", "content": "zebra crossing"} for number in range(notes.MAX_NOTES)
+    ]
+    oldest = {"id": "old\n\u202e", "at": "\x1b", "content": "old\u200b zebra", "tags": ["a\nb"]}
+    file_of(desk).write_text("\n".join([json.dumps(oldest), *map(json.dumps, lines)]))
+    assert desk.call("retrieve_memories", query="zebra")["found"] == notes.MAX_NOTES
+    [note] = desk.call("retrieve_memories", offset=notes.MAX_NOTES)["memories"]
+    assert note == {"id": "old \\u202e", "at": "\\x1b", "content": "old\\u200b zebra", "tags": ["a b"]}
+    assert desk.call("list_memory_tags")["tags"] == [{"tag": "a b", "count": 1}]

@@ -65,7 +65,7 @@ def test_a_grant_on_a_command_covers_its_structure(tmp_path: Path) -> None:
      (RUN, {"command": "cd .git && cp ../x hooks/a"}), (RUN, {"command": "tee link/config"}), (RUN, {"command": "cp x hard"}),
      (RUN, {"command": "git config core.hooksPath x"}), (RUN, {"command": "cp x .jaato/permissions.json"}),
      (RUN, {"command": "python3 -c 'open(\".git/hooks/x\", \"w\")'"}), (RUN, {"command": "cp x .g'i't/config"})],
-    ids=str,
+    ids=lambda value: getattr(value, "name", str(value)),
 )  # fmt: skip
 def test_control_paths_are_written_for_one_call_only(
     tmp_path: Path, answer: str, tool_: Any, arguments: dict[str, Any]

@@ -12,6 +12,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.references.declared import MAX_PROBLEMS, Place, declared
 from jaato.plugins.references.plugin import ReferencesPlugin
 
 
@@ -159,3 +160,30 @@ def test_the_user_has_them_as_commands(desk: UserDesk) -> None:
     command, run = commands["selectReferences"]
     assert command.share_with_model
     assert "words" in run("a")
+
+
+def test_names_and_texts_of_strangers_are_spelt_out(desk: UserDesk) -> None:
+    """File names of any bytes, and words that cannot be seen, neither break the list nor act in a terminal."""
+    folder = desk.workspace / ".jaato" / "references"
+    folder.mkdir(parents=True)
+    (folder / "ok.md").write_text("# a\u202eb\n\x1b[8mhidden\U000e0041\n")
+    for name in (b"bad\xff\n\x1b.md", b"wrong\xff\n.json"):
+        os.close(os.open(os.fsencode(folder) + b"/" + name, os.O_CREAT))
+    said = desk.call("listReferences")
+    text = json.dumps(said, ensure_ascii=False) + desk.call("selectReferences", ids=["ok", "bad"]).text
+    text.encode()
+    assert not any(char in text for char in "\x1b\u202e\U000e0041")
+    assert said["problems"] == [
+        ".jaato/references/wrong\\udcff .json is no JSON: Expecting value: line 1 column 1 (char 0)."
+    ]
+
+
+def test_declarations_without_end_are_looked_through_in_bounds(desk: UserDesk) -> None:
+    """Megabytes of entries that are no sources cost neither memory nor the references beside them."""
+    desk.put(".jaato/references.json", "[" + "0," * 500_000 + "0]")
+    desk.put(".jaato/references/a.md", "# A")
+    for number in range(40):
+        desk.put(f".jaato/references/b{number}.json", "[" + "{}," * 300_000 + "{}]")
+    found = declared([Place("workspace", desk.workspace, (".jaato",))])
+    assert list(found.references) == ["a"]
+    assert len(found.problems) == MAX_PROBLEMS

@@ -28,6 +28,7 @@ ALIASES = {
     "list_background": ["listBackgroundTasks"],
     "list_templates": ["listAvailableTemplates"],
     "renderTemplate": ["writeFileFromTemplate"],
+    "lsp_goto_definition": ["lsp_query"],
 }
 PLAN_ALIASES = ["add_todo", "list_todos", "get_todo", "delete_todo", "mark_todo_complete", "clear_todos"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,7 +70,7 @@ def test_names_that_are_taken_or_wrong_are_refused(desk: Desk) -> None:
     with pytest.raises(ToolError, match="overwrite"):
         desk.call("create_template", name="a", content="2")
     desk.call("create_template", name="a", content="2", overwrite=True)
-    for name in ("../a", "a/b", ".hidden", "extracted/../a", "a\0", "x" * 101, "/etc/a"):
+    for name in ("extracted", "../a", "a/b", ".hidden", "extracted/../a", "a\0", "x" * 101, "/etc/a"):
         with pytest.raises(ToolError, match="no template name"):
             desk.call("create_template", name=name, content="x")
     with pytest.raises(ToolError, match="line 2"):
@@ -129,6 +130,7 @@ def test_templates_are_extracted_from_a_document(desk: Desk) -> None:
         ("{{ 'a' * 10 ** 10 }}", "too large"),
         ("{% for a in range(99999) %}{{ 'x' * 100 }}{% endfor %}", "beyond 4 MB"),
         ("{{" + "(" * 50_000, "nested"),
+        ("{% for a in [1] %}" * 25 + "{% endfor %}" * 25, "nested blocks.*Correct the template"),
     ],
 )
 def test_a_hostile_template_reaches_nothing(desk: Desk, template: str, problem: str) -> None:
@@ -189,3 +191,38 @@ def test_a_folder_of_templates_that_is_a_link_is_refused(desk: Desk) -> None:
     assert desk.call("list_templates")["total"] == 0
     with pytest.raises(ToolError, match="no template"):
         desk.call("get_template", name="passwd")
+
+
+def test_a_folder_that_cannot_be_read_hides_no_template(desk: Desk) -> None:
+    """What is wrong is said beside the templates of the other folders; unseen characters are spelt out."""
+    desk.call("create_template", name="a.md", content="\u202ex")
+    (desk.workspace / ".jaato" / "templates" / "extracted").write_text("no directory")
+    said = desk.call("list_templates")
+    assert {"name": "a.md", "source": "workspace"} in said["templates"]
+    assert "extracted" in said["problems"][0]
+    assert desk.call("get_template", name="a")["content"] == "\\u202ex"
+    assert desk.call("delete_template", name="extracted") == {"deleted": "extracted"}
+    assert "problems" not in desk.call("list_templates")
+
+
+def test_a_template_keeps_its_lines(desk: Desk) -> None:
+    """Form feeds and the line ends of other systems stay as they are."""
+    (desk.workspace / "d.md").write_bytes(b"```\r\n{{ a }}\x0c\r\nb\r\n```\r\n")
+    [name] = desk.call("create_template", document="d.md")["templates"]
+    assert (desk.workspace / ".jaato" / "templates" / name).read_bytes() == b"{{ a }}\x0c\r\nb\r\n"
+
+
+def test_what_is_written_survives_a_loss_of_power(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and then the directory that names it are on the disk when the call returns."""
+    synced: list[bool] = []
+    sync = os.fsync
+
+    def spy(fd: int) -> None:
+        sync(fd)
+        synced.append(stat.S_ISDIR(os.fstat(fd).st_mode))
+
+    monkeypatch.setattr(os, "fsync", spy)
+    desk.call("renderTemplate", template="{# #}x", output_path="new.txt")
+    desk.call("renderTemplate", template="{# #}x", output_path="new.txt", overwrite=True)
+    desk.call("create_template", name="a", content="x")
+    assert synced == [False, True] * 3

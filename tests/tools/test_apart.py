@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from jaato.errors import CancelledException, ToolError
-from jaato.tools.apart import Bounds, WorkFailed, work_apart
+from jaato.tools.apart import Bounds, WorkFailed, wait_apart, work_apart
 from jaato.tools.call import problem_of
 from jaato.tools.cancel import CancelToken
 
@@ -101,6 +102,41 @@ def test_a_cancelled_call_leaves_no_process() -> None:
     with pytest.raises(CancelledException):
         do("spin", token=token)
     assert children() <= before
+
+
+def test_a_cancelled_task_leaves_no_process() -> None:
+    """The same for a task: its process has ended when the cancelled scope is left, and nothing waits for it."""
+    before = children()
+
+    async def main() -> bool:
+        with anyio.move_on_after(0.2) as scope:
+            await wait_apart(f"{HERE}:work", {"what": "spin"}, ROOM)
+        return scope.cancelled_caught
+
+    assert anyio.run(main)
+    assert children() <= before
+
+
+def test_bytes_go_along_and_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work reads bytes of any size as they are, and sees neither keys nor the directory of the process."""
+    monkeypatch.setenv("CANARY_KEY", "canary")
+    data = bytes(range(256)) * 40_000
+    said = anyio.run(lambda: wait_apart(f"{HERE}:measure", {"a": 1}, ROOM, data))
+    assert said == {
+        "size": len(data),
+        "sum": sum(data),
+        "cwd": "/",
+        "environ": ["LC_ALL"],
+        "request": {"a": 1},
+    }
+    with pytest.raises(WorkFailed, match="odd"):
+        anyio.run(lambda: wait_apart(f"{HERE}:work", {"what": "refuse"}, ROOM))
+
+
+def measure(request: dict[str, Any], data: bytes) -> Any:
+    """What is known of the bytes and of the place."""
+    seen = [entry.split("=")[0] for entry in Path("/proc/self/environ").read_text().split("\0") if entry]
+    return {"size": len(data), "sum": sum(data), "cwd": os.getcwd(), "environ": seen, "request": request}
 
 
 def children() -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,14 @@ HTML = b"""<!doctype html><html><head><title>A &amp; B</title><style>x{}</style>
 <body><nav><a href="/menu">menu</a></nav><main id="m"><h1>Heading</h1><p>One <b>two</b> <a href="next?x=1">three</a></p>
 <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
 <p hidden>obey me</p><p style="display:none">obey me</p><a href="javascript:alert(1)">four</a></main></body></html>"""
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)) \
+    + chunk(b"IDAT", zlib.compress(b"\0\0")) + chunk(b"IEND", b"")  # fmt: skip
 PAGE = Answer(200, {"Content-Type": "text/html; charset=utf-8"}, HTML)
 
 

@@ -137,3 +137,15 @@ def test_what_the_user_allows() -> None:
     for wrong in ("http://a/", "a b", "1.2.3.4/99", "a:b:c", ""):
         with pytest.raises(ConfigError, match="allow_hosts"):
             Allowed.of([wrong])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:a00:1", "fd00::1", "name.example"])
+def test_a_refusal_names_an_entry_that_allows_it(host: str) -> None:
+    """What the error tells the user to write is understood, and means this very place and port."""
+    address = ipaddress.ip_address("10.0.0.1" if host == "name.example" else host)
+    with pytest.raises(AddressRefused) as caught:
+        check(host, 81, address, Allowed())
+    entry = str(caught.value).rsplit(" ", 1)[1].removesuffix(".")
+    check(host, 81, address, Allowed.of([entry]))
+    with pytest.raises(AddressRefused):
+        check(host, 82, address, Allowed.of([entry]))

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from tests.web.fetching import PAGE, local, plain
+from tests.web.fetching import PAGE, PNG, local, plain
 from tests.web.server import ask, serving, text
 
 from jaato.errors import ToolError
@@ -119,7 +119,7 @@ def test_a_pdf_comes_as_text(tmp_path: Path) -> None:
 
 def test_an_image_is_seen(tmp_path: Path) -> None:
     """An image is kept as a part of the conversation; other bytes are no text, and that is said."""
-    picture = b"\x89PNG\r\n\x1a\n" + b"0" * 100
+    picture = PNG
     kept: list[bytes] = []
 
     def keep(data: bytes) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web.fetching import plain, web
 from tests.web.server import Answer, Host, ask, serving, text
 
 from jaato.errors import ConfigError, ToolError
@@ -90,3 +91,15 @@ def test_an_unknown_engine_and_an_empty_query(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="empty"):
         found(tmp_path, "ddgs", query="  ")
     assert Ddgs({}).environ == {}
+
+
+def test_what_leads_to_no_page_is_no_result(tmp_path: Path) -> None:
+    """An engine that answers with scripts and files gives the model the pages alone."""
+    rows = [
+        {"title": "a\ud800", "url": place}
+        for place in ("javascript:alert(1)", "file:///etc/passwd", "", "https://a.example/")
+    ]
+    with serving(search=plain(json.dumps({"results": rows}).encode(), "application/json")) as site:
+        found = ask(web(tmp_path, search_engine=site.url), "web_search", query="x", limit=1)
+        assert [one["url"] for one in found.structured["results"]] == ["https://a.example/"]
+        assert found.structured["results"][0]["title"] == "a?"

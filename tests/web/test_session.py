@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 from tests.kit import call, plan, results, runtime, say
+from tests.web.fetching import PNG
 from tests.web.server import Answer, serving
 
 from jaato.protocol.messages import Media
@@ -24,7 +25,7 @@ def exposed(made: Runtime, **config: object) -> None:
 def test_a_tool_that_was_not_shown_is_found_and_used(tmp_path: Path) -> None:
     """Search, activation, a call under an allowing pattern, and an image that becomes a blob of the session; a URL
     the pattern does not cover is denied."""
-    picture = b"\x89PNG\r\n\x1a\n" + b"0" * 64
+    picture = PNG
 
     async def main(url: str) -> None:
         made = runtime(tmp_path)

@@ -89,11 +89,15 @@ class Host(Protocol):
 @dataclass(frozen=True)
 class Enrichment:
     """When a plugin is asked to enrich a prompt: lower `priority` first; only for a prompt in which `pattern` is found, or
-    where one of the files `present` is there below the workspace; always without both."""
+    where one of the files `present` is there below the workspace; always without both.
+
+    The pattern is searched on the loop, so it must take one pass over a prompt of any length. `instant` plugins neither
+    read files nor wait, and are asked there too, which spares each turn a thread."""
 
     priority: int = 50
     pattern: str = ""
     present: tuple[str, ...] = ()
+    instant: bool = False
 
 
 class Plugin:

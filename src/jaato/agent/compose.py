@@ -22,23 +22,41 @@ class Composer:
         self._enrich = enrich
         self._services = services
         self._turnstile = anyio.Lock()
+        self._under_way: list[anyio.CancelScope] = []
 
-    async def message(self, text: str, attachments: Sequence[Media], source: Source) -> Message:
-        """What was said as a message. Raises `ConfigError` for nothing at all."""
+    def stop(self) -> None:
+        """Nobody waits any more for what plugins add to the messages that are being made."""
+        for scope in self._under_way:
+            scope.cancel()
+
+    async def message(self, text: str, attachments: Sequence[Media], source: Source) -> tuple[Message, bool]:
+        """What was said as a message, and whether it was stopped meanwhile. Raises `ConfigError` for nothing at all."""
         text = clean(text or "")
         if not text and not attachments:
             raise ConfigError("The message is empty; say what the agent should do.")
         if self._enrich is None or source not in ("user", "parent"):
-            return said(text, "", attachments, source)
-        async with self._turnstile:
-            before = SERVICES.set(self._services)
+            return said(text, "", attachments, source), False
+        with anyio.CancelScope() as scope:
+            self._under_way.append(scope)
             try:
-                enriched = clean(await self._enrich(text))
+                async with self._turnstile:
+                    added = await self._added(text)
             finally:
-                SERVICES.reset(before)
-        if enriched.startswith(text):
-            return said(text, enriched[len(text) :].lstrip("\n"), attachments, source)
-        return said(enriched, "", attachments, source)
+                self._under_way.remove(scope)
+        if scope.cancelled_caught:
+            return said(text, "", attachments, source), True
+        if added.startswith(text):
+            return said(text, added[len(text) :].lstrip("\n"), attachments, source), False
+        return said(added, "", attachments, source), False
+
+    async def _added(self, text: str) -> str:
+        """The text as plugins would have it, who find the session among the services."""
+        assert self._enrich is not None
+        before = SERVICES.set(self._services)
+        try:
+            return clean(await self._enrich(text))
+        finally:
+            SERVICES.reset(before)
 
 
 def said(text: str, added: str, attachments: Sequence[Media], source: Source) -> Message:

@@ -138,6 +138,7 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         """Stop the turn and the background tasks, wait until they have ended, and take no message any more."""
         self._closed = True
+        self._composer.stop()
         self.stop()
         running = CURRENT.get()
         if (
@@ -165,7 +166,7 @@ class Session:
         """Say something to the agent; see the class."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message = await self._composer.message(text, attachments, source)
+        message, stopped = await self._composer.message(text, attachments, source)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
@@ -173,7 +174,7 @@ class Session:
                 self._queue(message)
                 return None
             await self._idle.wait()  # what is said after a stop is not for the turn that ends
-        self._busy, self._idle = True, anyio.Event()
+        self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             if self.state.open_turn is not None:
                 close_turn(self)  # the store failed in the turn before
@@ -197,9 +198,11 @@ class Session:
         self._inbox = [waiting for waiting in self._inbox if waiting is not message]
 
     def stop(self) -> None:
-        """Stop the turn that runs, at once; the model is not asked."""
+        """Stop the turn that runs or is about to, at once; the model is not asked."""
         if self._busy:
             self.reply.stopped = True
+        else:
+            self._composer.stop()
         if self.scope is not None:
             self.scope.cancel()
 

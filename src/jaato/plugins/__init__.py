@@ -27,5 +27,7 @@ BUILTIN = {
     "skills": "jaato.plugins.skills.plugin:SkillsPlugin",
     "slash_command": "jaato.plugins.skills.plugin:SlashCommandPlugin",
     "session": "jaato.plugins.session.plugin:SessionPlugin",
+    "notebook": "jaato.plugins.notebook.plugin:NotebookPlugin",
+    "lsp": "jaato.plugins.lsp.plugin:LspPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

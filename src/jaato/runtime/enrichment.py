@@ -91,6 +91,9 @@ async def enriched_apart(prompt: str, toolsets: Iterable[Toolset], workspace: Pa
     for toolset in toolsets:
         if not wanted(toolset, prompt, workspace):
             continue
+        if toolset.enrichment.instant and not toolset.foreign:
+            prompt, _ = asked(toolset, prompt)
+            continue
         with anyio.move_on_after(WITHIN_S + 1) as waited:
             prompt, _ = await anyio.to_thread.run_sync(asked, toolset, prompt, abandon_on_cancel=True)
         if waited.cancelled_caught:

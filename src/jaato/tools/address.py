@@ -109,7 +109,10 @@ def parse_url(text: str, base: Url | None = None) -> Url:
     if base is not None:
         from urllib.parse import urljoin
 
-        text = urljoin(str(base), text)
+        try:
+            text = urljoin(str(base), text)
+        except ValueError as error:
+            raise AddressRefused(f"{text[:100]!r} is no URL: {error}.") from None
     scheme, mark, rest = text.partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in PORTS:
@@ -259,8 +262,10 @@ class Allowed:
                 return True
         if real in METADATA:
             return False
-        if self.everything:
-            return True
+        return self.everything or self.names_host(host, port)
+
+    def names_host(self, host: str, port: int) -> bool:
+        """Whether the user wrote down this very name, or one it is below."""
         parents = [host, *(f"*.{host.split('.', at)[at]}" for at in range(1, host.count(".") + 1))]
         return any((name, only) in self.names for name in parents for only in (None, port))
 
@@ -289,7 +294,8 @@ def check(host: str, port: int, address: Address, allowed: Allowed) -> None:
     """Raise `AddressRefused` for an address that may not be reached under this name."""
     why = why_refused(address)
     if why is not None and not allowed.covers(host, port, address):
+        entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise AddressRefused(
             f"{host} is at {address}, {why}, which is reached only when the user allows it: "
-            f"the setting allow_hosts can name {host}:{port}."
+            f"the setting allow_hosts can name {entry}."
         )

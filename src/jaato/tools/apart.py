@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaato.errors import ToolError
+from jaato.errors import JaatoError, ToolError
 
 if TYPE_CHECKING:
     from jaato.protocol.messages import Problem
@@ -20,6 +20,8 @@ sys.path[:] = order["path"]
 from jaato.tools.apart import serve
 serve(order)
 """
+ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""All that the work sees of the environment: it reads what strangers made, so it gets no keys."""
 MAX_ANSWER_BYTES = 64 << 20
 
 
@@ -51,11 +53,17 @@ class Bounds(NamedTuple):
 
 
 def work_apart(
-    entry: str, request: dict[str, Any], bounds: Bounds, token: CancelToken, descriptors: Sequence[int] = ()
+    entry: str,
+    request: dict[str, Any],
+    bounds: Bounds,
+    token: CancelToken,
+    descriptors: Sequence[int] = (),
+    data: bytes | None = None,
 ) -> Any:
     """What the function at `module:name` returns for the request, called in a new process; both are JSON.
 
-    `descriptors` are open there under the same numbers. Blocks; the process has ended when this returns.
+    `descriptors` are open there under the same numbers; `data`, where there is any, is the function's second
+    argument. Blocks; the process has ended when this returns.
     Raises `WorkFailed` with the message of a `ToolError` of the work, or saying which bound was reached.
     """
     import json
@@ -63,7 +71,7 @@ def work_apart(
 
     limits = [bounds.time_s, bounds.memory_bytes, bounds.file_bytes]
     path = [place for place in sys.path if os.path.isabs(place)]  # never the directory of the process
-    order = {"path": path, "entry": entry, "request": request, "limits": limits}
+    order = {"path": path, "entry": entry, "request": request, "limits": limits, "data": data is not None}
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOT],
         stdin=subprocess.PIPE,
@@ -71,10 +79,13 @@ def work_apart(
         stderr=subprocess.PIPE,
         pass_fds=tuple(descriptors),
         start_new_session=True,
+        cwd="/",
+        env=ENVIRONMENT,
     ) as worker:
         forget = token.on_cancel(worker.kill)
         try:
-            out, problem = worker.communicate(json.dumps(order).encode() + b"\n", timeout=bounds.time_s)
+            told = json.dumps(order).encode() + b"\n" + (data or b"")
+            out, problem = worker.communicate(told, timeout=bounds.time_s)
         except subprocess.TimeoutExpired:
             raise too_slow(bounds) from None
         finally:
@@ -86,6 +97,38 @@ def work_apart(
         return understood(json.loads(out))
     said = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
     raise ended(worker.returncode, said, bounds)
+
+
+async def wait_apart(entry: str, request: dict[str, Any], bounds: Bounds, data: bytes | None = None) -> Any:
+    """`work_apart` for a task: cancelling the task ends the process before this is left. Raises `WorkFailed`."""
+    import anyio
+    import anyio.lowlevel
+    import anyio.to_thread
+
+    from jaato.tools.cancel import CancelToken
+
+    token = CancelToken()
+
+    async def watch() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            token.cancel()
+
+    found: Any = None
+    failure: JaatoError | OSError | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        with anyio.CancelScope(shield=True):
+            try:
+                found = await anyio.to_thread.run_sync(work_apart, entry, request, bounds, token, (), data)
+            except (JaatoError, OSError) as error:  # outside the group it would come as a group of errors
+                failure = error
+        group.cancel_scope.cancel()
+    await anyio.lowlevel.checkpoint()  # a cancelled task hears of that first
+    if failure is not None:
+        raise failure
+    return found
 
 
 def understood(answer: dict[str, Any]) -> Any:
@@ -121,9 +164,10 @@ def serve(order: dict[str, Any]) -> None:
 
     limit(*order["limits"])
     module, _, name = order["entry"].partition(":")
-    work: Callable[[dict[str, Any]], Any] = getattr(importlib.import_module(module), name)
+    work: Callable[..., Any] = getattr(importlib.import_module(module), name)
     try:
-        answer = {"value": work(order["request"])}
+        given = [sys.stdin.buffer.read()] if order["data"] else []
+        answer = {"value": work(order["request"], *given)}
     except ToolError as error:
         answer = {"message": str(error), "code": error.code}
     except (MemoryError, RecursionError) as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -61,6 +63,49 @@ def write_private(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def put_whole(
+    dir_fd: int, name: str, data: bytes, mode: int, *, new: bool = False, exact: bool = False
+) -> None:
+    """Write beside a name in an open directory, then take it, durable when this returns; no link is followed.
+
+    `new` takes it only if it is still free; `exact` gives the file this mode whatever the process masks. Raises OSError.
+    """
+    temporary = f".{secrets.token_hex(8)}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, mode, dir_fd=dir_fd), "wb") as file:
+            file.write(data)
+            if exact:
+                os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            os.link(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+        else:
+            os.rename(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=dir_fd)
+    sync_directory(dir_fd)
+
+
+def sync_directory(dir_fd: int) -> None:
+    """Have the names in a directory survive a loss of power. Raises OSError."""
+    try:
+        os.fsync(dir_fd)
+    except OSError as error:
+        if error.errno != errno.EBADF:  # opened as a mere path
+            raise
+        try:
+            again = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+        except PermissionError:
+            return  # it may be written to and not listed
+        try:
+            os.fsync(again)
+        finally:
+            os.close(again)
 
 
 @contextlib.contextmanager

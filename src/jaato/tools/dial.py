@@ -18,12 +18,39 @@ if TYPE_CHECKING:
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 MAX_ADDRESSES = 16
+METADATA_NAMES = frozenset(
+    ("metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal")
+)
+INSIDE = (
+    ".internal",
+    ".local",
+    ".localhost",
+    ".localdomain",
+    ".lan",
+    ".intranet",
+    ".corp",
+    ".home",
+    ".home.arpa",
+    ".private",
+)
+"""Names that no public server answers for."""
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
     """The addresses of a name as the system knows them, in its order. Raises OSError."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def check_name(host: str, port: int, allowed: Allowed) -> None:
+    """Raise `AddressRefused` for a name of an inner network, which only someone else can look up."""
+    secret = host in METADATA_NAMES
+    inside = secret or "." not in host or host.endswith(INSIDE)
+    if inside and not (allowed.names_host(host, port) or (allowed.everything and not secret)):
+        raise AddressRefused(
+            f"{host} is a name of an inner network, which is reached through a proxy only when the user allows it: "
+            f"the setting allow_hosts can name {host}:{port}."
+        )
 
 
 class Dialer:
@@ -54,6 +81,7 @@ class Dialer:
         except AddressRefused:
             raise
         except OSError:
+            check_name(url.host, url.port, self.allowed)
             return "The proxy looked up the name; only the name itself could be checked."
         return "The proxy looked up the name again; the addresses known here were checked."
 

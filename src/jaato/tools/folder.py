@@ -6,13 +6,13 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from jaato.errors import ToolError
+from jaato.tools.atomic import put_whole
 from jaato.tools.file_errors import FileFailed, FileMissing, PathRefused, explained
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -75,7 +75,10 @@ class Folder:
     def write(self, name: str, data: bytes, *, mode: int = 0o644) -> None:
         """Put a file in the place of whatever has the name, durable when this returns; the directory is made."""
         with self._made() as fd:
-            self._write(fd, name, data, mode)
+            try:
+                put_whole(fd, name, data, mode)
+            except (OSError, ValueError) as error:
+                raise self._refusal(error, name) from None
 
     def remove(self, name: str) -> None:
         """Remove a file. Raises `FileMissing`."""
@@ -138,24 +141,6 @@ class Folder:
         if len(data) > most_bytes and not cut:
             raise FileFailed(f"{path!r} has more than {most_bytes:,} bytes. Shorten it or move it elsewhere.")
         return data[:most_bytes]
-
-    def _write(self, fd: int, name: str, data: bytes, mode: int) -> None:
-        """A temporary file, renamed once it is whole."""
-        temporary = f".{secrets.token_hex(8)}.part"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with os.fdopen(os.open(temporary, flags, mode, dir_fd=fd), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
-            os.fsync(fd)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=fd)
-            if isinstance(error, OSError | ValueError):
-                raise self._refusal(error, name) from None
-            raise
 
     @contextlib.contextmanager
     def _made(self) -> Iterator[int]:

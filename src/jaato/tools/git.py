@@ -20,6 +20,10 @@ MAX_COMPLAINT_BYTES = 8_000
 MAX_CONFIG_BYTES = 4_194_304
 WITHIN_S = 30.0
 FILTER = re.compile(r"filter\.(?s:.+)\.(?:clean|smudge|process|required)")
+STARTS = re.compile(
+    r"lfs\.(?:extension|customtransfer|standalonetransferagent|transfer)\b(?s:.*)", re.IGNORECASE
+)
+"""Settings by which the user's own content filter would start a program."""
 OWN_SCOPES = ("local", "worktree")
 LISTING = ("config", "--list", "--show-scope", "--name-only", "-z")
 KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES")
@@ -132,12 +136,15 @@ async def guarded(
 
 
 def filters_off(listed: bytes) -> dict[str, str]:
-    """Settings that switch off every filter named in a listing of scopes and keys, unless it is the user's own."""
+    """Settings that switch off every filter named in a listing of scopes and keys, unless it is the user's own and
+    the repository does not tell it to start programs."""
     fields = listed.decode("utf-8", "surrogateescape").split("\0")
+    pairs = list(zip(fields[::2], fields[1::2], strict=False))
+    starts = any(scope in OWN_SCOPES and STARTS.fullmatch(key) for scope, key in pairs)
     names = {
         key.rpartition(".")[0]
-        for scope, key in zip(fields[::2], fields[1::2], strict=False)
-        if scope in OWN_SCOPES and FILTER.fullmatch(key)
+        for scope, key in pairs
+        if (starts or scope in OWN_SCOPES) and FILTER.fullmatch(key)
     }
     return {
         f"{name}.{part}": value

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from jaato.errors import ToolError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
 """The JPEG segments that tell width and height."""
+MAX_UNPACKED_BYTES = 64 << 20
+"""So much of a PNG is unpacked to see whether it is one."""
+FRAME_KINDS = (b"VP8 ", b"VP8L", b"ANMF")
 BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 """JPEG markers without a segment."""
 
@@ -56,7 +60,8 @@ def png(data: bytes) -> Picture:
     """A PNG: every chunk whole, the first telling the size, an end."""
     at = len(PNG)
     width = height = 0
-    shows = False
+    pixels = zlib.decompressobj()
+    shown = 0
     while True:
         size, kind = struct.unpack_from(">I4s", data, at)
         body = at + 8
@@ -65,17 +70,30 @@ def png(data: bytes) -> Picture:
         if needed and zlib.crc32(memoryview(data)[at + 4 : body + size]) != check:
             raise broken("PNG", f"a checksum is wrong at byte {at}")
         if not width:
-            if kind != b"IHDR":
+            if kind != b"IHDR" or size != 13:
                 raise broken("PNG", "it has no header")
             width, height = struct.unpack_from(">II", data, body)
             if not width or not height:
                 raise broken("PNG", "it has no size")
-        shows = shows or kind == b"IDAT"
+        if kind == b"IDAT" and shown < MAX_UNPACKED_BYTES:
+            shown += unpacked(pixels, data[body : body + size], MAX_UNPACKED_BYTES - shown)
         at = body + size + 4
         if kind == b"IEND":
-            if not shows:
+            if not shown:
                 raise broken("PNG", "it has no content")
             return Picture("image/png", width, height)
+
+
+def unpacked(pixels: Any, packed: bytes, most: int) -> int:
+    """How many bytes the next piece of a picture unpacks to, as far as anybody looks. Raises `ImageRefused`."""
+    count = 0
+    try:
+        while count < most and packed and (piece := pixels.decompress(packed, min(most, 1 << 20))):
+            count += len(piece)
+            packed = pixels.unconsumed_tail
+    except zlib.error:
+        raise broken("PNG", "its content cannot be unpacked") from None
+    return count
 
 
 def jpeg(data: bytes) -> Picture:
@@ -108,13 +126,31 @@ def jpeg(data: bytes) -> Picture:
 
 
 def gif(data: bytes) -> Picture:
-    """A GIF: a size, a first picture, an end."""
-    width, height = struct.unpack_from("<HH", data, 6)
-    if not width or not height or b"\x2c" not in data[13:]:
+    """A GIF: a size, pictures no larger than that, an end; perhaps padding."""
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    at = 13 + colours(flags)
+    frames = 0
+    while (kind := data[at]) != 0x3B:
+        if kind == 0x21:
+            at += 2
+        elif kind == 0x2C:
+            left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)
+            width, height = max(width, left + across), max(height, top + down)
+            frames += 1
+            at += 11 + colours(flags)
+        else:
+            raise broken("GIF", f"there is no block at byte {at}")
+        while data[at]:
+            at += 1 + data[at]
+        at += 1
+    if not width or not height or not frames:
         raise broken("GIF", "it has no content")
-    if not data.rstrip(b"\0").endswith(b";"):
-        raise broken("GIF", "it ends too early")
     return Picture("image/gif", width, height)
+
+
+def colours(flags: int) -> int:
+    """The bytes of the table of colours that these flags announce."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
 def webp(data: bytes) -> Picture:
@@ -125,13 +161,24 @@ def webp(data: bytes) -> Picture:
     match data[12:16]:
         case b"VP8X":
             width, height = (1 + int.from_bytes(data[at : at + 3], "little") for at in (24, 27))
-        case b"VP8L":
+            if not any(kind in FRAME_KINDS for kind in chunks(data, 30)):
+                raise broken("WebP", "it has no picture")
+        case b"VP8L" if data[20] == 0x2F:
             (bits,) = struct.unpack_from("<I", data, 21)
             width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        case b"VP8 ":
+        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":
             width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
         case _:
             raise broken("WebP", "it has no picture")
     if not width or not height:
         raise broken("WebP", "it has no size")
     return Picture("image/webp", width, height)
+
+
+def chunks(data: bytes, at: int) -> Iterator[bytes]:
+    """The kinds of the whole chunks of a RIFF file from a byte on."""
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from("<4sI", data, at)
+        at += 8 + size + size % 2
+        if at <= len(data) + size % 2:
+            yield kind

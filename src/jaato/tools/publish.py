@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from pathlib import PurePosixPath
 
 from jaato.errors import ToolError
+from jaato.tools.atomic import put_whole
 from jaato.tools.beneath import Place
 from jaato.tools.entries import special
 from jaato.tools.file_errors import PathRefused, explained
@@ -38,9 +37,10 @@ def publish(roots: Roots, path: str, data: bytes, *, overwrite: bool) -> bool:
             raise special(path, place.info.st_mode)
         if place.info is not None and not overwrite:
             raise taken(path)
+        new = place.info is None
         mode = 0o666 if place.info is None else stat.S_IMODE(place.info.st_mode)
         try:
-            put(place, data, mode)
+            put_whole(place.dir_fd, place.name, data, mode, new=new, exact=not new)
         except FileExistsError:
             raise taken(path) from None
         except OSError as error:
@@ -73,25 +73,3 @@ def make_directory(roots: Roots, path: str) -> None:
             return
         except OSError as error:
             raise explained(error, path) from None
-
-
-def put(place: Place, data: bytes, mode: int) -> None:
-    """Write beside the place, then take it: a new name only if it is still free. Raises `OSError`."""
-    temporary = f".{secrets.token_hex(8)}.part"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, mode, dir_fd=place.dir_fd), "wb") as file:
-            file.write(data)
-            if place.info is not None:
-                os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        if place.info is None:
-            os.link(
-                temporary, place.name, src_dir_fd=place.dir_fd, dst_dir_fd=place.dir_fd, follow_symlinks=False
-            )
-        else:
-            os.rename(temporary, place.name, src_dir_fd=place.dir_fd, dst_dir_fd=place.dir_fd)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=place.dir_fd)

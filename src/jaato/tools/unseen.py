@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ BLANK = re.compile(
 """Characters that count as printable, or as nothing yet, and show nothing."""
 JOINERS = "\u200c\u200d"
 PRESENTATION = "\ufe0e\ufe0f"
+ODD = re.compile(r"[^\t\n\r -~]|\r(?!\n)")
+"""What may be unseen: all but plain letters and the ends of lines."""
 KEYCAPS = frozenset("0123456789#*\u203c\u2049")
 
 
@@ -80,6 +83,30 @@ def is_emoji(char: str) -> bool:
 def is_joined(char: str) -> bool:
     """Whether a letter or mark of a script whose letters join (no Latin, Greek or Cyrillic)."""
     return bool(char) and unicodedata.category(char) in ("Lo", "Mn", "Mc") and char > "\u0590"
+
+
+def spelt_out(text: str) -> str:
+    """A text for a model, with what nobody would see of it as codes; line ends, tabs, emoji and scripts stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return ODD.sub(lambda match: spelt(text, match.start(), match[0]), text)
+
+
+def spelt(text: str, at: int, char: str) -> str:
+    """One character of a text as it is shown."""
+    lone = char == "\r"
+    return escaped(char) if lone or (unseen(char) and not belongs(text, at)) else char
+
+
+def one_line(text: str, most: int) -> str:
+    """A text in one line of bounded length, spelt out."""
+    flat = spelt_out(" ".join(text[: most * 4].split()))
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+def quoted(text: str) -> str:
+    """A text in quotation marks that it cannot end."""
+    return json.dumps(spelt_out(text), ensure_ascii=False)
 
 
 def strings_in(value: Any) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from jaato.errors import ToolError
+from jaato.plugins.archives.names import parts_of, shown
 from jaato.plugins.archives.streams import ArchiveRefused, packed
 from jaato.plugins.archives.unpack import chosen
 from jaato.tools.paths import Roots
@@ -45,27 +47,26 @@ def create(request: dict[str, Any]) -> dict[str, Any]:
     out = os.fdopen(request["fd"], "w+b")
     own = os.fstat(out.fileno())
     work = Packing(roots, request["format"], out, request["max_bytes"], (own.st_dev, own.st_ino))
-    left = chosen(request["exclude"])
+    leaves = excluded(request["exclude"] or [])
     for path in request["paths"]:
         base = str(PurePosixPath(path.rstrip("/")).parent) if path.rstrip("/") not in ("", ".") else path
-        for name in found(roots, path):
-            inner = os.path.relpath(name, base)
-            if not (request["exclude"] and left(inner)):
-                work.add(name, inner)
+        work.take(path, os.path.relpath(path, base), leaves)
     work.close()
     out.flush()
     os.fsync(out.fileno())
     return work.report(out.tell() if not out.closed else 0)
 
 
-def found(roots: Roots, path: str) -> Iterator[str]:
-    """A file, or a directory and everything in it, in order; links are not followed."""
-    kind = stat.S_IFMT(roots.stat(path, follow=False).st_mode)
-    yield path
-    if kind != stat.S_IFDIR:
-        return
-    for entry in sorted(roots.scan(path)):
-        yield from found(roots, f"{path.rstrip('/')}/{entry.name}")
+def excluded(patterns: list[str]) -> Callable[[str], bool]:
+    """Whether a file is left out: by its path, a pattern, or, wherever it lies, by a name without a slash."""
+    fits = chosen(patterns)
+    names = [pattern.strip("/") for pattern in patterns if "/" not in pattern.strip("/")]
+
+    def leaves(name: str) -> bool:
+        parts = parts_of(name)
+        return any(fnmatch.fnmatchcase(part, one) for part in parts for one in names) or fits(name)
+
+    return leaves if patterns else lambda _name: False
 
 
 class Packing:
@@ -92,6 +93,32 @@ class Packing:
             self._stream = packed(out, packing or "none") if packing else None  # type: ignore[arg-type]
             self._tar = tarfile.TarFile(fileobj=self._stream or out, mode="w", format=tarfile.PAX_FORMAT)
 
+    def take(self, path: str, name: str, leaves: Callable[[str], bool], named: bool = True) -> None:
+        """Add a file, or a directory and everything in it, in order; links are not followed.
+
+        What cannot be read is left out and reported, unless it was `named`. Raises `ToolError`.
+        """
+        if name != "." and leaves(name):
+            return
+        try:
+            kind = stat.S_IFMT(self._roots.stat(path, follow=False).st_mode)
+            self.add(path, name)
+            inner = sorted(entry.name for entry in self._roots.scan(path)) if kind == stat.S_IFDIR else []
+        except ArchiveRefused:
+            raise
+        except ToolError as error:
+            if named:
+                raise
+            self._leave_out(name, str(error))
+            return
+        for one in inner:
+            self.take(
+                f"{path.rstrip('/')}/{one}", one if name == "." else f"{name}/{one}", leaves, named=False
+            )
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self._left_out.append({"name": shown(name), "why": why})
+
     def add(self, path: str, name: str) -> None:
         """Add one file, link or directory under a name."""
         if name in (".", "") or name in self._taken:
@@ -114,19 +141,21 @@ class Packing:
                 with self._roots.open_file(path) as file:
                     self._put(name, os.fstat(file.fileno()), file, "")
             else:
-                self._left_out.append({"name": name, "why": "it is a device, pipe or socket"})
+                self._leave_out(name, "it is a device, pipe or socket")
                 return
         except ArchiveRefused:
             raise
         except ToolError as error:
-            self._left_out.append({"name": name, "why": str(error)})
+            self._leave_out(name, str(error))
             return
         self._files += not stat.S_ISDIR(info.st_mode)
         if len(self._names) < REPORTED:
-            self._names.append(name)
+            self._names.append(shown(name))
 
     def _put(self, name: str, info: os.stat_result, file: IO[bytes] | None, target: str) -> None:
         """Write one member."""
+        if self._zip is not None and not encodes(name):
+            raise ToolError("its name is not UTF-8, which zip needs; a tar archive takes it")
         size = info.st_size if file is not None else 0
         self._bytes += size
         if self._bytes > self._most:
@@ -191,6 +220,15 @@ class Packing:
             said["left_out"] = self._left_out[:REPORTED]
             said["left_out_count"] = len(self._left_out)
         return said
+
+
+def encodes(name: str) -> bool:
+    """Whether a name can be written as UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Exactly(io.RawIOBase):

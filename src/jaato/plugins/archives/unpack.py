@@ -14,7 +14,7 @@ from jaato.errors import ToolError
 from jaato.plugins.archives.fresh import fresh
 from jaato.plugins.archives.members import Member, format_of, members, pieces
 from jaato.plugins.archives.names import parts_of, problem_of_link, problem_of_name, shown
-from jaato.plugins.archives.streams import ArchiveRefused
+from jaato.plugins.archives.streams import FREE_BYTES, MAX_RATIO, ArchiveRefused
 from jaato.tools.paths import Roots
 
 MAX_LISTED = 2_000
@@ -97,6 +97,7 @@ def extract(request: dict[str, Any]) -> dict[str, Any]:
     kind = format_of(file)
     roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]])
     work = Extraction(roots, request["destination"], request["overwrite"], request["max_bytes"])
+    work.packed_bytes = os.fstat(file.fileno()).st_size
     fits = chosen(request["members"])
     stopped = ""
     try:
@@ -126,6 +127,7 @@ class Extraction:
         self._bytes = 0
         self._replaced = 0
         self._names: list[str] = []
+        self.packed_bytes = 0
 
     def take(self, member: Member) -> None:
         """Extract one member, or note why not. Raises `ArchiveRefused` when nothing more can be."""
@@ -262,6 +264,12 @@ class Extraction:
             if self._left < 0:
                 raise ArchiveRefused(
                     f"The archive holds more than {self._most >> 20} MB. Raise max_mb to extract it."
+                )
+            poured = self._most - self._left
+            if poured > FREE_BYTES and poured > MAX_RATIO * self.packed_bytes:
+                raise ArchiveRefused(
+                    f"The archive unpacks to more than {MAX_RATIO} times its size, so it is not read on. Use run with its "
+                    "program if that is meant, as with sparse files."
                 )
             room = os.fstatvfs(fd)
             if room.f_bavail * room.f_frsize < SPARE_BYTES + len(piece):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ from jaato.plugins.calculation.functions import CONSTANTS, FUNCTIONS, shift, who
 from jaato.plugins.calculation.numbers import (
     Number,
     Unsolvable,
+    brief,
     combined,
     divided,
     literal,
@@ -21,6 +24,10 @@ from jaato.plugins.calculation.numbers import (
 
 MAX_CHARS = 4_000
 MAX_DEPTH = 80
+MAX_S = 5.0
+"""How long one expression is worked on; no single step takes long."""
+GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
+"""A number as print groups its digits; in Python the commas would make several numbers of it."""
 SIGNS = {0xD7: "*", 0xF7: "/", 0x2212: "-"}
 """The signs of print, as Python writes them."""
 Value = Number | bool | list[Any]
@@ -63,10 +70,21 @@ def evaluate(text: str) -> Value:
         raise Unsolvable(
             "The expression is nested too deeply or has a character that cannot be read."
         ) from None
+    refuse_grouped(plain, isinstance(tree.body, ast.Tuple) and not plain.startswith("("))
     try:
         return Evaluation(plain).value(tree.body, 0)
     except RecursionError:
         raise Unsolvable("The expression is nested too deeply.") from None
+
+
+def refuse_grouped(text: str, is_list: bool) -> None:
+    """Raise `Unsolvable` for digits in groups: where no list was meant, or where a group cannot be a number."""
+    found = next((one[0] for one in GROUPED.finditer(text) if is_list or ",0" in one[0]), None)
+    if found is not None:
+        raise Unsolvable(
+            f"{found[:40]} would be several numbers. Write {found[:40].replace(',', '')} for one; for several, put a "
+            "space after each comma."
+        )
 
 
 class Evaluation:
@@ -74,11 +92,18 @@ class Evaluation:
 
     def __init__(self, text: str) -> None:
         self._lines = text
+        self._until = time.monotonic() + MAX_S
+
+    def check(self, depth: int) -> None:
+        """Raise `Unsolvable` when the expression goes too deep or takes too long."""
+        if depth > MAX_DEPTH:
+            raise Unsolvable(f"The expression is nested more than {MAX_DEPTH} deep. Split it.")
+        if time.monotonic() > self._until:
+            raise Unsolvable(f"The expression takes more than {MAX_S:g} s. Ask for less at once.")
 
     def value(self, node: ast.expr, depth: int) -> Value:
         """What a part of the tree comes to."""
-        if depth > MAX_DEPTH:
-            raise Unsolvable(f"The expression is nested more than {MAX_DEPTH} deep. Split it.")
+        self.check(depth)
         match node:
             case ast.Constant(value=bool(known)):
                 return known
@@ -86,8 +111,8 @@ class Evaluation:
                 return literal(ast.get_source_segment(self._lines, node) or "")
             case ast.Name(id=name):
                 return constant(name)
-            case ast.BinOp(left=left, op=sign, right=right):
-                return binary(sign, self.number(left, depth), self.number(right, depth))
+            case ast.BinOp():
+                return self.chain(node, depth)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not self.value(operand, depth + 1)
             case ast.UnaryOp(op=mark, operand=operand):
@@ -111,6 +136,16 @@ class Evaluation:
     def number(self, node: ast.expr, depth: int) -> Number:
         """A part that must be a number."""
         return settled(self.value(node, depth + 1))
+
+    def chain(self, node: ast.BinOp, depth: int) -> Number:
+        """Operators one after the other: a+b+c is a tree as deep as it is long, and may be long."""
+        steps = [node]
+        while isinstance(steps[-1].left, ast.BinOp):
+            steps.append(steps[-1].left)
+        value = self.number(steps[-1].left, depth)
+        for step in reversed(steps):
+            value = binary(step.op, value, self.number(step.right, depth))
+        return value
 
     def compare(self, parts: list[ast.expr], signs: list[ast.cmpop], depth: int) -> bool:
         """A chain of comparisons."""
@@ -138,9 +173,15 @@ class Evaluation:
             raise Unsolvable(f"{name} does not take {len(values)} arguments.") from None
         except ZeroDivisionError:
             raise Unsolvable("Division by zero.") from None
-        except (ValueError, OverflowError) as error:
-            shown = ", ".join(str(value)[:40] for value in values)
-            raise Unsolvable(f"{name}({shown}) has no value: {error}.") from None
+        except OverflowError:
+            raise Unsolvable(f"{name}({listed(values)}) is too large for floating point.") from None
+        except ValueError as error:
+            raise Unsolvable(f"{name}({listed(values)}) has no value: {error}.") from None
+
+
+def listed(values: list[Number]) -> str:
+    """Arguments for a message."""
+    return ", ".join(map(brief, values))[:200]
 
 
 def constant(name: str) -> Number:

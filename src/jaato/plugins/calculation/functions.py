@@ -13,21 +13,25 @@ from jaato.plugins.calculation.numbers import (
     TOO_LARGE,
     Number,
     Unsolvable,
+    brief,
     divided,
     exact_root,
+    floor_root,
     power,
     settled,
 )
 
 MAX_FACTORIAL = 3_249
 """The largest whose factorial has at most 10,000 digits."""
+MAX_MODULAR_BITS = 4_096
+"""The largest in use; ten times as many would take a minute, in which nothing else runs."""
 CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e, "tau": math.tau, "phi": (1 + 5**0.5) / 2}
 
 
 def whole(value: Number, name: str) -> int:
     """The value as an integer; raises `Unsolvable` when it is none."""
     if not isinstance(value, int):
-        raise Unsolvable(f"{name} takes whole numbers, and {value} is none.")
+        raise Unsolvable(f"{name} takes whole numbers, and {brief(value)} is none.")
     return value
 
 
@@ -39,6 +43,9 @@ def root(value: Number, degree: int, name: str) -> Number:
         exact = exact_root(value, degree)
         if exact is not None:
             return settled(exact)
+        if not -(10**300) < value < 10**300:
+            near = float(floor_root(abs(value.numerator) // value.denominator, degree))
+            return near if value > 0 else -near
     return math.copysign(abs(float(value)) ** (1 / degree), float(value)) if degree > 2 else math.sqrt(value)
 
 
@@ -144,6 +151,14 @@ def integers(name: str, function: Callable[..., int]) -> Callable[..., Number]:
     return apply
 
 
+def multiple(*values: Number) -> Number:
+    """The least common multiple, refused as soon as it grows too large."""
+    result = 1
+    for value in values:
+        result = whole(settled(math.lcm(result, whole(value, "lcm"))), "lcm")
+    return result
+
+
 def modular(base: Number, exponent: Number, modulus: Number | None = None) -> Number:
     """A power, with a modulus if one is given."""
     if modulus is None:
@@ -151,10 +166,12 @@ def modular(base: Number, exponent: Number, modulus: Number | None = None) -> Nu
     one, other, third = (whole(value, "pow") for value in (base, exponent, modulus))
     if third == 0:
         raise Unsolvable("Division by zero: the modulus of pow is 0.")
+    if third.bit_length() > MAX_MODULAR_BITS or other.bit_length() > MAX_MODULAR_BITS:
+        raise Unsolvable(f"pow with a modulus takes exponents and moduli of up to {MAX_MODULAR_BITS} bits.")
     try:
         return pow(one, other, third)
     except ValueError:
-        raise Unsolvable(f"{one} has no inverse modulo {third}.") from None
+        raise Unsolvable(f"{brief(one)} has no inverse modulo {brief(third)}.") from None
 
 
 def shift(name: str, value: Number, by: Number) -> Number:
@@ -187,7 +204,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "perm": lambda n, k: choose("perm", math.perm, n, k),
     "pow": modular,
     "gcd": integers("gcd", math.gcd),
-    "lcm": integers("lcm", math.lcm),
+    "lcm": multiple,
     "xor": integers("xor", lambda one, other: one ^ other),
     "min": some("min", min),
     "max": some("max", max),

@@ -120,14 +120,30 @@ def exact_root(base: Exact, degree: int) -> Exact | None:
 
 def whole_root(value: int, degree: int) -> int | None:
     """The whole root of a whole number that is not negative, None when there is none."""
+    root = floor_root(value, degree)
+    return root if root**degree == value else None
+
+
+def floor_root(value: int, degree: int) -> int:
+    """The largest whole number whose power is not above a whole number that is not negative."""
+    if degree == 1 or value < 2:
+        return value
     if degree == 2:
-        root = math.isqrt(value)
-        return root if root * root == value else None
-    low, high = 0, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if middle**degree <= value else (low, middle - 1)
-    return low if low**degree == value else None
+        return math.isqrt(value)
+    root = 1 << -(-value.bit_length() // degree)  # not below it, from where Newton's steps only go down
+    while True:
+        lower = ((degree - 1) * root + value // root ** (degree - 1)) // degree
+        if lower >= root:
+            return root
+        root = lower
+
+
+def brief(value: Number) -> str:
+    """A number for a message."""
+    top = value.numerator if isinstance(value, Fraction) else value
+    if isinstance(top, int) and top.bit_length() > 128:
+        return f"a number of {math.ceil(top.bit_length() * math.log10(2))} digits"
+    return str(value)[:40]
 
 
 def digits(value: int) -> str:

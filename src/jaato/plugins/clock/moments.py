@@ -17,6 +17,9 @@ ISO_DURATION = re.compile(
     r"(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?",
     re.IGNORECASE,
 )
+COMPACT = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?"
+)
 WORDS = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
 UNITS = {
     "year": "years", "yr": "years", "y": "years",
@@ -50,7 +53,7 @@ def read(text: str, zone: str | None) -> datetime:
         moment = datetime.now(UTC).astimezone()
         return converted(moment, zone) if zone else moment
     try:
-        found = unix(text) or iso(text) or loose(text) or mail(text)
+        found = compact(text) or unix(text) or iso(text) or loose(text) or mail(text)
         if found is None:
             raise TimeRefused(
                 f"{text!r} is no time that is understood. Write it such as 2026-11-05T14:30:00+01:00, or 2026-11-05."
@@ -60,6 +63,20 @@ def read(text: str, zone: str | None) -> datetime:
         return converted(found, zone) if zone and UNIX.fullmatch(text) else found
     except (OverflowError, OSError, ValueError):
         raise TimeRefused(f"{text!r} lies outside the years 1 to 9999.") from None
+
+
+def compact(text: str) -> datetime | None:
+    """A time of 14 digits, as logs and file names have it. Raises `TimeRefused` for one of 12, which could be either."""
+    if COMPACT.fullmatch(text) is None:
+        return None
+    if len(text) == 12:
+        raise TimeRefused(
+            f"{text} could be a date or milliseconds. Write {text[:8]}T{text[8:]} for the date, @{text} for the other."
+        )
+    try:
+        return datetime.strptime(text, "%Y%m%d%H%M%S")  # noqa: DTZ007 one without a zone gets it later
+    except ValueError:
+        return None
 
 
 def unix(text: str) -> datetime | None:
@@ -208,8 +225,27 @@ def added(moment: datetime, text: str) -> datetime:
         raise TimeRefused("The result lies outside the years 1 to 9999.") from None
 
 
+def shown(moment: datetime) -> tuple[datetime, str]:
+    """The moment as the clocks of its zone show it, and what is to be known where they are set forward or back."""
+    try:
+        there = moment.astimezone(UTC).astimezone(moment.tzinfo)
+    except OverflowError:
+        return moment, ""
+    if there.replace(tzinfo=None) != moment.replace(tzinfo=None):
+        skipped = moment.replace(tzinfo=None).isoformat(" ", "minutes")
+        return there, f"The clocks are set forward past {skipped}; it is counted on from before."
+    other = moment.replace(fold=1 - moment.fold)
+    if other.utcoffset() == moment.utcoffset():
+        return moment, ""
+    return (
+        moment,
+        f"The clocks are set back and show this twice; the other is {other.isoformat(timespec='seconds')}.",
+    )
+
+
 def facts(moment: datetime) -> dict[str, Any]:
     """What there is to say of a moment."""
+    moment, note = shown(moment)
     year, week, _ = moment.isocalendar()
     said: dict[str, Any] = {
         "iso": moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds"),
@@ -218,6 +254,8 @@ def facts(moment: datetime) -> dict[str, Any]:
         "week": f"{year:04}-W{week:02}",
         "day_of_year": moment.timetuple().tm_yday,
     }
+    if note:
+        said["note"] = note
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:

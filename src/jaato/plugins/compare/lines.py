@@ -12,8 +12,8 @@ from jaato.errors import ToolError
 
 Block = tuple[int, int, int]
 """Where lines are the same: in the old text, in the new one, how many."""
-SMALL = 4_000_000
-"""Products of two lengths up to this are worked out by difflib."""
+SMALL = 100_000_000
+"""Products of two lengths up to this are worked out exactly."""
 MAX_LINE_CHARS = 5_000
 MAX_DIFF_CHARS = 1_000_000
 NO_END = "\\ No newline at end of file\n"
@@ -115,11 +115,34 @@ def matching(old: Sequence[str], new: Sequence[str]) -> list[Block]:
             found += [(left, right, 1) for left, right in anchors]
             work += [(x + 1, y, z + 1, w) for (x, z), (y, w) in pairwise(edges)]
         elif (b - a) * (d - c) <= SMALL:
-            import difflib
-
-            matcher = difflib.SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
-            found += [(a + x, c + y, size) for x, y, size in matcher.get_matching_blocks() if size]
+            found += [(a + x, c + y, 1) for x, y in common(old[a:b], new[c:d])]
     return sorted(found)
+
+
+def common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """A longest sequence of lines that both have, from its end: in which places, however often lines repeat.
+
+    A row of the table of lengths is one number, whose bit is 0 where the length grows by one.
+    """
+    masks: dict[str, int] = {}
+    for place, line in enumerate(new):
+        masks[line] = masks.get(line, 0) | 1 << place
+    full = (1 << len(new)) - 1
+    row = full
+    rows = [row]
+    for line in old:
+        same = row & masks.get(line, 0)
+        row = (row + same | row - same) & full
+        rows.append(row)
+    left, right = len(old), len(new)
+    while left and right:
+        if rows[left] >> right - 1 & 1:
+            right -= 1
+            continue
+        left -= 1
+        if rows[left] >> right - 1 & 1:
+            right -= 1
+            yield left, right
 
 
 def unique(old: Sequence[str], new: Sequence[str], a: int, b: int, c: int, d: int) -> list[tuple[int, int]]:

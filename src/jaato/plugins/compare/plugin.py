@@ -107,6 +107,7 @@ class ComparePlugin(Plugin):
         which are identical. Returns digest and size of each."""
         if expected is not None and len(paths) != 1:
             raise InvalidArguments("expected goes with one path.")
+        wanted = None if expected is None else digest_of(expected, algorithm)
         files: list[dict[str, Any]] = []
         for path in paths:
             try:
@@ -124,8 +125,8 @@ class ComparePlugin(Plugin):
         ]
         if alike:
             said["identical"] = alike
-        if expected is not None:
-            said["matches"] = expected.strip().lower() == digests[0]
+        if wanted is not None:
+            said["matches"] = wanted == digests[0]
         return said
 
     def _digest(self, path: str, algorithm: Algorithm, call: Call) -> dict[str, Any]:
@@ -143,3 +144,19 @@ class ComparePlugin(Plugin):
                     return {"digest": digest.hexdigest(), "size_bytes": size}
                 digest.update(piece)
                 size += len(piece)
+
+
+def digest_of(expected: str, algorithm: Algorithm) -> str:
+    """The digest in what a page or a sums file says: alone, after `sha256:`, or before the file's name.
+
+    Raises `InvalidArguments` for what cannot be a digest of this algorithm.
+    """
+    word = (expected.split() or [""])[0].lower()
+    named, _, rest = word.rpartition(":")
+    length = 2 * hashlib.new(algorithm, usedforsecurity=False).digest_size
+    if len(rest) != length or set(rest) - set("0123456789abcdef") or named not in ("", algorithm):
+        raise InvalidArguments(
+            f"expected is no {algorithm} digest: that has {length} hexadecimal digits, and this {len(rest)} characters"
+            f"{f' of {named[:20]}' if named else ''}. Choose the algorithm it was made with."
+        )
+    return rest

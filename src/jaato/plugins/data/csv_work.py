@@ -5,7 +5,6 @@ Runs in a process of its own.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import os
@@ -13,21 +12,16 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaato.errors import ToolError
+from jaato.plugins.data.dialect import SEPARATOR, CsvRefused, Lines, delimiter_of, encoding_of, spanned
 from jaato.plugins.data.rows import Guarded, fetched, may_read
 
-DELIMITERS = ",;\t|"
 SAMPLE_BYTES = 256 << 10
 MAX_COLUMNS = 1_000
 MAX_FIELD_CHARS = 1 << 20
 TOP_VALUES = 5
 SAMPLE_ROWS = 5
-
-
-class CsvRefused(ToolError):
-    """The file cannot be read as a table."""
-
-    code = "csv_refused"
+LONGEST_DIGITS = 15
+"""So many digits every number of floating point keeps."""
 
 
 class Table:
@@ -42,6 +36,7 @@ class Table:
         self.types: list[str] = []
         self.rows = 0
         self.ragged = 0
+        self.open_line = 0
 
     def facts(self) -> dict[str, Any]:
         """How the file was read."""
@@ -51,10 +46,17 @@ class Table:
             "encoding": self.encoding,
             "rows": self.rows,
         }
+        notes: list[str] = []
         if self.ragged:
-            facts["note"] = (
+            notes.append(
                 f"{self.ragged} rows have too few or too many fields; missing ones are NULL, others left out"
             )
+        if self.open_line:
+            notes.append(
+                f"a quotation mark in the row at line {self.open_line} is never closed, so all lines after it are one field"
+            )
+        if notes:
+            facts["note"] = "; ".join(notes)
         return facts
 
 
@@ -64,7 +66,9 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     tables = [load(connection, name, file, request) for name, file in request["files"].items()]
     guarded = Guarded(connection, may_read, request["time_s"])
     said = fetched(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
-    notes = [table.facts() for table in tables if table.ragged or table.encoding != "utf-8"]
+    notes = [
+        table.facts() for table in tables if table.ragged or table.open_line or table.encoding != "utf-8"
+    ]
     return {**said, "read_as": notes} if notes else said
 
 
@@ -121,22 +125,28 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
         sample = raw.read(SAMPLE_BYTES)
         raw.seek(0)
         table.encoding = encoding_of(sample, table.path)
-        table.delimiter = request["delimiter"] or delimiter_of(sample.decode(table.encoding, "replace"))
-        text = io.TextIOWrapper(raw, encoding=table.encoding, errors="replace", newline="")
+        start = sample.decode(table.encoding, "replace")
+        said = SEPARATOR.match(start)
+        table.delimiter = request["delimiter"] or (said[1] if said else delimiter_of(start))
+        text = Lines(io.TextIOWrapper(raw, encoding=table.encoding, errors="replace", newline=""))
         csv.field_size_limit(MAX_FIELD_CHARS)
+        if said:
+            next(text)
         reader = csv.reader(text, delimiter=table.delimiter)
         try:
-            first = next(reader, None)
+            first = next((row for row in reader if row), None)
             if first is None:
                 raise CsvRefused(f"{table.path!r} is empty.")
             table.columns = headings(first if request["header"] else [""] * len(first))
             create(connection, table)
             lines = reader if request["header"] else chained(first, reader)
-            fill(connection, table, lines)
+            fill(connection, table, lines, text)
+            if text.is_open(table.delimiter):
+                table.open_line = text.number - len(text.row) + 1
         except csv.Error as error:
             raise CsvRefused(
-                f"{table.path!r} cannot be read as CSV, at line {reader.line_num}: {error}. Is {table.delimiter!r} the "
-                "delimiter?"
+                f"{table.path!r} cannot be read as CSV, in the row at line {text.number - len(text.row) + 1}: {error}. "
+                f"Is a quotation mark there never closed? Is {table.delimiter!r} the delimiter?"
             ) from None
         except UnicodeError as error:
             raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error}.") from None
@@ -148,43 +158,6 @@ def chained(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
     """A row and the others."""
     yield first
     yield from rest
-
-
-def encoding_of(sample: bytes, path: str) -> str:
-    """The encoding of a text by its first bytes. Raises `CsvRefused` for bytes that are no text."""
-    if sample.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if b"\0" in sample:
-        raise CsvRefused(f"{path!r} is binary, not CSV. For SQLite databases there is sqlite_query.")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
-    except UnicodeDecodeError:
-        return "cp1252" if not set(sample) & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "latin-1"
-    return "utf-8"
-
-
-def delimiter_of(sample: str) -> str:
-    """The delimiter that splits the first lines most evenly into most fields; a comma when none does."""
-    best, found = (0.0, 0), ","
-    for delimiter in DELIMITERS:
-        reader = csv.reader(io.StringIO(sample[:65_536], newline=""), delimiter=delimiter)
-        widths: list[int] = []
-        try:
-            for row in reader:
-                if row:
-                    widths.append(len(row))
-                if len(widths) == 200:
-                    break
-        except csv.Error:
-            continue
-        usual = max(set(widths), key=widths.count, default=1)
-        if usual > 1:
-            score = (round(widths.count(usual) / len(widths), 1), usual)
-            if score > best:
-                best, found = score, delimiter
-    return found
 
 
 def headings(row: list[str]) -> list[str]:
@@ -228,13 +201,13 @@ def create(connection: sqlite3.Connection, table: Table) -> None:
         raise CsvRefused(f"{table.path!r} makes no table: {error}.") from None
 
 
-def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]]) -> None:
+def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]], text: Lines) -> None:
     """Insert every row, cut or lengthened to the number of columns."""
     width = len(table.columns)
     marks = ", ".join("?" * width)
 
     def rows() -> Iterator[Sequence[str | None]]:
-        for line in lines:
+        for line in spanned(lines, text):
             if len(line) == width:
                 yield line
             elif line:
@@ -250,15 +223,22 @@ def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]
 
 
 def detect(connection: sqlite3.Connection, table: Table) -> None:
-    """Find each column's type and convert it: whole numbers, numbers, else text; empty fields become NULL."""
+    """Find each column's type and convert it: whole numbers, numbers, else text; empty fields become NULL.
+
+    Spaces around a number do not count. Whole numbers too long for any type, as identifiers are, stay text.
+    """
     checks: list[str] = []
     for name in table.columns:
-        column = quote(name)
+        column, bare = quote(name), f"trim({quote(name)})"
+        too_long = f"length({bare}) > {LONGEST_DIGITS} AND {bare} NOT GLOB '*[^-0-9]*'"
+        whole = f"CAST(CAST({bare} AS INTEGER) AS TEXT) = {bare}"
+        numeric = f"({bare} GLOB '[-0-9]*' AND json_valid({bare}))"
         checks += [
-            f"coalesce(sum({column} <> ''), 0)",
-            f"coalesce(sum({column} <> '' AND CAST(CAST({column} AS INTEGER) AS TEXT) <> {column}), 0)",
-            f"coalesce(sum({column} <> '' AND NOT ({column} GLOB '[-0-9]*' AND json_valid({column}))), 0)",
+            f"coalesce(sum({bare} <> ''), 0)",
+            f"coalesce(sum({bare} <> '' AND NOT {whole}), 0)",
+            f"coalesce(sum({bare} <> '' AND NOT {numeric} OR {too_long} AND NOT {whole}), 0)",
             f"coalesce(sum({column} = ''), 0)",
+            f"coalesce(sum({too_long}), 0)",
         ]
     changes: list[str] = []
     row: list[int] = []
@@ -266,12 +246,14 @@ def detect(connection: sqlite3.Connection, table: Table) -> None:
         part = ", ".join(checks[start : start + 1_000])
         row += connection.execute(f"SELECT {part} FROM {quote(table.name)}").fetchone()  # noqa: S608
     for number, name in enumerate(table.columns):
-        filled, not_whole, not_number, empty = row[number * 4 : number * 4 + 4]
-        kind = "TEXT" if not filled or not_number else "REAL" if not_whole else "INTEGER"
+        filled, not_whole, not_number, empty, long = row[number * 5 : number * 5 + 5]
+        kind = (
+            "TEXT" if not filled or not_number or (not_whole and long) else "REAL" if not_whole else "INTEGER"
+        )
         table.types.append(kind)
         column = quote(name)
         if kind != "TEXT":
-            changes.append(f"{column} = CAST(nullif({column}, '') AS {kind})")
+            changes.append(f"{column} = CAST(nullif(trim({column}), '') AS {kind})")
         elif empty:
             changes.append(f"{column} = nullif({column}, '')")
     if changes:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import json
+from base64 import b64encode
 from collections.abc import Iterator
+from datetime import date, time
 from typing import IO, Any, Literal
 
 from jaato.errors import ToolError
@@ -65,11 +67,11 @@ def whole(text: IO[str], kind: Format, label: str, size_bytes: int) -> Any:
             case "json":
                 return json.loads(content, parse_constant=str)
             case "jsonl":
-                return [parsed(line, number, label) for number, line in numbered(content.splitlines())]
+                return [parsed(line, number, label) for number, line in numbered(content.split("\n"))]
             case "toml":
                 import tomllib
 
-                return tomllib.loads(content)
+                return plain(tomllib.loads(content))
             case "yaml":
                 return yaml_of(content, label)
     except json.JSONDecodeError as error:
@@ -102,7 +104,42 @@ def yaml_of(content: str, label: str) -> Any:
     except yaml.YAMLError as error:
         raise DocumentRefused(f"{label} is no YAML: {' '.join(str(error).split())[:300]}.") from None
     refuse_many(found, label)
-    return found[0] if len(found) == 1 else found
+    return plain(found[0] if len(found) == 1 else found)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: keys are text, dates too, what is in order or a set is a list, bytes are base64.
+
+    What aliases share stays shared.
+    """
+    done: dict[int, tuple[Any, Any]] = {}
+
+    def made(one: Any) -> Any:
+        if isinstance(one, str | int | float | None):
+            return one
+        if isinstance(one, date | time):
+            return one.isoformat()
+        if isinstance(one, bytes):
+            return b64encode(one).decode()
+        if not isinstance(one, dict | list | tuple | set):
+            return str(one)
+        if id(one) not in done:
+            whole = (
+                {key_of(key): made(inner) for key, inner in one.items()}
+                if isinstance(one, dict)
+                else [made(inner) for inner in (sorted(one, key=str) if isinstance(one, set) else one)]
+            )
+            done[id(one)] = (whole, one)  # which keeps its number from being used again
+        return done[id(one)][0]
+
+    return made(value)
+
+
+def key_of(key: Any) -> str:
+    """The key of a mapping as text, spelled as JSON spells values."""
+    if isinstance(key, bool | int | float | None):
+        return json.dumps(key)
+    return key if isinstance(key, str) else key.isoformat() if isinstance(key, date | time) else str(key)
 
 
 def refuse_many(value: Any, label: str) -> None:
@@ -118,7 +155,7 @@ def refuse_many(value: Any, label: str) -> None:
             )
         if isinstance(current, dict):
             waiting += current.values()
-        elif isinstance(current, list):
+        elif isinstance(current, list | tuple):
             waiting += current
 
 

@@ -37,9 +37,24 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     try:
         if request["each"]:
             return each(expression, text, kind, label, request["max_items"])
-        return bounded(expression.search(whole(text, kind, label, size)), request["max_items"])
+        return bounded(applied(expression, whole(text, kind, label, size)), request["max_items"])
     except JMESPathError as error:
         raise wrong(error) from None
+
+
+def applied(expression: Any, value: Any) -> Any:
+    """What an expression finds. Raises `ExpressionRefused` where it meets values it cannot work with."""
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        return expression.search(value)
+    except JMESPathError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, KeyError, IndexError) as error:
+        raise ExpressionRefused(
+            f"The expression meets values it cannot work with: {str(error)[:300]}. Choose the fitting ones first, such "
+            "as [?type(a) == 'number'] | [?a > `10`]."
+        ) from None
 
 
 def wrong(error: Exception) -> ExpressionRefused:
@@ -65,7 +80,7 @@ def each(expression: Any, text: IO[str], kind: Any, label: str, max_items: int) 
     looked = size = 0
     for item in items(text, kind, label):
         looked += 1
-        value = expression.search(item)
+        value = applied(expression, item)
         if value is None or value is False:
             continue
         if len(found) == max_items:
@@ -141,9 +156,9 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
         validator = Validator(schema if isinstance(schema, dict) else ({} if schema else {"not": {}}))
     except PluginError as error:
         raise ExpressionRefused(
-            f"{schema_label}: {error} References to other files are not followed."
+            f"{schema_label}: {' '.join(str(error).split())[:500]}. References to other files are not followed."
         ) from None
-    issues = validator.issues(plain(document))
+    issues = validator.issues(carried(json.dumps(document)))
     said: dict[str, Any] = {"valid": not issues}
     if issues:
         said["problems"] = [
@@ -152,8 +167,3 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     if len(issues) > MAX_PROBLEMS:
         said["more"] = len(issues) - MAX_PROBLEMS
     return said
-
-
-def plain(value: Any) -> Any:
-    """A document with the dates of TOML and YAML as text, as a schema sees them."""
-    return carried(json.dumps(value, default=str))

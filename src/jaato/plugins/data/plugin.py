@@ -128,6 +128,8 @@ class DataPlugin(Plugin):
     ) -> dict[str, Any]:
         """Run SQL (SQLite's) over CSV or TSV files: filter, group, aggregate, join. Types are detected, empty fields are
         NULL. See the columns with csv_describe first."""
+        if more_tables and any(name.lower() == "data" for name in more_tables):
+            raise InvalidArguments("data is the table of path. Give the files of more_tables other names.")
         order = {
             "sql": sql,
             "params": bound(params),

@@ -125,6 +125,11 @@ class Guarded:
                 f"The query took more than {self._time_s:g} s and was stopped. Narrow it: a WHERE that an index "
                 "serves, fewer joins, a LIMIT."
             )
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK":
+            return QueryFailed(
+                "A program was killed while it wrote to the database, and what it left has to be taken back before it "
+                "can be read. Let that program open it once more, or use sqlite_execute with SELECT 1."
+            )
         if self._refused or "attempt to write a readonly database" in text:
             hint = (
                 "To change a database, use sqlite_execute." if self._allows is may_read else "Leave it out."
@@ -136,6 +141,10 @@ class Guarded:
             return QueryFailed("The database is locked: another program is writing to it. Try again later.")
         if "file is not a database" in text:
             return QueryFailed("This file is no SQLite database, or it is encrypted.")
+        if "malformed" in text:
+            return QueryFailed(
+                "The database is damaged here; other tables may be whole. PRAGMA integrity_check says what is wrong."
+            )
         if "unable to open" in text or "readonly database" in text:
             return QueryFailed(
                 f"SQLite cannot use it ({text}). If a program was killed while it wrote, let that program open it "

@@ -6,6 +6,7 @@ Runs in a process of its own, whose directory becomes the database's.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 from typing import Any
@@ -14,6 +15,9 @@ from urllib.parse import quote
 from jaato.plugins.data.rows import Guarded, QueryFailed, fetched, may_read, may_write
 
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
+"""What may hold a semicolon that ends nothing, and the semicolon."""
+FOREIGN_KEYS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*PRAGMA\s+foreign_keys\b", re.DOTALL | re.IGNORECASE)
 SIDE_FILES = ("-journal", "-wal", "-shm")
 BUSY_S = 3.0
 MAX_STATEMENTS = 1_000
@@ -38,12 +42,13 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
         )
     results: list[dict[str, Any]] = []
     before = guarded.connection.total_changes
+    early = outside(guarded, statements)
     try:
         guarded.own("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise guarded.failure(error) from None
     try:
-        for number, statement in enumerate(statements, 1):
+        for number, statement in enumerate(statements[early:], early + 1):
             results += ran(guarded, statement, request, number if len(statements) > 1 else 0)
         guarded.own("COMMIT")
     except sqlite3.Error as error:
@@ -59,6 +64,16 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
         "changed_rows": changed,
         **({"results": results} if results else {}),
     }
+
+
+def outside(guarded: Guarded, statements: list[str]) -> int:
+    """Run the first statements that set whether foreign keys are enforced, which nothing changes in a transaction;
+    gives how many they are. Raises `QueryFailed`."""
+    early = 0
+    while early < len(statements) and FOREIGN_KEYS.match(statements[early]):
+        guarded.run(statements[early]).close()
+        early += 1
+    return early
 
 
 def undo(guarded: Guarded) -> None:
@@ -81,13 +96,12 @@ def ran(guarded: Guarded, statement: str, request: dict[str, Any], number: int) 
 def split(sql: str) -> list[str]:
     """The statements of a script, in order; raises `QueryFailed` for none or too many."""
     statements: list[str] = []
-    current = ""
-    for piece in sql.split(";"):
-        current += piece + ";"
-        if sqlite3.complete_statement(current):
-            statements.append(current)
-            current = ""
-    statements.append(current.removesuffix(";"))
+    start = 0
+    for token in TOKEN.finditer(sql):
+        if token[0] == ";" and sqlite3.complete_statement(sql[start : token.end()]):
+            statements.append(sql[start : token.end()])
+            start = token.end()
+    statements.append(sql[start:])
     found = [one for one in statements if one.strip().strip(";").strip()]
     if not found or len(found) > MAX_STATEMENTS:
         raise QueryFailed(f"There are {len(found)} statements; give 1 to {MAX_STATEMENTS}.")
@@ -123,7 +137,8 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
     quoted = '"' + name.replace('"', '""') + '"'
     try:
         info = guarded.run(
-            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (name,)
+            'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?) WHERE hidden <> 1',
+            (name,),
         ).fetchall()
     except (QueryFailed, sqlite3.Error) as error:
         return {"name": name, "kind": kind, "problem": str(error)}
@@ -134,12 +149,13 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
                 column,
                 declared,
                 "NOT NULL" if required else "",
-                f"DEFAULT {default}" if default is not None else "",
+                f"DEFAULT {default[:200]}" if default is not None else "",
                 "PRIMARY KEY" if key else "",
+                "GENERATED" if hidden else "",
             )
             if part
         )
-        for column, declared, required, default, key in info
+        for column, declared, required, default, key, hidden in info
     ]
     entry: dict[str, Any] = {"name": name, "kind": kind, "columns": columns}
     keys = guarded.run('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (name,)).fetchall()

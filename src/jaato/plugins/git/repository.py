@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,17 @@ from jaato.tools.paths import Roots
 
 MAX_ANSWER_BYTES = 65_536
 MAX_REVISION_CHARS = 500
+MAX_ALTERNATES = 100
+BORROWING = (
+    "objects",
+    "objects/info",
+    "objects/pack",
+    "refs",
+    "refs/heads",
+    "refs/tags",
+    "refs/remotes",
+    "info",
+)
 HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -134,6 +146,11 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Rep
             f"The repository of {path!r} lies at {str(git_dir)!r}, outside the directories this session may use. "
             "The user can add that place to the setting roots."
         )
+    if beneath(common, roots) and (stray := leads_out(common, roots)) is not None:
+        raise GitFailed(
+            f"The repository of {path!r} takes parts of itself from {str(stray)!r}, outside the directories this session "
+            "may use. The user can add that place to the setting roots."
+        )
     prefix = ""
     if top is not None and not beneath(top, roots):
         root = max(
@@ -166,6 +183,40 @@ def is_own(directory: Path, git_dir: Path, common: Path, top: Path | None, roots
     if back is not None:
         return (git_dir / back).resolve() == (top / ".git").resolve()
     return points_back(git_dir, top)
+
+
+def leads_out(git_dir: Path, roots: Roots) -> Path | None:
+    """Where a repository in the session's directories borrows from outside them, by links or alternates."""
+    for folder in (git_dir, *(git_dir / name for name in BORROWING)):
+        try:
+            links = [Path(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
+        except OSError:
+            continue
+        for link in links:
+            if not beneath(link.resolve(), roots):
+                return link.resolve()
+    waiting, seen = [git_dir / "objects"], set[Path]()
+    while waiting:
+        objects = waiting.pop().resolve()
+        if not beneath(objects, roots):
+            return objects
+        if objects in seen or len(seen) > MAX_ALTERNATES:
+            continue
+        seen.add(objects)
+        waiting += [objects / line for line in alternates(objects)]
+    return None
+
+
+def alternates(objects: Path) -> list[str]:
+    """The places of objects that this one names, as git reads them."""
+    try:
+        with (objects / "info" / "alternates").open("rb") as file:
+            text = os.fsdecode(file.read(MAX_ANSWER_BYTES))
+    except OSError:
+        return []
+    return [
+        line.strip('"') for line in text.split("\n") if line and not line.startswith("#") and "\0" not in line
+    ]
 
 
 def linked(dot_git: Path) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -10,9 +9,11 @@ from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
+from jaato.tools.mentions import mentions
 from jaato.tools.picture import ImageRefused, look
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
+from jaato.tools.unseen import quoted
 
 HANDLE = "result:"
 MAX_IMAGE_BYTES = 5 << 20
@@ -51,8 +52,10 @@ MODELS = [
 ]
 """The models that see images, as globs of their names."""
 
-NAMED = r"(?i)(?:^|[\s(\[\"'`])@(?:\"[^\"\n]{1,300}|[^\s\"'`<>|;]{1,300})\.(?:png|jpe?g|gif|webp)\b"
-"""An image that a prompt names: `@shot.png`, `@"a shot.png"`."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+NAMED = r"(?is)\A(?>.*?(?<!\w)@).*\.(?:png|jpe?g|gif|webp)\b"
+"""A prompt that may name an image, as `@shot.png` or `@"a shot.png"`; decided in one pass."""
+MAX_NAMES = 200
 MAX_NAMED = 20
 
 
@@ -72,17 +75,18 @@ class ImagesPlugin(Plugin):
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt and how the images it names can be seen."""
-        names = [match[0].partition("@")[2].strip('"') for match in re.finditer(NAMED, prompt)]
-        names = list(dict.fromkeys(names))[:MAX_NAMED]
+        names = [name for name in mentions(prompt, MAX_NAMES) if name.lower().endswith(SUFFIXES)][:MAX_NAMED]
+        if not names:
+            return PromptEnrichmentResult(prompt)
         lines = [self._said_of(name) for name in names]
         return PromptEnrichmentResult("\n\n".join([prompt, *lines]), {"images": names})
 
     def _said_of(self, name: str) -> str:
         try:
             with self._roots.open_file(name):
-                return f'[{name} is an image; viewImage(path="{name}") shows it.]'
+                return f"[{quoted(name)} is an image; viewImage(path={quoted(name)}) shows it.]"
         except ToolError as error:
-            return f"[The image {name} cannot be opened: {error}]"
+            return f"[The image {quoted(name)} cannot be opened: {quoted(str(error))}]"
 
     @tool(category="filesystem", access="read")
     def viewImage(self, path: str, *, call: Call) -> Output:

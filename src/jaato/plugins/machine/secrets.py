@@ -20,27 +20,46 @@ SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
 )
 """What well-known keys look like."""
-SHORT = {"mysql": "-p", "mysqldump": "-p", "mariadb": "-p", "sshpass": "-p", "curl": "-u"}
-"""Programs whose short option holds a password, in the same word or the next."""
+SHORT = {
+    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"), ("-p",)),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "7z", "7za", "rabbitmqadmin"), ("-p",)),
+    **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub"), ("-P",)),
+    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), ("-w",)),
+    "curl": ("-u", "-U", "--user", "--proxy-user"),
+    "redis-cli": ("-a",),
+    "smbclient": ("-U",),
+    "login": ("-p",),
+}
+"""Programs whose option holds a password, in the same word or the next; `login` is a word after docker and its like."""
 
 
 def hidden(command: Sequence[str], known: Iterable[str] = ()) -> str:
     """A command line with each secret replaced; `known` are values that are secret wherever they stand."""
     values = sorted((one for one in known if len(one) >= 8), key=len, reverse=True)
+    return " ".join(veiled([without(argument, values) for argument in command]))
+
+
+def veiled(words: Sequence[str]) -> list[str]:
+    """Words of a command line without those that an option makes secret; also within the line a shell is given."""
     shown: list[str] = []
     after_option = False
-    short = SHORT.get(command[0].rpartition("/")[2]) if command else None
-    for argument in command:
-        if after_option and not argument.startswith("--"):
+    short: tuple[str, ...] = ()
+    for word in words:
+        if after_option and not word.startswith("--"):
             shown.append(HIDDEN)
             after_option = False
             continue
-        after_option = bool(OPTION.fullmatch(argument)) or argument == short
-        if short is not None and argument.startswith(short) and argument != short:
-            shown.append(short + HIDDEN)
-            continue
-        shown.append(without(argument, values))
-    return " ".join(shown)
+        short += SHORT.get(word.rpartition("/")[2], ())
+        after_option = bool(OPTION.fullmatch(word)) or word in short
+        joined = next((one for one in short if word.startswith(one) and word != one), None)
+        if joined is not None and not word.startswith("--"):
+            shown.append(joined + HIDDEN)
+        elif re.search(r"\s", word):
+            parts = re.split(r"(\s+)", word)
+            shown.append("".join(map("".join, zip(veiled(parts[::2]), [*parts[1::2], ""], strict=True))))
+        else:
+            shown.append(word)
+    return shown
 
 
 def without(argument: str, values: Iterable[str]) -> str:

@@ -21,6 +21,8 @@ FILE = "memories.jsonl"
 NEAR = 0.3  # the share of a note's words that makes a text akin to it
 MAX_FILE_BYTES = 4 << 20
 MAX_NOTES = 5_000
+"""So many can be kept; of more that a stranger put there the newest are searched."""
+MAX_CONTENT_CHARS, MAX_TAGS = 8_000, 16
 
 
 class MemoryFull(ToolError):
@@ -86,6 +88,7 @@ class Notes:
         self._seen: tuple[int, ...] = ()
         self._page = Page([], [])
         self._index: Index | None = None
+        self._words: list[frozenset[str]] | None = None
 
     def read(self) -> Page:
         """What the file holds now."""
@@ -125,8 +128,8 @@ class Notes:
             if self._index is None:
                 self._index = Index()
                 self._index.update(
-                    ToolSpec(note.id, f"{' '.join(note.tags)} {note.content}", {}, " ".join(note.tags))
-                    for note in page.notes
+                    ToolSpec(note.id, words_of(note), {}, " ".join(note.tags[:MAX_TAGS]))
+                    for note in page.notes[-MAX_NOTES:]
                 )
             by_id = {note.id: note for note in page.notes}
             return [(by_id[name], score) for name, score in self._index.search(query, limit)]
@@ -134,11 +137,13 @@ class Notes:
     def akin(self, text: str, limit: int) -> list[Note]:
         """The notes most of whose words a text of any length has, the nearest first; one word alone does not count."""
         with self._lock:
-            notes = self._current().notes
+            notes = self._current().notes[-MAX_NOTES:]
+            if self._words is None:
+                self._words = [frozenset(terms(words_of(note))) for note in notes]
+            kept = self._words
         said = set(terms(text))
         shares: list[tuple[float, Note]] = []
-        for note in notes:
-            words = set(terms(f"{' '.join(note.tags)} {note.content}"))
+        for note, words in zip(notes, kept, strict=True):
             common = len(words & said)
             if common > 1 and common >= NEAR * len(words):
                 shares.append((common / len(words), note))
@@ -151,8 +156,14 @@ class Notes:
         seen = () if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
         if seen != self._seen or not seen:
             data = self._folder.read(FILE, 2 * MAX_FILE_BYTES) or b""
-            self._page, self._seen, self._index = parsed(data), seen, None
+            self._page, self._seen = parsed(data), seen
+            self._index = self._words = None
         return self._page
+
+
+def words_of(note: Note) -> str:
+    """What a note is found by."""
+    return f"{' '.join(note.tags[:MAX_TAGS])} {note.content[:MAX_CONTENT_CHARS]}"
 
 
 def line_of(note: Note) -> bytes:

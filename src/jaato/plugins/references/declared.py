@@ -11,6 +11,7 @@ import msgspec
 
 from jaato.errors import ToolError
 from jaato.tools.folder import Folder
+from jaato.tools.unseen import one_line
 
 FILE = "references.json"
 FOLDER = "references"
@@ -18,6 +19,9 @@ TEXTS = (".md", ".markdown", ".txt", ".rst", ".adoc")
 MAX_DECLARATION_BYTES = 1 << 20
 HEAD_BYTES = 8 << 10
 MAX_REFERENCES = 1_000
+MAX_PROBLEMS = 50
+MAX_TOTAL_BYTES = 8 << 20
+"""Of all declarations; a prompt does not wait for more."""
 ID = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -59,10 +63,20 @@ class Place(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """Every reference by its id, and what is wrong with those left out."""
+    """Every reference by its id, and what is wrong with those left out, one line each, as far as anybody reads on."""
 
     references: dict[str, Reference]
     problems: list[str]
+
+    def blame(self, problem: str) -> None:
+        """One more problem."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(one_line(problem, 500))
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is taken or told."""
+        return len(self.references) >= MAX_REFERENCES and len(self.problems) >= MAX_PROBLEMS
 
 
 def declared(places: list[Place]) -> Declared:
@@ -73,7 +87,7 @@ def declared(places: list[Place]) -> Declared:
         try:
             data = main.read(FILE, MAX_DECLARATION_BYTES)
         except ToolError as error:
-            found.problems.append(str(error))
+            found.blame(str(error))
             data = None
         if data is not None:
             add_all(found, place, data, f"{main.label}/{FILE}".lstrip("/"))
@@ -86,34 +100,37 @@ def add_all(found: Declared, place: Place, data: bytes, label: str) -> None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        found.problems.append(f"{label} is no JSON: {str(error)[:200]}.")
+        found.blame(f"{label} is no JSON: {str(error)[:200]}.")
         return
     listed = value.get("sources", value.get("references", [value])) if isinstance(value, dict) else value
     if not isinstance(listed, list):
-        found.problems.append(f"{label} has no list of sources.")
+        found.blame(f"{label} has no list of sources.")
         return
     for number, entry in enumerate(listed, 1):
+        if number > 2 * MAX_REFERENCES or found.full:
+            found.blame(f"{label} has more than {2 * MAX_REFERENCES} sources.")
+            return
         try:
             source = msgspec.convert(entry, Source)
         except (msgspec.ValidationError, RecursionError) as error:
-            found.problems.append(f"{label}, source {number}: {str(error)[:200]}.")
+            found.blame(f"{label}, source {number}: {str(error)[:200]}.")
             continue
         add(found, reference_of(source, place), f"{label}, source {number}")
 
 
 def reference_of(source: Source, place: Place) -> Reference | None:
     """A source as a reference; None when it names no document."""
-    name = short(source.name or source.id or PurePosixPath(source.path).stem or source.url, 200)
+    name = one_line(source.name or source.id or PurePosixPath(source.path).stem or source.url, 200)
     kind: Literal["file", "url", "text"] = "file" if source.path else "url" if source.url else "text"
     if not (source.path or source.url or source.content):
         return None
     return Reference(
         id=id_of(source.id or name),
         name=name,
-        description=short(source.description, 500),
+        description=one_line(source.description, 500),
         kind=kind,
         owner=place.owner,
-        tags=[short(tag, 64).casefold() for tag in source.tags[:16]],
+        tags=[one_line(tag, 64).casefold() for tag in source.tags[:16]],
         path=source.path,
         url=source.url[:2_000],
         content=source.content,
@@ -124,11 +141,15 @@ def add_files(found: Declared, place: Place) -> None:
     """The text files and single declarations in the directory `references`."""
     folder = Folder(place.root, *place.prefix, FOLDER)
     try:
-        names = folder.names()[:MAX_REFERENCES]
+        names = folder.names()
     except ToolError as error:
-        found.problems.append(str(error))
+        found.blame(str(error))
         return
-    for name in names:
+    left = MAX_TOTAL_BYTES
+    for number, name in enumerate(names):
+        if number >= 2 * MAX_REFERENCES or left <= 0:
+            found.blame(f"{folder.label} has more than is looked through; move some elsewhere.")
+            return
         ending = PurePosixPath(name).suffix.lower()
         if ending not in (*TEXTS, ".json"):
             continue
@@ -137,8 +158,9 @@ def add_files(found: Declared, place: Place) -> None:
             is_json = ending == ".json"
             data = folder.read(name, MAX_DECLARATION_BYTES if is_json else HEAD_BYTES, cut=not is_json) or b""
         except ToolError as error:
-            found.problems.append(str(error))
+            found.blame(str(error))
             continue
+        left -= len(data)
         if is_json:
             add_all(found, place, data, label)
             continue
@@ -146,7 +168,7 @@ def add_files(found: Declared, place: Place) -> None:
         stem = PurePosixPath(name).stem
         reference = Reference(
             id_of(stem),
-            title or stem,
+            title or one_line(stem, 200),
             description,
             "file",
             place.owner,
@@ -158,11 +180,11 @@ def add_files(found: Declared, place: Place) -> None:
 def add(found: Declared, reference: Reference | None, label: str) -> None:
     """One more reference, unless its id is taken or there are too many."""
     if reference is None or not reference.id:
-        found.problems.append(f"{label} has no id or name, or neither path, url nor content.")
+        found.blame(f"{label} has no id or name, or neither path, url nor content.")
     elif reference.id in found.references:
-        found.problems.append(f"{label}: the id {reference.id!r} is taken.")
+        found.blame(f"{label}: the id {reference.id!r} is taken.")
     elif len(found.references) >= MAX_REFERENCES:
-        found.problems.append(f"{label}: there are more than {MAX_REFERENCES} references.")
+        found.blame(f"{label}: there are more than {MAX_REFERENCES} references.")
     else:
         found.references[reference.id] = reference
 
@@ -175,21 +197,15 @@ def heading(text: str) -> tuple[str, str]:
         if not words or not words.strip("-=*_~`"):
             continue
         if words.startswith("#") and not title:
-            title = short(words.lstrip("# "), 200)
+            title = one_line(words.lstrip("# "), 200)
         elif not words.startswith("#"):
-            return title, short(words, 300)
+            return title, one_line(words, 300)
     return title, ""
 
 
 def id_of(text: str) -> str:
     """An id that is easy to repeat: letters, digits, `.`, `_` and `-`."""
     return ID.sub("-", text).strip("-")[:100]
-
-
-def short(text: str, most: int) -> str:
-    """A text in one line of bounded length."""
-    flat = " ".join(text[: most * 4].split())
-    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def row(reference: Reference) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from msgspec import Meta
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.references.declared import Declared, Place, Reference, declared, row
-from jaato.plugins.references.mentions import with_documents
-from jaato.tools.call import Output, clean
+from jaato.plugins.references.mentions import Document, block, with_documents
+from jaato.tools.call import Output
 from jaato.tools.names import alike
 from jaato.tools.paths import Roots
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
+from jaato.tools.unseen import spelt_out
 
 KNOWLEDGE = "knowledge"
 MAX_TEXT_CHARS = 60_000
@@ -33,7 +34,9 @@ class ReferencesPlugin(Plugin):
     """Reference documents; a declaration alone never fetches or runs anything."""
 
     name: ClassVar[str] = "references"
-    enrichment: ClassVar[Enrichment] = Enrichment(20, r"@", (".jaato/references.json", ".jaato/references"))
+    enrichment: ClassVar[Enrichment] = Enrichment(
+        20, r"(?<!\w)@[^\s@]", (".jaato/references.json", ".jaato/references")
+    )
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -68,7 +71,7 @@ class ReferencesPlugin(Plugin):
                 "None here. Users declare them in .jaato/references.json or put text into .jaato/references/."
             )
         if found.problems:
-            said["problems"] = [clean(problem) for problem in found.problems[:MAX_PROBLEMS]]
+            said["problems"] = found.problems[:MAX_PROBLEMS]
         return said
 
     @tool(category=KNOWLEDGE, access="read")
@@ -92,7 +95,7 @@ class ReferencesPlugin(Plugin):
         for one in wanted:
             text, more = self._text(one, left)
             left -= len(text)
-            parts.append(f"## {one.name} ({one.id})\n\n{text}\n" + (f"\n{more}\n" if more else ""))
+            parts.append(block(Document(one.id, text, more)))
             rows.append({"id": one.id, "chars": len(text), **({"note": more} if more else {})})
         return Output(text="\n".join(parts), structured={"references": rows})
 
@@ -142,9 +145,9 @@ class ReferencesPlugin(Plugin):
         """What a reference says, as far as there is room, and what is left out."""
         match one.kind:
             case "url":
-                return clean(one.url), "This page was not fetched; fetch_url reads it."
+                return spelt_out(one.url), "This page was not fetched; fetch_url reads it."
             case "text":
-                text, whole = clean(one.content), True
+                text, whole = one.content, True
             case "file":
                 text, whole = self._file(one, room)
         if len(text) <= room and whole:

@@ -33,7 +33,7 @@ class SessionPlugin(Plugin):
     """Its description, and what it may do."""
 
     name: ClassVar[str] = "session"
-    enrichment: ClassVar[Enrichment] = Enrichment(90)
+    enrichment: ClassVar[Enrichment] = Enrichment(90, instant=True)
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt; after `describe_after_turns` turns without a description, with a word about that."""

@@ -45,6 +45,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         raise TemplateRefused(f"{name}: {short(error)}. Its variables are: {needed}.") from None
     except jinja2.exceptions.SecurityError as error:
         raise TemplateRefused(f"{name}: {short(error)}. A template may only use its variables.") from None
+    except RecursionError:
+        raise  # told apart by whoever called
     except (
         jinja2.TemplateError,
         ArithmeticError,
@@ -52,6 +54,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         ValueError,
         LookupError,
         AttributeError,
+        SyntaxError,
+        RuntimeError,
     ) as error:
         raise TemplateRefused(f"{name}: {short(error)}. Correct the template or the variables.") from None
 

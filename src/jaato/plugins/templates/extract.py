@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$")
+from jaato.tools.fences import parts_of
+
 MARKED = re.compile(r"\{\{[^{}\n]{1,500}\}\}|\{%[^{}\n]{1,500}%\}")
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 SUFFIXES = {
@@ -26,28 +27,10 @@ SUFFIXES = {
 MAX_TEMPLATES = 50
 
 
-def blocks(document: str) -> list[tuple[str, str]]:
-    """The fenced code blocks of a Markdown document as (language, text); one that never ends is none."""
-    found: list[tuple[str, str]] = []
-    fence = language = ""
-    lines: list[str] = []
-    for line in document.splitlines():
-        match = FENCE.match(line)
-        if not fence:
-            if match:
-                fence, language, lines = match[1], match[2].strip().split(" ")[0].lower(), []
-        elif match and match[1].startswith(fence) and not match[2].strip():
-            found.append((language, "\n".join(lines) + "\n"))
-            fence = ""
-        else:
-            lines.append(line)
-    return found
-
-
 def templates_in(document: str, path: str) -> list[tuple[str, str]]:
     """The templates embedded in a document as (file name, text), named after it and numbered from 1."""
     stem = UNSAFE.sub("-", PurePosixPath(path).stem).strip("-")[:60] or "document"
-    marked = [(language, text) for language, text in blocks(document) if MARKED.search(text)]
+    marked = [(language, text) for language, text in parts_of(document).blocks if MARKED.search(text)]
     return [
         (f"{stem}-{number}.{suffix(language)}", text)
         for number, (language, text) in enumerate(marked[:MAX_TEMPLATES], 1)

@@ -17,6 +17,7 @@ from jaato.tools.call import Call, clean
 from jaato.tools.publish import publish
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
+from jaato.tools.unseen import spelt_out
 
 MEMORY = "memory"
 BOUNDS = Bounds(10.0, 512 << 20, 1 << 20, "Simplify the template or fill in less at a time.")
@@ -31,7 +32,7 @@ class TemplatesPlugin(Plugin):
     """Texts with places to fill in, of this workspace and of the user."""
 
     name: ClassVar[str] = "template"
-    enrichment: ClassVar[Enrichment] = Enrichment(40, r"(?s)(?:```|~~~).*(?:\{\{|\{%)")
+    enrichment: ClassVar[Enrichment] = Enrichment(40, r"(?s)\A(?>.*?(?:```|~~~)).*(?:\{\{|\{%)")
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -50,15 +51,18 @@ class TemplatesPlugin(Plugin):
     def list_templates(self) -> dict[str, Any]:
         """List the templates there are for files, reports and prompts. Use it before writing something that follows a pattern.
         Returns names and where each is from (workspace, extracted, user)."""
-        rows = self.shelf.rows()
+        shelf = self.shelf
+        rows = shelf.rows()
         said: dict[str, Any] = {"templates": [row._asdict() for row in rows[:MAX_ROWS]], "total": len(rows)}
+        if shelf.problems:
+            said["problems"] = shelf.problems
         return said if rows else {**said, "note": "There is no template yet; create_template makes one."}
 
     @tool(category=MEMORY, access="read")
     def get_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Read one template. Returns its text and the variables renderTemplate needs."""
         found = self.shelf.find(name)
-        said = {"name": found.name, "source": found.source, "content": found.text}
+        said = {"name": found.name, "source": found.source, "content": spelt_out(found.text)}
         try:
             return {**said, **self._work(found.name, found.text, None, call)}
         except ToolError as error:
@@ -132,9 +136,8 @@ class TemplatesPlugin(Plugin):
         for name, text in templates_in(prompt, "prompt"):
             stem = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
             kept[f"{EXTRACTED}/prompt-{stem}.{name.rpartition('.')[2]}"] = text
-        there = {row.name for row in shelf.rows()} if kept else set()
         for name, text in kept.items():
-            if name not in there:
+            if not shelf.has(name, text):
                 shelf.write(name, text, overwrite=True)
         if not kept:
             return PromptEnrichmentResult(prompt)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from jaato.errors import ToolError
 from jaato.tools.folder import Folder
+from jaato.tools.unseen import one_line
 
 NAME = re.compile(r"(?:extracted/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 PLACE = (".jaato", "templates")
@@ -52,12 +53,20 @@ class Shelf:
         }
         if config_dir is not None:
             self.folders["user"] = Folder(config_dir, "templates")
+        self.problems: list[str] = []
+        """What was wrong with folders the last time they were listed."""
 
     def rows(self) -> list[Row]:
         """Every template; a user's that the workspace has under the same name is not shown."""
         found: dict[str, Row] = {}
+        self.problems.clear()
         for source, folder in self.folders.items():
-            for name in folder.names():
+            try:
+                names = folder.names()
+            except ToolError as error:  # one folder that cannot be read hides no other
+                self.problems.append(one_line(str(error), 500))
+                continue
+            for name in names:
                 if NAME.fullmatch(name):
                     full = f"{EXTRACTED}/{name}" if source == EXTRACTED else name
                     found.setdefault(full, Row(full, source))
@@ -79,6 +88,14 @@ class Shelf:
             return Template(row.name, row.source, data.decode())
         except UnicodeDecodeError:
             raise TemplateMissing(f"The template {row.name!r} is no UTF-8 text. Replace it.") from None
+
+    def has(self, name: str, text: str) -> bool:
+        """Whether a template of the workspace is just this text already."""
+        _, folder, file = self._place(name)
+        try:
+            return folder.read(file, MAX_TEMPLATE_BYTES) == text.encode("utf-8", "replace")
+        except ToolError:
+            return False
 
     def write(self, name: str, text: str, *, overwrite: bool) -> str:
         """Keep a template in the workspace; the name of its file. Raises `TemplateTaken`."""
@@ -107,7 +124,7 @@ class Shelf:
 
     def _place(self, name: str) -> tuple[str, Folder, str]:
         """The folder and file a name stands for. Raises `ToolError` for what is no name."""
-        if not NAME.fullmatch(name):
+        if not NAME.fullmatch(name) or name == EXTRACTED:
             raise ToolError(
                 f"{name[:100]!r} is no template name. Use letters, digits, '.', '_' and '-', as in 'report.md'."
             )

@@ -201,10 +201,13 @@ class Session:
         """Wait until the program waits for somebody or has ended, at most so long; then its state."""
         self._used = time.monotonic()
         end = self._used + wait_s
+        seen_at = -1.0
         while True:
             state = self.state()
             left = end - time.monotonic()
-            if state.name != "running" or left <= 0:
+            certain = state.name == "ended" or (state.name == "awaiting_input" and seen_at == self._heard)
+            seen_at = self._heard if state.name == "awaiting_input" else -1.0
+            if certain or left <= 0:  # seen twice with nothing said between: what it printed before has come
                 self._used = time.monotonic()
                 return state
             with anyio.move_on_after(min(left, LOOK_EVERY_S)):

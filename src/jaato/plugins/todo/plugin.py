@@ -130,7 +130,7 @@ class TodoPlugin(Plugin):
 
     @tool(category="coordination", access="read", core=True, aliases={"list_todos": {}})
     async def listPlans(self, *, call: Call) -> dict[str, Any]:
-        """List plans."""
+        """List the plans of this session."""
         with self._lock:
             plans = self.plans_of(call)
             current = plans.current

@@ -28,7 +28,7 @@ def request(service: Service, operation: Operation, parameters: dict[str, Any], 
     )
     query = [pair for parameter, value in by_place["query"] for pair in pairs(parameter, value)]
     if query:
-        target += "?" + "&".join(f"{quote(name, safe='[]')}={quote(value, safe='')}" for name, value in query)
+        target += "?" + "&".join(f"{encoded(name, '[]')}={encoded(value)}" for name, value in query)
     headers = {
         parameter.name: simple(value)
         for parameter, value in by_place["header"]
@@ -36,9 +36,7 @@ def request(service: Service, operation: Operation, parameters: dict[str, Any], 
     }
     cookies = [pair for parameter, value in by_place["cookie"] for pair in pairs(parameter, value)]
     if cookies:
-        headers["Cookie"] = "; ".join(
-            f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in cookies
-        )
+        headers["Cookie"] = "; ".join(f"{encoded(name)}={encoded(value)}" for name, value in cookies)
     data = None
     wanted = service.body(operation)
     if body is not None:
@@ -67,7 +65,7 @@ def path_of(template: str, values: dict[str, Any]) -> str:
     for part in path.split("/"):
         if unquote(part) in DOTS:
             raise ToolError(f"The path would become {path[:200]!r}, which leads elsewhere.")
-    return quote(path, safe="/%:@!$&'()*+,;=~-._")
+    return encoded(path, "/%:@!$&'()*+,;=~-._")
 
 
 def segment(name: str, value: Any) -> str:
@@ -77,10 +75,15 @@ def segment(name: str, value: Any) -> str:
         raise ToolError(f"{name!r} is empty or has control characters, so it cannot stand in a path.")
     plain = text
     for _ in range(3):  # some servers decode more than once
-        if any(part.strip() in DOTS for part in re.split(r"[/\\]", plain)):
+        if any(part.partition(";")[0].strip() in DOTS for part in re.split(r"[/\\]", plain)):
             raise ToolError(f"{name!r} is {text[:100]!r}, which would lead to another endpoint.")
         plain = unquote(plain)
-    return quote(text, safe="")
+    return encoded(text)
+
+
+def encoded(text: str, safe: str = "") -> str:
+    """Text percent-encoded, but for what is safe; half a character, which a document can hold, as a question mark."""
+    return quote(text, safe=safe, errors="replace")
 
 
 def simple(value: Any) -> str:
@@ -148,10 +151,11 @@ def with_key(service: Service, operation: Operation, ask: Ask, key: str) -> Ask:
     match place:
         case "query":
             mark = "&" if "?" in ask.url.target else "?"
-            target = f"{ask.url.target}{mark}{quote(name, safe='')}={quote(value, safe='')}"
+            target = f"{ask.url.target}{mark}{encoded(name)}={encoded(value)}"
             return Ask(ask.url._replace(target=target), ask.method, ask.headers, ask.body)
         case "cookie":
-            name, value = "Cookie", f"{name}={quote(value, safe='')}"
+            others = [given for known, given in ask.headers if known == "Cookie"]
+            name, value = "Cookie", "; ".join([*others, f"{name}={encoded(value)}"])
     kept = tuple(one for one in ask.headers if one[0].lower() != name.lower())
     return Ask(ask.url, ask.method, (*kept, (name, value)), ask.body)
 

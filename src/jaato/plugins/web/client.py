@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from jaato.errors import ToolError, ToolTimeout
+from jaato.plugins.web.packed import decoded
 from jaato.tools.address import PORTS, Allowed, Url, parse_url
 from jaato.tools.dial import Dialer, Resolve, open_pool, system_resolve
 
@@ -71,12 +72,13 @@ def headers_of(given: Mapping[str, str]) -> Headers:
     """A caller's headers; raises `ToolError` for one that could change what the request is."""
     if len(given) > MAX_HEADERS:
         raise ToolError(f"{len(given)} headers are too many; at most {MAX_HEADERS} are sent.")
-    for name, value in given.items():
+    trimmed = {name: value.strip(" \t") for name, value in given.items()}
+    for name, value in trimmed.items():
         if not TOKEN.fullmatch(name) or not VALUE.fullmatch(value):
             raise ToolError(f"The header {name[:60]!r} has characters no header can carry; correct it.")
         if name.lower() in OURS:
             raise ToolError(f"The header {name} belongs to the connection; leave it out.")
-    return tuple(given.items())
+    return tuple(trimmed.items())
 
 
 class Client:
@@ -106,12 +108,10 @@ class Client:
             if reply.status not in REDIRECTS or not place or not follow:
                 reply.notes = notes
                 return reply
-            following = redirected(ask, reply.status, place)
+            url = place_of(place, ask.url)
+            following = redirected(ask, reply.status, url)
             if following is None:
-                reply.notes = [
-                    *notes,
-                    f"It redirects to {place[:500]}, another host; the body was not sent there.",
-                ]
+                reply.notes = [*notes, f"It redirects to {url}, another host; the body was not sent there."]
                 return reply
             ask = following
             notes.append(f"Redirected to {ask.url}")
@@ -143,7 +143,8 @@ class Client:
         headers = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in response.headers)
         reply = Reply(ask.url, response.status, headers, raw, cut)
         if ask.method != "HEAD":
-            reply.body, more = decoded(raw, reply.header("content-encoding"), most_bytes)
+            coding = ",".join(value for name, value in headers if name.lower() == "content-encoding")
+            reply.body, more = await anyio.to_thread.run_sync(decoded, raw, coding, most_bytes)
             reply.cut = cut or more
         return reply
 
@@ -176,13 +177,17 @@ def request_of(ask: Ask) -> httpcore2.Request:
     )
 
 
-def redirected(ask: Ask, status: int, place: str) -> Ask | None:
-    """The request a redirect asks for: credentials stay with their origin, a body too; None where it would not."""
+def place_of(place: str, base: Url) -> Url:
+    """Where a Location header leads. Raises `AddressRefused`."""
     try:
         text = place.encode("latin-1").decode("utf-8")
     except UnicodeError:
         text = place
-    url = parse_url(text.strip().replace(" ", "%20"), ask.url)
+    return parse_url(text.strip().replace(" ", "%20"), base)
+
+
+def redirected(ask: Ask, status: int, url: Url) -> Ask | None:
+    """The request a redirect asks for: credentials stay with their origin, a body too; None where it would not."""
     method, body, headers = ask.method, ask.body, ask.headers
     if status == 303 or (status in (301, 302) and method == "POST"):
         method = "HEAD" if method == "HEAD" else "GET"
@@ -199,53 +204,10 @@ async def bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes,
     """The raw body up to a bound, and whether there was more."""
     data = bytearray()
     async for chunk in response.aiter_stream():
-        data += chunk[: most_bytes - len(data)]
-        if len(data) >= most_bytes:
-            return bytes(data), True
+        data += chunk[: most_bytes + 1 - len(data)]
+        if len(data) > most_bytes:
+            return bytes(data[:most_bytes]), True
     return bytes(data), False
-
-
-def decoded(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
-    """The body without its content codings, each of which may unfold to `most_bytes` and no further."""
-    codings = [
-        one.strip().lower() for one in coding.split(",") if one.strip().lower() not in ("", "identity")
-    ]
-    if len(codings) > 3:
-        raise WebFailed("The body is packed more than three times; that is not unpacked.")
-    cut = False
-    for one in reversed(codings):
-        if one not in ("gzip", "x-gzip", "deflate"):
-            raise WebFailed(f"The body is coded as {one[:40]!r}, which was not asked for.")
-        raw, more = unpacked(raw, one, most_bytes)
-        cut = cut or more
-    return raw, cut
-
-
-def unpacked(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
-    """One coding undone, up to a bound; of a stream that was cut, what there is."""
-    found = bytearray()
-    rest = raw
-    while rest:
-        window = zlib.MAX_WBITS | 16 if coding != "deflate" else deflate_window(rest)
-        stream = zlib.decompressobj(window)
-        try:
-            found += stream.decompress(rest, most_bytes - len(found) + 1)
-        except zlib.error as error:
-            if found:
-                break  # what follows a whole stream is no part of it
-            raise WebFailed(f"The body cannot be unpacked: {error}") from None
-        if len(found) > most_bytes:
-            return bytes(found[:most_bytes]), True
-        if not stream.eof or coding == "deflate":
-            return bytes(found), not stream.eof
-        rest = stream.unused_data
-    return bytes(found), False
-
-
-def deflate_window(data: bytes) -> int:
-    """Whether `deflate` came with zlib's header, as it should, or without, as some servers have it."""
-    with_header = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
-    return zlib.MAX_WBITS if with_header else -zlib.MAX_WBITS
 
 
 def unreachable(url: Url, error: Exception) -> str:

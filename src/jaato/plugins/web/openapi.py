@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+import anyio.to_thread
+
 from jaato.errors import PluginError, ToolError
 from jaato.plugins.web.reading import read_apart
-from jaato.tools.address import Url, parse_url
+from jaato.plugins.web.schemas import DocumentInvalid, alone
+from jaato.tools.address import MAX_URL_CHARS, Url, parse_url
 from jaato.tools.schema import Validator
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 LOCATIONS = ("path", "query", "header", "cookie")
 MAX_OPERATIONS = 5_000
 MAX_REFERENCES = 20
+MAX_CHECKS = 50
+PLACEHOLDER = re.compile(r"\{([^{}]{1,200})\}")
 JSON_FIRST = ("application/json", "application/x-www-form-urlencoded", "text/plain")
-
-
-class DocumentInvalid(ToolError):
-    """The document is no OpenAPI 3 document, or leads outside itself."""
-
-    code = "openapi_invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Service:
     source: Url | None
     base: Url
     operations: dict[str, Operation] = field(default_factory=dict)
+    checks: dict[str, Validator] = field(default_factory=dict)
 
     def find(self, text: str) -> Operation:
         """An operation by its id, or by `METHOD /path`. Raises `ToolError`."""
@@ -160,14 +161,13 @@ class Service:
 
     def problems(self, operation: Operation, given: dict[str, Any]) -> list[tuple[str, str]]:
         """What is wrong with arguments, as (JSON Pointer, message). Raises `DocumentInvalid` when it cannot be told."""
-        schema = self.schema(operation)
-        components = self.document.get("components")
-        if isinstance(components, dict):
-            schema["components"] = {"schemas": components.get("schemas", {})}
-        if str(self.document.get("openapi", "")).startswith("3.0"):
-            schema = modern(schema)
+        check = self.checks.get(operation.id)
         try:
-            return Validator(schema).issues(given)
+            if check is None:
+                old = str(self.document.get("openapi", "")).startswith("3.0")
+                check = Validator(alone(self.schema(operation), self._at, old=old))
+            self.checks = {**dict(list(self.checks.items())[-MAX_CHECKS:]), operation.id: check}
+            return check.issues(given)
         except PluginError as error:
             raise DocumentInvalid(
                 f"The schema of {operation.id} is broken: {error}. Use http_request instead."
@@ -179,34 +179,17 @@ def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def modern(schema: Any, depth: int = 0) -> Any:
-    """A schema of OpenAPI 3.0 as JSON Schema says it: `nullable`, and exclusive bounds as numbers."""
-    if isinstance(schema, list):
-        return [modern(one, depth + 1) for one in schema] if depth < 200 else schema
-    if not isinstance(schema, dict) or depth >= 200:
-        return schema
-    found = {key: modern(value, depth + 1) for key, value in schema.items()}
-    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if found.get(exclusive) is True and bound in found:
-            found[exclusive] = found.pop(bound)
-        elif isinstance(found.get(exclusive), bool):
-            del found[exclusive]
-    if found.get("nullable") is True:
-        del found["nullable"]
-        if isinstance(found.get("type"), str):
-            found["type"] = [found["type"], "null"]
-            if isinstance(found.get("enum"), list) and None not in found["enum"]:
-                found["enum"] = [*found["enum"], None]
-        else:
-            return {"anyOf": [found, {"type": "null"}]}
-    return found
-
-
 async def parsed(data: bytes) -> dict[str, Any]:
     """The document in bytes, JSON or YAML. Raises `DocumentInvalid`."""
-    if data.lstrip()[:1] == b"{":
+    start = data.lstrip()[:1]
+    if start == b"<":
+        raise DocumentInvalid(
+            "This is HTML or XML, no OpenAPI document. Give the URL of the document itself, often /openapi.json, "
+            "/openapi.yaml or /v3/api-docs."
+        )
+    if start == b"{":
         try:
-            found: Any = json.loads(data)
+            found: Any = await anyio.to_thread.run_sync(json.loads, data)
         except (ValueError, RecursionError) as error:
             raise DocumentInvalid(f"The document is no JSON: {str(error)[:200]}") from None
     else:
@@ -259,9 +242,13 @@ def base_of(document: dict[str, Any], source: Url | None, base_url: str | None) 
     text = base_url or str(entry.get("url") or "/")
     variables = entry.get("variables")
     if base_url is None and isinstance(variables, dict):
-        for key, about in variables.items():
-            if isinstance(about, dict):
-                text = text.replace(f"{{{key}}}", str(about.get("default", "")))
+        values = {
+            key: str(about.get("default", "")) for key, about in variables.items() if isinstance(about, dict)
+        }
+        # once over the text: a value that names further variables could grow without end
+        text = PLACEHOLDER.sub(
+            lambda found: values.get(found[1], found[0])[:MAX_URL_CHARS], text[:MAX_URL_CHARS]
+        )
     if source is None and "://" not in text:
         raise DocumentInvalid("The document does not say where its service is; give base_url.")
     found = parse_url(text, source)

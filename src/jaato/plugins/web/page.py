@@ -6,14 +6,20 @@ import codecs
 import re
 from typing import Any, Literal
 
+import anyio.to_thread
+
 from jaato.errors import ToolError
 from jaato.plugins.web.client import Reply
 from jaato.plugins.web.reading import read_apart
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
+from jaato.tools.picture import ImageRefused, look
 
 Form = Literal["markdown", "text", "raw"]
-MAX_MEDIA_BYTES = 10_000_000
+MAX_IMAGE_BYTES = 5 << 20
+MAX_SIDE = 8_000
+SLICE_BYTES = 65_536
+KIND = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,100}")
 MEDIA = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 DECLARED = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
@@ -42,6 +48,8 @@ def charset_of(data: bytes, content_type: str) -> str:
             "idna",
             "punycode",
             "utf-7",
+            "unicode-escape",
+            "raw-unicode-escape",
         ):
             return "cp1252" if name in ("iso8859-1", "ascii") else name
     try:
@@ -51,19 +59,27 @@ def charset_of(data: bytes, content_type: str) -> str:
     return "utf-8"
 
 
-def text_of(reply: Reply) -> str:
-    """The body as text."""
+async def text_of(reply: Reply) -> str:
+    """The body as text; decoded in a thread, for what is coded wrongly throughout takes seconds."""
+    return await anyio.to_thread.run_sync(decoded_text, reply.body, reply.header("content-type"))
+
+
+def decoded_text(data: bytes, content_type: str) -> str:
+    """The text in these bytes, decoded in slices, so that other threads have their turn."""
+    name = charset_of(data, content_type)
     try:
-        found = reply.body.decode(charset_of(reply.body, reply.header("content-type")), "replace")
+        decoder = codecs.getincrementaldecoder(name)("replace")
+        slices = [decoder.decode(data[at : at + SLICE_BYTES]) for at in range(0, len(data), SLICE_BYTES)]
+        found = "".join([*slices, decoder.decode(b"", final=True)])
     except (LookupError, UnicodeError):
-        found = reply.body.decode("utf-8", "replace")
+        found = data.decode("utf-8", "replace")
     return found.removeprefix("\ufeff")
 
 
 def kind_of(reply: Reply) -> str:
-    """The media type: as declared, or by the first bytes where nothing useful is."""
+    """The media type: as declared, or by the first bytes where nothing useful is, or what no media type looks like."""
     declared = reply.header("content-type").partition(";")[0].strip().lower()
-    if declared not in ("", "application/octet-stream", "binary/octet-stream"):
+    if KIND.fullmatch(declared) and declared not in ("application/octet-stream", "binary/octet-stream"):
         return declared
     for start, kind in ((b"%PDF-", "application/pdf"), (b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
                         (b"GIF8", "image/gif")):  # fmt: skip
@@ -88,6 +104,8 @@ async def shown(
         return image(reply, kind, facts, call)
     content = await content_of(reply, kind, form, selector, facts, offset + most_chars)
     part = content[offset : offset + most_chars]
+    if offset and not part:
+        raise ToolError(f"There is nothing at offset {offset}: the content has {len(content)} characters.")
     facts |= {"chars": len(part)} | ({"offset": offset} if offset else {})
     if offset + len(part) < len(content):
         facts["next_offset"] = offset + len(part)
@@ -103,11 +121,23 @@ async def shown(
 
 
 def image(reply: Reply, kind: str, facts: dict[str, Any], call: Call) -> Output:
-    """An image as a part of the conversation."""
+    """An image as a part of the conversation; a broken one would have the provider refuse every later request."""
     size = len(reply.body)
     facts["size_bytes"] = size
-    if size > MAX_MEDIA_BYTES:
-        raise ToolError(f"The image has {size} bytes; at most {MAX_MEDIA_BYTES} can be shown.")
+    advice = "Use run with curl to save it to a file."
+    if size > MAX_IMAGE_BYTES:
+        raise ToolError(f"The image has {size} bytes; at most {MAX_IMAGE_BYTES} can be shown. {advice}")
+    try:
+        found = look(reply.body)
+    except ImageRefused:
+        raise ToolError(
+            f"{reply.url} says it is {kind}, but what it sent ({size} bytes) is no whole image. {advice}"
+        ) from None
+    if max(found.width, found.height) > MAX_SIDE:
+        raise ToolError(
+            f"The image has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. {advice}"
+        )
+    facts["content_type"] = kind = found.mime
     head = f"[{reply.url} answered {reply.status}, {kind}, {size} bytes. {WARNING}]"
     try:
         handle = call.keep(reply.body)
@@ -122,13 +152,17 @@ async def content_of(
 ) -> str:
     """The content as text. Raises `ToolError` for what is none."""
     if kind in ("text/html", "application/xhtml+xml") and form != "raw":
-        data = text_of(reply).encode("utf-8", "replace")
-        found = await read_apart("html", data, base=str(reply.url), selector=selector, plain=form == "text")
+        data = (await text_of(reply)).encode("utf-8", "replace")
+        found = await read_apart(
+            "html", data, base=str(reply.url), selector=selector, plain=form == "text", most_chars=most_chars
+        )
         facts |= {name: found[name] for name in ("title", "matches") if found.get(name) not in (None, "")}
         if selector is not None and not found["matches"]:
             raise ToolError(
                 f"Nothing on the page fits the selector {selector!r}; fetch it without, to see what is there."
             )
+        if not found["text"] and data and reply.status < 300:
+            reply.notes.append("The page has no text without its scripts; output=raw shows its source")
         return str(found["text"])
     if selector is not None:
         raise ToolError(f"A selector chooses parts of HTML; this is {kind}. Leave it out.")
@@ -141,9 +175,11 @@ async def content_of(
         facts |= {name: found[name] for name in ("title", "pages", "pages_read") if found.get(name)}
         if found["pages_read"] < found["pages"]:
             reply.notes.append(f"{found['pages_read']} of {found['pages']} pages were read")
+        if not found["letters"]:
+            reply.notes.append("These pages have no text; they may be pictures of it")
         return str(found["text"])
     if TEXTUAL.match(kind):
-        return text_of(reply)
+        return await text_of(reply)
     if not reply.body:
         return ""
     raise ToolError(

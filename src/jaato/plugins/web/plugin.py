@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlencode
@@ -21,10 +22,12 @@ from jaato.tools.tool import tool
 
 MAX_BYTES = 20_000_000
 MAX_BODY_BYTES = 5_000_000
+UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=120)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=MAX_BYTES)]
 Chars = Annotated[int, msgspec.Meta(ge=100, le=200_000)]
+Selector = Annotated[str, msgspec.Meta(max_length=1000)]
 Offset = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -57,7 +60,7 @@ class WebPlugin(Plugin):
         self,
         url: str,
         selector: Annotated[
-            str | None, "CSS selector of the parts wanted, such as main or table.data"
+            Selector | None, "CSS selector of the parts wanted, such as main or table.data"
         ] = None,
         output: Annotated[Form, "raw leaves HTML as it is"] = "markdown",
         offset: Annotated[Offset, "next_offset of the part before"] = 0,
@@ -110,7 +113,7 @@ class WebPlugin(Plugin):
         ask = asked(method, url, headers, None, json, body)
         client = client_for(self.host)
         reply = await client.send(ask, most_bytes=5_000_000, within_s=timeout_s, follow=follow_redirects)
-        return plainly(reply, max_chars)
+        return await plainly(reply, max_chars)
 
     @tool(category="search", access="network")
     async def web_search(
@@ -161,12 +164,15 @@ def asked(
     return Ask(parse_url(url), method, headers_of(fields), data)
 
 
-def plainly(reply: Any, max_chars: int) -> Output:
+async def plainly(reply: Any, max_chars: int) -> Output:
     """Status, headers and body of an answer, JSON as data for programs."""
     from jaato.plugins.web.page import TEXTUAL, kind_of, text_of
 
     kind = kind_of(reply)
-    headers = {name.lower(): clean(value)[:500] for name, value in reply.headers[:60]}
+    headers: dict[str, str] = {}
+    for name, value in reply.headers[:60]:
+        before = f"{headers[name.lower()]}, " if name.lower() in headers else ""
+        headers[name.lower()[:100]] = before + UNSEEN.sub("\ufffd", value)[:500]
     facts: dict[str, Any] = {
         "url": str(reply.url),
         "status": reply.status,
@@ -174,7 +180,9 @@ def plainly(reply: Any, max_chars: int) -> Output:
         "size_bytes": len(reply.body),
     }
     content = (
-        text_of(reply) if TEXTUAL.match(kind) else f"[{len(reply.body)} bytes of {kind}]" * bool(reply.body)
+        await text_of(reply)
+        if TEXTUAL.match(kind)
+        else f"[{len(reply.body)} bytes of {kind}]" * bool(reply.body)
     )
     cut = reply.cut or len(content) > max_chars
     if cut:

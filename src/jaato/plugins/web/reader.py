@@ -1,18 +1,14 @@
-"""Reads what strangers sent in a process of its own, within bounds of memory and time: HTML, PDF, YAML.
-
-Run as a script: kind and options as arguments, the bytes on standard input, one JSON object on standard output.
-"""
+"""Reads HTML, PDF and YAML; runs in a process of its own (see `reading`), for strangers made what it reads."""
 
 from __future__ import annotations
 
-import json
-import sys
+import zlib
 from io import BytesIO
 from typing import Any
 from urllib.parse import urljoin
 
-MEMORY_BYTES = 1_500_000_000
-CPU_S = 15
+from jaato.errors import ToolError
+
 UNSEEN = "script, style, noscript, template, iframe, object, embed, svg, [hidden], [style*='display:none'], [style*='display: none']"
 AROUND = "nav, footer, [role=navigation]"
 MAX_NODES = 500
@@ -20,25 +16,17 @@ MAX_VALUES = 2_000_000
 MAX_LINKS = 20_000
 
 
-def bound(cpu_s: int) -> None:
-    """Bounds that end this process, not the one it works for."""
-    try:
-        import resource
-    except ImportError:
-        return  # the parent's clock is then the only bound
-    for kind, most in (
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (ValueError, OSError):
-            continue
+class Unreadable(ToolError):
+    """The content is not what it says it is, or asks for more than is given."""
+
+    code = "content_unreadable"
 
 
-def read_html(data: bytes, options: dict[str, Any]) -> dict[str, Any]:
-    """A page, or the parts a selector chooses, as Markdown or plain text, with whole links."""
+def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """A page, or the parts a selector chooses, as Markdown or plain text, with whole links.
+
+    Of `text` there are at most `most_chars` characters, and one more where there is more.
+    """
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
     tree = LexborHTMLParser(data.decode("utf-8", "replace"))
@@ -49,7 +37,7 @@ def read_html(data: bytes, options: dict[str, Any]) -> dict[str, Any]:
     base = options["base"]
     declared = tree.css_first("base[href]")
     if declared is not None:
-        base = urljoin(base, declared.attributes.get("href") or "")
+        base = whole_link(base, declared.attributes.get("href") or "") or base
     for attribute in ("href", "src"):
         for node in tree.css(f"[{attribute}]")[:MAX_LINKS]:
             settle(node, attribute, base)
@@ -58,34 +46,44 @@ def read_html(data: bytes, options: dict[str, Any]) -> dict[str, Any]:
         try:
             chosen = tree.css(selector)
         except SelectolaxError as error:
-            return {"error": f"The selector {selector[:100]!r} is none of CSS: {error}"}
+            raise Unreadable(f"The selector {selector[:100]!r} is none of CSS: {error}") from None
         parts = [node.html or "" for node in chosen[:MAX_NODES]]
         found: dict[str, Any] = {"title": title, "matches": len(chosen)}
     else:
         for node in tree.css(AROUND):
             node.decompose()
         parts, found = [tree.html or ""], {"title": title}
-    if options.get("plain"):
-        texts = [LexborHTMLParser(part).text(separator="\n", strip=True) for part in parts]
-        return {**found, "text": "\n\n".join(texts)}
-    return {**found, "text": "\n\n".join(markdown(part) for part in parts)}
+    read = words if options.get("plain") else markdown
+    texts = [read(part) for part in parts]
+    return {**found, "text": "\n\n".join(texts)[: options["most_chars"] + 1]}
 
 
 def settle(node: Any, attribute: str, base: str) -> None:
     """Make one link whole; those that are no link of the web lose it."""
-    place = (node.attributes.get(attribute) or "").strip()
-    try:
-        whole = urljoin(base, place)
-    except ValueError:
-        whole = ""
+    whole = whole_link(base, (node.attributes.get(attribute) or "").strip())
     if whole.lower().startswith(("http://", "https://", "mailto:")):
         node.attrs[attribute] = whole
     else:
         del node.attrs[attribute]
 
 
+def whole_link(base: str, place: str) -> str:
+    """A link from where it stands, or nothing for one that cannot be read."""
+    try:
+        return urljoin(base, place)
+    except ValueError:
+        return ""
+
+
+def words(html: str) -> str:
+    """HTML as its text alone."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    return LexborHTMLParser(html).text(separator="\n", strip=True)
+
+
 def markdown(html: str) -> str:
-    """HTML as Markdown."""
+    """HTML as Markdown, or as its text where no word would be left."""
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
     options = ConversionOptions(
@@ -94,41 +92,54 @@ def markdown(html: str) -> str:
         bullets="-",
         compact_tables=True,
         inline_data_media="alt_text_only",
-        max_depth=400,
+        max_depth=1_000,
     )
-    return (convert(html, options).content or "").strip()
+    found = (convert(html, options).content or "").strip()
+    # of what is nested too deep only the frame is left
+    return found if any(map(str.isalnum, found)) else words(html) or found
 
 
-def read_pdf(data: bytes, options: dict[str, Any]) -> dict[str, Any]:
-    """The text of a PDF's pages until there is enough of it."""
+def read_pdf(options: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """The text of a PDF's pages until there is enough of it; a page that cannot be read is named and passed over."""
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
+    from pypdf.errors import DependencyError, PyPdfError
 
+    broken = (PyPdfError, DependencyError, NotImplementedError, ValueError, KeyError, TypeError, IndexError,
+              AttributeError, AssertionError, ArithmeticError, RecursionError, OSError, zlib.error)  # fmt: skip
+    pages: list[str] = []
+    chars = letters = 0
     try:
         reader = PdfReader(BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
-            return {"error": "The PDF needs a password."}
-        pages, size = [], 0
-        for number, page in enumerate(reader.pages, 1):
-            text = page.extract_text()
-            pages.append(f"[page {number}]\n{text.strip()}")
-            size += len(text)
-            if size > options["most_chars"]:
+            raise Unreadable("The PDF needs a password.")
+        for number in range(len(reader.pages)):
+            try:
+                text = reader.pages[number].extract_text().strip()
+                letters += len(text)
+            except broken as error:
+                text = f"[cannot be read: {type(error).__name__}: {str(error)[:100]}]"
+            pages.append(f"[page {number + 1}]\n{text}")
+            chars += len(pages[-1])
+            if chars > options["most_chars"]:
                 break
         about = reader.metadata
         title = str(about.title or "") if about is not None else ""
-        return {
-            "title": title,
-            "pages": len(reader.pages),
-            "text": "\n\n".join(pages),
-            "pages_read": len(pages),
-        }
-    except (PyPdfError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        return {"error": f"The PDF cannot be read: {type(error).__name__}: {str(error)[:200]}"}
+        total = len(reader.pages)
+    except broken as error:
+        raise Unreadable(f"The PDF cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    return {
+        "title": title,
+        "pages": total,
+        "text": "\n\n".join(pages),
+        "pages_read": len(pages),
+        "letters": letters,
+    }
 
 
-def read_yaml(data: bytes, _options: dict[str, Any]) -> dict[str, Any]:
+def read_yaml(_options: dict[str, Any], data: bytes) -> dict[str, Any]:
     """A YAML document as JSON data; dates stay text."""
+    import json
+
     import yaml
 
     fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -140,10 +151,10 @@ def read_yaml(data: bytes, _options: dict[str, Any]) -> dict[str, Any]:
     try:
         value = yaml.load(data, loader)  # noqa: S506 - a safe loader without dates
         if unfolded(value, {}) > MAX_VALUES:
-            return {"error": f"It unfolds to more than {MAX_VALUES} values; that is too large."}
-        return {"value": value}
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return {"error": f"It is no YAML: {' '.join(str(error).split())[:300]}"}
+            raise Unreadable(f"It unfolds to more than {MAX_VALUES} values; that is too large.")
+        return {"value": json.loads(json.dumps(value, default=str))}
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise Unreadable(f"It is no YAML: {' '.join(str(error).split())[:300]}") from None
 
 
 def unfolded(value: Any, known: dict[int, int]) -> int:
@@ -157,29 +168,3 @@ def unfolded(value: Any, known: dict[int, int]) -> int:
     total = 1 + sum(unfolded(part, known) for part in parts)
     known[id(value)] = total
     return total
-
-
-READERS = {"html": read_html, "pdf": read_pdf, "yaml": read_yaml}
-
-
-def main() -> None:
-    """Read, answer, end."""
-    kind, options = sys.argv[1], json.loads(sys.argv[2])
-    sys.path += options.pop("libraries")
-    bound(options.pop("cpu_s", CPU_S))
-    data = sys.stdin.buffer.read()
-    most = options.pop("most_bytes")
-    try:
-        answer = json.dumps(READERS[kind](data, options), allow_nan=False, default=str)
-    except (MemoryError, RecursionError):
-        answer = json.dumps({"error": "It is too large or too deep to be read."})
-    except ValueError as error:
-        answer = json.dumps({"error": f"It cannot be read: {str(error)[:200]}"})
-    if len(answer) > most:
-        answer = json.dumps({"error": f"It unfolds to {len(answer)} bytes; at most {most} are taken."})
-    sys.stdout.write(answer)
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ import anyio.to_thread
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import Ask, Client, WebFailed
 from jaato.tools.address import Allowed, parse_url
+from jaato.tools.call import clean
 from jaato.tools.route import proxy_for
 
 Period = Literal["day", "week", "month", "year"]
@@ -68,7 +69,7 @@ class Ddgs:
             raise WebFailed(
                 f"The search did not end within {WITHIN_S:g} s; is this machine offline?"
             ) from None
-        return [row(one.get("title"), one.get("href"), one.get("body")) for one in found[:limit]]
+        return usable([row(one.get("title"), one.get("href"), one.get("body")) for one in found])[:limit]
 
 
 class Searxng:
@@ -100,7 +101,8 @@ class Searxng:
             raise WebFailed(f"{url.authority} answered {reply.status} to the search. Try again later.")
         try:
             found = json.loads(reply.body)["results"]
-            return [row(one.get("title"), one.get("url"), one.get("content")) for one in found[:limit]]
+            rows = [row(one.get("title"), one.get("url"), one.get("content")) for one in found[:100]]
+            return usable(rows)[:limit]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise WebFailed(
                 f"{url.authority} does not answer as SearXNG does; check the setting search_engine."
@@ -109,8 +111,13 @@ class Searxng:
 
 def row(title: object, url: object, snippet: object) -> dict[str, str]:
     """One result, its texts bounded and on one line."""
-    texts = [" ".join(str(one or "").split()) for one in (title, url, snippet)]
+    texts = [" ".join(clean(str(one or "")).split()) for one in (title, url, snippet)]
     return {"title": texts[0][:300], "url": texts[1][:2000], "snippet": texts[2][:SNIPPET_CHARS]}
+
+
+def usable(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows that lead to a page of the web; an engine may be talked into others."""
+    return [one for one in rows if one["url"].lower().startswith(("http://", "https://"))]
 
 
 def search_provider(engine: str, environ: Mapping[str, str]) -> SearchProvider:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import OrderedDict
 from typing import Annotated, Any, ClassVar
@@ -15,16 +16,17 @@ from jaato.plugins.web.calling import request, with_key
 from jaato.plugins.web.client import Ask
 from jaato.plugins.web.openapi import Operation, Service, parsed, service
 from jaato.plugins.web.plugin import Chars, Seconds, chosen, client_for, plainly
+from jaato.plugins.web.schemas import DocumentInvalid
 from jaato.tools.address import Url, parse_url
 from jaato.tools.call import Call, Output
-from jaato.tools.paths import Roots
-from jaato.tools.reach import environ_of
+from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.schema import complain
 from jaato.tools.tool import tool
 
 MAX_DOCUMENT_BYTES = 10_000_000
 MAX_SERVICES = 20
 MAX_SESSIONS = 200
+MAX_TEXT = 2_000
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 
@@ -143,7 +145,8 @@ class ServicesPlugin(Plugin):
         reply = await client_for(self.host).send(ask, most_bytes=5_000_000, within_s=timeout_s)
         if auth is not None:
             reply.url = reply.url._replace(target=reply.url.target.partition("?")[0])  # the key may be in it
-        return plainly(reply, max_chars)
+            reply.notes = [note.partition("?")[0] for note in reply.notes]
+        return await plainly(reply, max_chars)
 
     def _known(self, call: Call) -> dict[str, Service]:
         """The services of the call's session, which becomes the one used last."""
@@ -195,11 +198,7 @@ class ServicesPlugin(Plugin):
         return value
 
     def _file(self, path: str) -> bytes:
-        try:
-            roots: Roots = self.host.service("roots")
-        except KeyError:
-            roots = Roots(self.host.workspace)
-        with roots.open_file(path) as file:
+        with roots_of(self.host).open_file(path) as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ToolError(
@@ -234,12 +233,20 @@ def spelled(known: Service, value: Any, depth: int, budget: Budget) -> Any:
     """A schema with its references written out, as far as there is room."""
     budget.left -= 1
     if isinstance(value, dict):
+        reference = {"$ref": str(value["$ref"])[:MAX_TEXT]} if "$ref" in value else {}
         if depth > 12 or budget.left < 0:
-            return {"$ref": value["$ref"]} if "$ref" in value else {}
-        resolved = known.resolve(value)
-        if isinstance(resolved, dict):
-            return {key: spelled(known, one, depth + 1, budget) for key, one in resolved.items()}
-        return resolved
+            return reference
+        try:
+            resolved = known.resolve(value)
+        except DocumentInvalid:
+            return reference
+        if not isinstance(resolved, dict):
+            return reference
+        some = itertools.islice(resolved.items(), max(0, budget.left))
+        return {str(key)[:MAX_TEXT]: spelled(known, one, depth + 1, budget) for key, one in some}
     if isinstance(value, list):
         return [spelled(known, one, depth + 1, budget) for one in value[: max(0, budget.left)]]
+    if isinstance(value, str):
+        budget.left -= len(value) // 100
+        return value[:MAX_TEXT]
     return value

@@ -1,0 +1,1 @@
+"""Code intelligence from language servers."""

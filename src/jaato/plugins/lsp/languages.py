@@ -1,0 +1,207 @@
+"""Which server speaks for which file: those known from the start, and those the user has named."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jaato.errors import ConfigError, ToolError
+
+
+class NoServer(ToolError):
+    """No language server is there for the file."""
+
+    code = "no_language_server"
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language: which identifier its files have by their suffix, and the commands that may serve it, the best first.
+
+    One whose servers run what a workspace contains (`runs_workspace`) is used only when the user has named it.
+    """
+
+    name: str
+    suffixes: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    runs_workspace: str = ""
+    named: bool = False
+
+
+SCRIPTS = {
+    ".ts": "typescript",
+    ".tsx": "typescriptreact",
+    ".mts": "typescript",
+    ".cts": "typescript",
+    ".js": "javascript",
+    ".jsx": "javascriptreact",
+    ".mjs": "javascript",
+    ".cjs": "javascript",
+}
+C_FAMILY = {
+    ".c": "c",
+    ".h": "c",
+    ".cc": "cpp",
+    ".cpp": "cpp",
+    ".cxx": "cpp",
+    ".hpp": "cpp",
+    ".hh": "cpp",
+    ".m": "objective-c",
+}
+OFF = {"enabled": False}
+
+KNOWN = (
+    Language(
+        "python",
+        {".py": "python", ".pyi": "python"},
+        (
+            ("basedpyright-langserver", "--stdio"),
+            ("pyright-langserver", "--stdio"),
+            ("pylsp",),
+            ("jedi-language-server",),
+        ),
+        settings={
+            "python": {"analysis": {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True}},
+            "basedpyright": {"analysis": {"diagnosticMode": "openFilesOnly", "typeCheckingMode": "standard"}},
+            "pylsp": {
+                "configurationSources": [],
+                "plugins": {"flake8": OFF, "pylint": OFF, "pylsp_mypy": OFF, "black": OFF, "ruff": OFF},
+            },
+        },
+    ),
+    Language("c", C_FAMILY, (("clangd", "--background-index=0", "--enable-config=0", "--log=error"),)),
+    Language(
+        "go",
+        {".go": "go"},
+        (("gopls", "serve"),),
+        environment={
+            "GOTOOLCHAIN": "local",
+            "CGO_ENABLED": "0",
+            "GOFLAGS": "-mod=readonly",
+            "GOPROXY": "off",
+        },
+    ),
+    Language(
+        "typescript",
+        SCRIPTS,
+        (("typescript-language-server", "--stdio"),),
+        runs_workspace="it loads the TypeScript and the plugins of the workspace's node_modules",
+    ),
+    Language(
+        "rust",
+        {".rs": "rust"},
+        (("rust-analyzer",),),
+        settings={
+            "rust-analyzer": {
+                "cargo": {"buildScripts": {"enable": False}},
+                "procMacro": {"enable": False},
+                "checkOnSave": False,
+            }
+        },
+        runs_workspace="it runs cargo, which runs what the workspace's configuration names",
+    ),
+)
+
+
+def languages(named: Iterable[str]) -> list[Language]:
+    """The known languages, changed and added to by the user's list. Raises `ConfigError`.
+
+    An entry is a known language (`rust`), one with a command (`python=pylsp`), or a new one (`zig:.zig=zls`).
+    """
+    found = {language.name: language for language in KNOWN}
+    for entry in named:
+        head, _, command = entry.partition("=")
+        name, _, suffixes = head.strip().partition(":")
+        known = found.get(name)
+        try:
+            argv = tuple(shlex.split(command))
+        except ValueError as error:
+            raise ConfigError(f"language_servers: {entry!r} cannot be read: {error}.") from None
+        ids = {suffix.strip(): name for suffix in suffixes.split(",") if suffix.strip()}
+        if not name or (known is None and not (ids and argv)) or any(not s.startswith(".") for s in ids):
+            raise ConfigError(
+                f"language_servers: {entry!r} is not understood. Write a known language (rust), one with a command "
+                "(python=pylsp), or a new one with its suffixes (zig:.zig=zls)."
+            )
+        changed = known or Language(name, {}, ())
+        found[name] = replace(
+            changed,
+            suffixes={**changed.suffixes, **ids},
+            commands=(argv,) if argv else changed.commands,
+            named=True,
+        )
+    return list(found.values())
+
+
+def language_of(path: str, known: Sequence[Language]) -> Language:
+    """The language of a file, the user's word first. Raises `NoServer`."""
+    suffix = PurePosixPath(path).suffix.lower()
+    for language in sorted(known, key=lambda one: not one.named):
+        if suffix in language.suffixes:
+            return language
+    raise NoServer(
+        f"No language server is known for {suffix or 'files without suffix'}. The user can name one in "
+        "language_servers; grep_content and ast_search work without."
+    )
+
+
+def command_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> list[str]:
+    """The command of the first server that is installed outside the session's directories. Raises `NoServer`."""
+    if language.runs_workspace and not language.named:
+        raise NoServer(
+            f"The language server for {language.name} is not started by itself, because {language.runs_workspace}. The "
+            f'user can allow it: language_servers = ["{language.name}"] in config.toml.'
+        )
+    refused = [root.resolve() for root in roots]
+    for argv in language.commands:
+        program = program_of(argv[0], environ, refused, by_user=language.named)
+        if program is not None:
+            return [program, *argv[1:]]
+    wanted = " or ".join(argv[0] for argv in language.commands)
+    raise NoServer(
+        f"The language server for {language.name} is not installed: {wanted} is not on the PATH outside the workspace."
+    )
+
+
+def program_of(
+    name: str, environ: Mapping[str, str], refused: Sequence[Path], *, by_user: bool
+) -> str | None:
+    """The program on the PATH of absolute directories, or beside jaato's own Python; never one the session may write."""
+    if os.path.isabs(name):
+        return name if by_user and os.access(name, os.X_OK) else None
+    if "/" in name:
+        return None
+    for directory in (*environ.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)):
+        found = shutil.which(name, path=directory) if os.path.isabs(directory) else None
+        if found is not None and not inside(Path(found), refused):
+            return found
+    return None
+
+
+def inside(program: Path, roots: Sequence[Path]) -> bool:
+    """Whether the session may write it, by its own name or where a link leads."""
+    places = (program.parent.resolve() / program.name, program.resolve())
+    return any(place.is_relative_to(root) for place in places for root in roots)
+
+
+def settings_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, Any]:
+    """What the server is told when it asks: a Python that is not one of the workspace, which it would run."""
+    settings = {key: dict(value) for key, value in language.settings.items()}
+    if language.name == "python":
+        refused = [root.resolve() for root in roots]
+        python = program_of("python3", environ, refused, by_user=False) or sys.executable
+        settings["python"] = {
+            **settings.get("python", {}),
+            "pythonPath": python,
+            "defaultInterpreterPath": python,
+        }
+    return settings

@@ -1,0 +1,159 @@
+"""The servers that run: one for each language and directory, started when needed, ended when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaato.errors import ToolError
+from jaato.plugins.lsp.languages import Language, NoServer, command_of, language_of, settings_of
+from jaato.plugins.lsp.project import Project
+from jaato.plugins.lsp.server import Server, ServerFailed, Way
+from jaato.tools.paths import Roots
+from jaato.tools.processes.environ import for_commands
+from jaato.tools.processes.launch import Launcher
+
+MAX_SERVERS = 6
+IDLE_S = 600.0
+LOOK_EVERY_S = 15.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 120.0
+FORGOTTEN_S = 600.0
+
+
+@dataclass(eq=False)
+class Slot:
+    """The place of one server. `failures` counts those in a row; until `not_before` no other is started."""
+
+    project: Project | None = None
+    failures: int = 0
+    failed_at: float = 0.0
+    not_before: float = 0.0
+    why: str = ""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Pool:
+    """Servers by language and root, on the loop its coroutines are awaited on."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        roots: Roots,
+        environ: Mapping[str, str],
+        languages: Sequence[Language],
+        idle_s: float,
+    ) -> None:
+        self._launcher = launcher
+        self._roots = roots
+        self._environ = environ
+        self._languages = languages
+        self._idle_s = idle_s
+        self._slots: dict[tuple[str, Path], Slot] = {}
+        self._reaper: asyncio.Task[None] | None = None
+
+    async def project_of(self, path: str) -> Project:
+        """The project of a file, its server running. Raises `NoServer`, `ServerFailed` and other `ToolError`s."""
+        language = language_of(path, self._languages)
+        root, _ = self._roots.relative(path)
+        return await self._project(language, root)
+
+    async def project_for(self, name: str) -> Project:
+        """The project of the workspace in a language. Raises as above."""
+        for language in self._languages:
+            if language.name == name:
+                return await self._project(language, self._roots.workspace)
+        known = ", ".join(language.name for language in self._languages)
+        raise NoServer(f"There is no language {name!r}; there are {known}.")
+
+    def running(self) -> list[Project]:
+        """The projects whose servers run now."""
+        found = (slot.project for slot in self._slots.values())
+        return [project for project in found if project is not None and project.server.alive]
+
+    def running_for(self, path: str) -> Project | None:
+        """The project of a file if its server runs already."""
+        try:
+            language = language_of(path, self._languages)
+            slot = self._slots.get((language.name, self._roots.relative(path)[0]))
+        except ToolError:
+            return None
+        project = slot.project if slot is not None else None
+        return project if project is not None and project.server.alive else None
+
+    async def _project(self, language: Language, root: Path) -> Project:
+        slot = self._slots.setdefault((language.name, root), Slot())
+        async with slot.lock:
+            project = slot.project
+            if project is not None and project.server.alive:
+                if time.monotonic() - slot.failed_at > FORGOTTEN_S:
+                    slot.failures = 0
+                return project
+            if project is not None:
+                slot.project = None
+                self._failed(slot, "it ended by itself")
+            pause_s = slot.not_before - time.monotonic()
+            if pause_s > 0:
+                raise ServerFailed(
+                    f"The language server for {language.name} has failed {slot.failures} times ({slot.why}); it is "
+                    f"started again in {pause_s:.0f} s at the earliest. grep_content and ast_search work without."
+                )
+            await self._make_room()
+            slot.project = await self._started(slot, language, root)
+            if self._reaper is None or self._reaper.done():
+                self._reaper = asyncio.create_task(self._reap(), name="jaato-lsp-idle")
+            return slot.project
+
+    async def _started(self, slot: Slot, language: Language, root: Path) -> Project:
+        argv = command_of(language, self._environ, self._roots.paths)
+        way = Way(
+            language.name,
+            argv,
+            for_commands(self._environ, extra=language.environment),
+            settings_of(language, self._environ, self._roots.paths),
+            language.options,
+        )
+        server = Server(way, root)
+        try:
+            await server.start(self._launcher)
+        except ServerFailed as error:
+            self._failed(slot, str(error)[:500])
+            raise
+        project = Project(server, language, self._roots)
+        project.refresh()
+        return project
+
+    def _failed(self, slot: Slot, why: str) -> None:
+        now = time.monotonic()
+        slot.failures += 1
+        slot.failed_at, slot.why = now, why
+        if slot.failures > 1:  # the first end of a server may be an accident
+            slot.not_before = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**slot.failures)
+
+    async def _make_room(self) -> None:
+        """End the server that was used least recently, if there are as many as there may be."""
+        running = self.running()
+        if len(running) >= MAX_SERVERS:
+            idle = [project for project in running if not project.server.in_use]
+            if not idle:
+                raise ToolError(
+                    f"{MAX_SERVERS} language servers are at work, the most there may be. Try again."
+                )
+            await self._end(min(idle, key=lambda project: project.server.used_at))
+
+    async def _end(self, project: Project) -> None:
+        for slot in self._slots.values():
+            if slot.project is project:
+                slot.project = None
+        await project.server.close()
+
+    async def _reap(self) -> None:
+        """End what has been idle for long, while there is anything that could be."""
+        while running := self.running():
+            for project in running:
+                idle_s = time.monotonic() - project.server.used_at
+                if not project.server.in_use and idle_s > self._idle_s:
+                    await self._end(project)
+            await asyncio.sleep(min(LOOK_EVERY_S, self._idle_s / 4))

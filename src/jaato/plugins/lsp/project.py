@@ -1,0 +1,194 @@
+"""A server and the files it knows: opened as they are on disk, told anew when they have changed there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from jaato.errors import ToolError
+from jaato.plugins.lsp.languages import Language
+from jaato.plugins.lsp.positions import Lines
+from jaato.plugins.lsp.server import Server
+from jaato.tools.file_errors import FileMissing
+from jaato.tools.paths import Roots
+
+MAX_TEXT_BYTES = 4 << 20
+MAX_OPEN = 50
+MAX_SHOWN = 20
+MAX_WATCHED = 10_000
+LOOK_S = 0.5
+PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "venv", "dist", "build"})
+CREATED, CHANGED, DELETED = 1, 2, 3
+
+
+class NotSource(ToolError):
+    """The file cannot be shown to a language server."""
+
+    code = "not_source"
+
+
+@dataclass(slots=True)
+class Document:
+    """An open file as the server knows it."""
+
+    path: Path
+    version: int
+    text: str
+
+
+class Project:
+    """The files of one server. Blocking reads are short and bounded, so they are made in place."""
+
+    def __init__(self, server: Server, language: Language, roots: Roots) -> None:
+        self.server = server
+        self._language = language
+        self._roots = roots
+        self._open: OrderedDict[str, Document] = OrderedDict()
+        self._seen: dict[str, tuple[int, int]] | None = None
+        self._looked_at = 0.0
+
+    def open(self, path: str) -> tuple[str, Lines]:
+        """Have the server know a file as it is now; gives its URI and text. Raises `ToolError`s."""
+        place, text = self.read(path)
+        uri = place.as_uri()
+        self._sync(uri, place, text)
+        self.refresh()
+        while len(self._open) > MAX_OPEN:
+            old, _ = self._open.popitem(last=False)
+            self._close(old)
+        return uri, Lines(text)
+
+    def version(self, path: str) -> int:
+        """Which version of a file the server has; 0 of one that is not open."""
+        try:
+            with self._roots.locate(path) as place:
+                known = self._open.get(place.path.as_uri())
+        except ToolError:
+            return 0
+        return known.version if known is not None else 0
+
+    def read(self, path: str) -> tuple[Path, str]:
+        """The true path and the text of a file beneath the roots. Raises `ToolError`s."""
+        with self._roots.helpful(path), self._roots.locate(path) as place:
+            true = place.path
+        with self._roots.open_file(path) as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+        if len(data) > MAX_TEXT_BYTES:
+            raise NotSource(
+                f"{path!r} has more than {MAX_TEXT_BYTES >> 20} MB, too much for a language server."
+            )
+        try:
+            return true, data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise NotSource(f"{path!r} is not UTF-8 text, so no language server reads it.") from None
+
+    def refresh(self) -> None:
+        """Tell the server what has changed on disk, of the open files and of the others of its language."""
+        for uri, document in list(self._open.items()):
+            try:
+                self._sync(uri, *self.read(str(document.path)))
+            except ToolError:
+                del self._open[uri]
+                self._close(uri)
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_S and self._seen is not None:
+            return
+        before, self._seen = self._seen, dict(self._files())
+        self._looked_at = now
+        if before is None:
+            return
+        changes = [
+            {"uri": Path(name).as_uri(), "type": CREATED if name not in before else CHANGED}
+            for name, state in self._seen.items()
+            if before.get(name) != state
+        ]
+        changes += [
+            {"uri": Path(name).as_uri(), "type": DELETED} for name in before if name not in self._seen
+        ]
+        if changes:
+            self.server.tell("workspace/didChangeWatchedFiles", {"changes": changes})
+        for change in changes[:MAX_SHOWN]:  # servers take their time with what they are told is on disk
+            if change["type"] != DELETED:
+                try:
+                    path, text = self.read(unquote(urlsplit(str(change["uri"])).path))
+                except ToolError:
+                    continue
+                self._sync(path.as_uri(), path, text)
+
+    def shown_path(self, uri: str) -> tuple[str, bool]:
+        """A URI as a path, relative in the workspace, and whether it may be read here."""
+        parts = urlsplit(uri)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            return uri[:500], False
+        path = Path(unquote(parts.path))
+        try:
+            root, rest = self._roots.relative(str(path))
+        except ToolError:
+            return str(path), False
+        return (str(rest) if root == self._roots.workspace else str(path)), True
+
+    def _sync(self, uri: str, path: Path, text: str) -> None:
+        known = self._open.get(uri)
+        if known is None:
+            kind = self._language.suffixes.get(path.suffix.lower(), self._language.name)
+            self._open[uri] = Document(path, 1, text)
+            item = {"uri": uri, "languageId": kind, "version": 1, "text": text}
+            self.server.tell("textDocument/didOpen", {"textDocument": item})
+        elif known.text != text:
+            known.version += 1
+            known.text = text
+            self.server.tell(
+                "textDocument/didChange",
+                {"textDocument": {"uri": uri, "version": known.version}, "contentChanges": [{"text": text}]},
+            )
+            self.server.tell("textDocument/didSave", {"textDocument": {"uri": uri}})
+        if uri in self._open:
+            self._open.move_to_end(uri)
+
+    def _close(self, uri: str) -> None:
+        self.server.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
+
+    def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """The files of the language below the server's root, by path: when each was changed, and its size."""
+        count, waiting = 0, [str(self.server.root)]
+        while waiting and count < MAX_WATCHED:
+            try:
+                with os.scandir(waiting.pop()) as found:
+                    for entry in found:
+                        name = entry.name
+                        if entry.is_dir(follow_symlinks=False):
+                            if not name.startswith(".") and name not in PASSED:
+                                waiting.append(entry.path)
+                        elif os.path.splitext(name)[1].lower() in self._language.suffixes:
+                            info = entry.stat(follow_symlinks=False)
+                            count += 1
+                            yield entry.path, (info.st_mtime_ns, info.st_size)
+            except OSError:
+                continue  # gone meanwhile, or not ours to read
+
+
+def source_line(project: Project, path: str, number: int, cache: dict[str, Lines | None]) -> str | None:
+    """A line of a file, from 0; None where it cannot be read. `cache` keeps what was read."""
+    if path not in cache:
+        try:
+            cache[path] = Lines(project.read(path)[1])
+        except (ToolError, FileMissing):
+            cache[path] = None
+    lines = cache[path]
+    return None if lines is None else lines.line(number).strip()[:240]
+
+
+def location_of(found: Any) -> tuple[str, dict[str, Any]] | None:
+    """The URI and start of a Location or LocationLink; None for neither."""
+    match found:
+        case {"uri": str(uri), "range": {"start": dict(start)}}:
+            return uri, start
+        case {"targetUri": str(uri), "targetSelectionRange": {"start": dict(start)}}:
+            return uri, start
+    return None

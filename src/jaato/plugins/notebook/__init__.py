@@ -1,0 +1,1 @@
+"""Notebooks: cells run in a real Jupyter kernel that ends with its session."""

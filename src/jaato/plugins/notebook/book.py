@@ -1,0 +1,112 @@
+"""A notebook file: its cells, as nbformat 4 has them. Only the list of cells is touched, the rest stays as it was."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from jaato.errors import ToolError
+
+MAX_FILE_BYTES = 64 << 20
+
+
+class NotebookRefused(ToolError):
+    """The file is no notebook that can be worked with."""
+
+    code = "notebook_refused"
+
+
+class Book:
+    """The document of a notebook file."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+
+    @classmethod
+    def empty(cls) -> Book:
+        """A new notebook for Python."""
+        return cls(
+            {
+                "cells": [],
+                "metadata": {
+                    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                    "language_info": {"name": "python"},
+                },
+                "nbformat": 4,
+                "nbformat_minor": 5,
+            }
+        )
+
+    @classmethod
+    def read(cls, path: str, text: str) -> Book:
+        """The notebook in this text. Raises `NotebookRefused`."""
+        try:
+            document = json.loads(text)
+            cells = document["cells"]
+            whole = document["nbformat"] == 4 and all(
+                isinstance(cell, dict) and isinstance(cell["cell_type"], str) and source_of(cell) is not None
+                for cell in cells
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
+            raise NotebookRefused(f"{path!r} is no notebook of format 4. Convert it, or name a new file.")
+        return cls(document)
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        return (
+            json.dumps(self.document, indent=1, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+        )
+
+    def source(self, number: int) -> str:
+        """The code of a cell, counted from 1 over all cells. Raises `NotebookRefused`."""
+        cells = self.document["cells"]
+        if not 1 <= number <= len(cells):
+            raise NotebookRefused(
+                f"There is no cell {number}: the notebook has {len(cells)}, counted from 1."
+            )
+        if cells[number - 1]["cell_type"] != "code":
+            raise NotebookRefused(f"Cell {number} is {cells[number - 1]['cell_type']}, not code.")
+        return source_of(cells[number - 1]) or ""
+
+    def record(self, number: int | None, code: str, count: Any, outputs: list[dict[str, Any]]) -> int:
+        """Put what a cell gave into it; a new cell at the end without a number. Gives the number."""
+        cells = self.document["cells"]
+        given = {"execution_count": count, "outputs": [lined(output) for output in outputs]}
+        if number is not None:
+            cells[number - 1].update(given)
+            return number
+        cell = {"cell_type": "code", "metadata": {}, **given, "source": code.splitlines(keepends=True)}
+        if self.document.get("nbformat_minor", 0) >= 5:
+            cell["id"] = secrets.token_hex(4)
+        cells.append(cell)
+        return len(cells)
+
+
+def source_of(cell: dict[str, Any]) -> str | None:
+    """The text of a cell, or None when it has none."""
+    match cell.get("source"):
+        case str() as text:
+            return text
+        case list() as lines if all(isinstance(line, str) for line in lines):
+            return "".join(lines)
+    return None
+
+
+def lined(output: dict[str, Any]) -> dict[str, Any]:
+    """An output with its texts as lists of lines, as the format has them."""
+    match output:
+        case {"output_type": "stream", "text": str(text)}:
+            return {**output, "text": text.splitlines(keepends=True)}
+        case {"data": dict(data)}:
+            return {
+                **output,
+                "data": {
+                    kind: value.splitlines(keepends=True) if kind.startswith("text/") else value
+                    for kind, value in data.items()
+                },
+            }
+    return output

@@ -1,0 +1,204 @@
+"""Runs in the kernel's own process: starts the kernel, bounds what it says, and lists its variables.
+
+A program for whichever Python the kernel is to have, 3.9 or newer; nothing of jaato is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of this file, whose modules are nobody's to import
+
+import inspect
+import json
+import reprlib
+import signal
+import time
+from typing import Any
+
+RATE_CHARS = 8_000_000
+MOST_CHARS = 2_000_000
+MOST_BINARY = 8_000_000
+SHORT_CHARS = 200
+REPR_S = 0.5
+PLAIN = (int, float, complex, bool, type(None), str, bytes, bytearray, list, tuple, dict, set, frozenset)
+SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
+
+
+class Bucket:
+    """How much may still be said now; whoever says more waits."""
+
+    def __init__(self) -> None:
+        self.room = float(RATE_CHARS)
+        self.at = time.monotonic()
+
+    def take(self, size: int) -> None:
+        """Wait until this much may be said."""
+        now = time.monotonic()
+        self.room = min(float(RATE_CHARS), self.room + (now - self.at) * RATE_CHARS) - size
+        self.at = now
+        if self.room < 0:
+            time.sleep(min(0.5, -self.room / RATE_CHARS))
+
+
+def cut(text: str, most: int = MOST_CHARS) -> str:
+    """The text, or its two ends with how much is missing between them."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def bound_streams() -> None:
+    """Let what is printed come at a bounded rate, in bounded pieces."""
+    from ipykernel.iostream import OutStream
+
+    bucket, write = Bucket(), OutStream.write
+
+    def bounded(self: Any, string: str) -> Any:
+        if not isinstance(string, str):
+            return write(self, string)
+        bucket.take(min(len(string), MOST_CHARS))
+        write(self, cut(string))
+        return len(string)
+
+    setattr(OutStream, "write", bounded)  # noqa: B010 another type, on purpose
+
+
+def bound_displays(shell: Any) -> None:
+    """Let values and errors be shown in bounded size."""
+    formatter, inner, show = shell.display_formatter, shell.display_formatter.format, shell._showtraceback  # noqa: SLF001 no public way
+
+    def formatted(*args: Any, **options: Any) -> Any:
+        data, metadata = inner(*args, **options)
+        for kind, value in list(data.items()):
+            if isinstance(value, str) and len(value) > MOST_CHARS:
+                data[kind] = cut(value) if kind == "text/plain" else f"[{len(value):,} characters left out]"
+            elif isinstance(value, bytes) and len(value) > MOST_BINARY:
+                del data[kind]
+                data["text/plain"] = f"[{kind} of {len(value):,} bytes left out]"
+        return data, metadata
+
+    def shown(kind: Any, value: Any, lines: Any) -> None:
+        try:
+            text = str(value)
+        except Exception as error:  # noqa: BLE001 the exception is the user's own
+            text = f"[its text raises {type(error).__name__}]"
+        show(kind, cut(text, 20_000), [cut(str(line), 20_000) for line in lines][:200])
+
+    formatter.format = formatted
+    shell._showtraceback = shown  # noqa: SLF001 as above
+
+
+def bound_replies(kernel: Any) -> None:
+    """Let the reply to a cell, which repeats its error, be of bounded size."""
+    inner = kernel.do_execute
+
+    async def executed(*args: Any, **options: Any) -> Any:
+        reply = inner(*args, **options)
+        reply = await reply if inspect.isawaitable(reply) else reply
+        if reply.get("status") == "error":
+            reply["evalue"] = cut(str(reply.get("evalue")), 20_000)
+            reply["traceback"] = [cut(str(line), 20_000) for line in reply.get("traceback") or []][:200]
+        return reply
+
+    kernel.do_execute = executed
+
+
+class Late(BaseException):
+    """A repr took too long."""
+
+
+def late(_number: int, _frame: Any) -> None:
+    """What the alarm does."""
+    raise Late
+
+
+def guarded(work: Any) -> Any:
+    """What the function gives within its time, or a text that says why there is nothing."""
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, REPR_S)
+    try:
+        return work()
+    except Late:
+        return f"[not shown: it took more than {REPR_S:g} s]"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 the object is the user's own
+        return f"[not shown: it raises {type(error).__name__}]"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def short(value: Any) -> str:
+    """A repr that is never long; large builtin values are not written out to be cut."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = SHORT_CHARS
+    exact = type(value) in PLAIN
+    text = brief.repr(value) if exact else repr(value)
+    return text if len(text) <= SHORT_CHARS else text[: SHORT_CHARS - 1] + "…"
+
+
+def shape(value: Any) -> Any:
+    """The lengths of its sides, or None."""
+    if type(value) in SIZED:
+        return [len(value)]
+    sides = getattr(value, "shape", None)
+    return [int(side) for side in sides[:8]] if isinstance(sides, tuple) else None
+
+
+def described(name: str, value: Any) -> dict[str, Any]:
+    """One variable."""
+    kind = type(value)
+    entry: dict[str, Any] = {
+        "name": name[:SHORT_CHARS],
+        "type": f"{kind.__module__}.{kind.__qualname__}"[:SHORT_CHARS],
+    }
+    entry["type"] = entry["type"].replace("builtins.", "", 1)
+    sides = guarded(lambda: shape(value))
+    if isinstance(sides, list):
+        entry["shape"] = sides
+    entry["value"] = str(guarded(lambda: short(value)))
+    return entry
+
+
+def variables(offset: int, limit: int, within_s: float) -> str:
+    """The user's variables in the order they were made, as JSON."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    hidden = shell.user_ns_hidden
+    names = [
+        name
+        for name, value in list(shell.user_ns.items())
+        if isinstance(name, str)
+        and not name.startswith("_")
+        and (name not in hidden or hidden[name] is not value)
+    ]
+    until = time.monotonic() + within_s
+    rows = []
+    for name in names[offset : offset + limit]:
+        if time.monotonic() > until:
+            break
+        rows.append(described(name, shell.user_ns[name]))
+    return json.dumps({"total": len(names), "variables": rows})
+
+
+def main() -> None:
+    """Start the kernel on the connection file that is named on the command line."""
+    sys.modules["_jaato_kernel"] = sys.modules["__main__"]
+    from ipykernel.kernelapp import IPKernelApp
+
+    app: Any = IPKernelApp.instance()
+    app.initialize(sys.argv[1:])
+    bound_streams()
+    bound_displays(app.shell)
+    bound_replies(app.kernel)
+    sys.path.insert(0, "")  # from here on, cells import what lies in the workspace
+    app.start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What a model reads of a cell that was run: its text, what it showed, its error."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from jaato.protocol.messages import Media
+from jaato.tools.call import Call, Output
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_IMAGE_BYTES = 5 << 20
+MAX_IMAGES = 8
+OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
+HANDLE = "result:"
+NO_INPUT = "Cells cannot ask for input: put the value into the code, or ask the user."
+LOSS = "All variables are lost; the next notebook_execute starts a fresh kernel."
+
+
+def report(name: str, answer: dict[str, Any], timeout_s: float, call: Call) -> Output:
+    """The result of one cell."""
+    outputs = [output for output in answer.get("outputs", []) if isinstance(output, dict)]
+    text, media, error = told(outputs, call)
+    facts: dict[str, Any] = {"notebook": name, "status": "ok", "execution_count": answer.get("count")}
+    notes = []
+    if answer.get("timed_out"):
+        facts["status"] = "timed_out"
+        notes.append(f"Interrupted after {timeout_s:g} s; the variables are kept. Give timeout_s more.")
+    elif error:
+        facts["status"], facts["error"] = "error", error
+        if error.startswith("StdinNotImplementedError"):
+            notes.append(NO_INPUT)
+    if answer.get("event") == "lost":
+        facts["status"] = "kernel_died"
+        notes = [f"The kernel is gone: {answer.get('why')}. {LOSS}"]
+    if answer.get("omitted"):
+        facts["omitted_chars"] = answer["omitted"]
+    if notes:
+        facts["note"] = " ".join(notes)
+    lines = [part for part in (text.rstrip("\n"), *(f"[{note}]" for note in notes)) if part]
+    return Output(
+        text="\n".join(lines) or "[no output]", structured={**facts, "output": text}, media=tuple(media)
+    )
+
+
+def told(outputs: list[dict[str, Any]], call: Call) -> tuple[str, list[Media], str]:
+    """The outputs as text and images, and the error's one line."""
+    parts: list[str] = []
+    media: list[Media] = []
+    error = ""
+    for output in outputs:
+        match output:
+            case {"output_type": "stream", "text": str(text)}:
+                parts.append(over_written(text))
+            case {"output_type": "error", "ename": name, "evalue": value, "traceback": list(lines)}:
+                error = f"{name}: {value}"[:1_000]
+                parts.append(ended("".join(parts)) + cleaned(lines, error))
+            case {"data": dict(data)}:
+                text, image = displayed(data, len(media), call)
+                parts.append(ended("".join(parts[-1:])) + text + "\n")
+                media += [image] if image is not None else []
+    return "".join(parts), media, error
+
+
+def ended(text: str) -> str:
+    """What brings a text to the end of its line."""
+    return "" if not text or text.endswith("\n") else "\n"
+
+
+def displayed(data: dict[str, Any], number: int, call: Call) -> tuple[str, Media | None]:
+    """A value or display: its text, and its image for a model that sees."""
+    plain = str(data.get("text/plain", ""))
+    for kind in IMAGES:
+        if kind in data and number < MAX_IMAGES:
+            try:
+                image = base64.b64decode(data[kind])
+                if not 0 < len(image) <= MAX_IMAGE_BYTES:
+                    return f"{plain} [{kind}, {len(image):,} bytes, not shown]", None
+                blob = call.keep(image).removeprefix(HANDLE)
+            except (binascii.Error, ValueError, LookupError):
+                return f"{plain} [{kind}, not shown]", None
+            name = f"figure-{number + 1}.{kind.partition('/')[2]}"
+            return f"[{name}: {plain or kind}]", Media(kind, blob, len(image), name)
+    if plain and not OBJECT.fullmatch(plain):
+        return plain, None
+    for kind in ("text/markdown", "text/latex", "application/json", "text/html"):
+        if kind in data:
+            return str(data[kind])[:20_000], None
+    return plain or f"[{', '.join(map(str, data)) or 'nothing'}]", None
+
+
+def cleaned(lines: list[Any], error: str) -> str:
+    """A traceback without rulers and without what belongs to the kernel."""
+    text = "\n".join(str(line) for line in lines)
+    kept = [line.rstrip() for line in text.splitlines() if line.strip(" -")]
+    return "\n".join(kept) or error
+
+
+def over_written(text: str) -> str:
+    """Text as a terminal would have left it where a line was written over, as progress bars do."""
+    if "\r" not in text:
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -1,0 +1,92 @@
+"""A loop in a thread of its own, for processes that go on between calls, whatever loop the calls come from."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from jaato.errors import ToolError
+from jaato.tools.cancel import CancelToken
+
+T = TypeVar("T")
+CLOSE_WITHIN_S = 30.0
+
+
+class Beside:
+    """Runs coroutines for any loop and any thread; the thread starts with the first of them.
+
+    What a server or a kernel prints, however much, is read here and never on the loop of a session. Once closed it
+    takes nothing more, and what was running has been cancelled and has ended.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    async def run(self, work: Coroutine[Any, Any, T], token: CancelToken | None = None) -> T:
+        """What the coroutine returns or raises; cancelling the caller, or its token, cancels it.
+
+        Raises `ToolError` once closed.
+        """
+        future = self.start(work)
+        forget = token.on_cancel(future.cancel) if token is not None else None
+        try:
+            return await asyncio.wrap_future(future)
+        except (asyncio.CancelledError, FutureCancelled):
+            if self._closed:
+                raise self._over() from None
+            if token is not None:
+                token.raise_if_cancelled()
+            raise
+        finally:
+            if forget is not None:
+                forget()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine and go on. Raises `ToolError` once closed."""
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise self._over()
+            if self._loop is None:
+                self._begin()
+            assert self._loop is not None
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Cancel all that runs, wait for its end, and end the thread; a second time does nothing."""
+        with self._lock:
+            self._closed = True
+            loop, stop, thread = self._loop, self._stop, self._thread
+            self._loop = self._stop = self._thread = None
+        if loop is None or stop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(stop.set)
+        if threading.current_thread() is not thread:
+            thread.join(CLOSE_WITHIN_S)
+
+    def _begin(self) -> None:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(ready,), name=self._name, daemon=True)
+        self._thread.start()
+        ready.wait()
+
+    def _serve(self, ready: threading.Event) -> None:
+        async def main() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            stop = self._stop
+            ready.set()
+            await stop.wait()
+
+        asyncio.run(main())  # at its end it cancels every task and waits for each
+
+    def _over(self) -> ToolError:
+        return ToolError(f"{self._name} has been shut down; nothing is run by it any more.")

@@ -1,0 +1,53 @@
+"""What a text names with an at sign, as in `@notes.md` or `@"my notes.md"`; code that is pasted names nothing."""
+
+from __future__ import annotations
+
+import re
+
+from jaato.tools.fences import parts_of
+
+MENTION = re.compile(r"(?:^|(?<=[\s(\[\"'`]))@(?:\"([^\"\n]{1,300})\"|([^\s\"'`<>|;]{1,300}))")
+SENTENCE = re.compile(r"[\w,.:;!?)] $")
+"""How a line begins before a name without a dot or slash; `@property` after blanks alone is a decorator."""
+ENDINGS = ".,:!?)]}"
+
+
+def mentions(text: str, most: int) -> list[str]:
+    """The first names, each once, in their order.
+
+    Fenced code is passed over. A plain word counts in a sentence or at the start of a line, but not alone above a
+    line of something else, as decorators are: `@./word` names such a file anywhere.
+    """
+    if "@" not in text:
+        return []
+    found: list[list[str]] = []
+    code_below = False
+    for line in reversed(parts_of(text).prose):
+        bare = line.strip()
+        if not bare:
+            code_below = False
+        elif "@" not in line:
+            code_below = True
+        else:
+            alone = bare.startswith("@") and " " not in bare
+            found.append([] if alone and code_below and is_word(bare[1:]) else names_in(line))
+            code_below = code_below or not alone
+    ordered = (name for names in reversed(found) for name in names)
+    return list(dict.fromkeys(ordered))[:most]
+
+
+def names_in(line: str) -> list[str]:
+    """The names in one line."""
+    names: list[str] = []
+    for match in MENTION.finditer(line):
+        quoted, plain = match.groups()
+        name = quoted or plain.rstrip(ENDINGS)
+        begins = match.start() == 0 or SENTENCE.search(line, max(0, match.start() - 2), match.start())
+        if name and (quoted or begins or not is_word(plain)):
+            names.append(name)
+    return names
+
+
+def is_word(name: str) -> bool:
+    """Whether a name may as well be a decorator: letters and digits, perhaps called."""
+    return re.match(r"\w+(?:$|[^\w./-])", name) is not None
