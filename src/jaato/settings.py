@@ -70,6 +70,12 @@ FIELDS: dict[str, Field] = {
         [],
         "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
     ),
+    "mask_secrets": Field(
+        "switch",
+        True,
+        "keep secrets of the environment, saved keys and known shapes out of logs, requests and events",
+        tighten=lambda new, old: bool(new),
+    ),
     "language_servers": Field(
         "list",
         [],
@@ -103,7 +109,7 @@ class Value:
 class Settings:
     """All settings, the environment they were read from, and the user's directories.
 
-    `notes` says what was left out and why.
+    `notes` says what was left out and why; `learned` holds keys that were read from elsewhere, by name.
     """
 
     values: Mapping[str, Value]
@@ -112,6 +118,7 @@ class Settings:
     config_dir: Path
     cache_dir: Path
     notes: list[str] = field(default_factory=list)
+    learned: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value

@@ -9,20 +9,26 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
+from jaato.agent.masking import masked_events
 from jaato.agent.state import State
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event
+from jaato.tools.secrets import Secrets
 
 
 class Journal:
     """Writes a session's log. An event is durable when `record` returns, and only then does anyone see it.
 
+    What is secret is masked before anything else: the log, the model and the watchers get the same words.
     `loaded_seq` is the last event that was there when the log was opened; 0 for a new one.
     """
 
-    def __init__(self, store: Store, state: State, bus: Bus | None = None) -> None:
+    def __init__(
+        self, store: Store, state: State, bus: Bus | None = None, secrets: Secrets | None = None
+    ) -> None:
         self.store = store
         self.state = state
+        self.secrets = secrets or Secrets.none()
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
@@ -46,6 +52,7 @@ class Journal:
 
     def begin(self, *first: Event) -> None:
         """Create the log with its first events."""
+        first = masked_events(first, self.secrets)
         self.store.create(first)
         for event in first:
             self.state.apply(event)
@@ -76,6 +83,7 @@ class Journal:
         """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
         if self._held:
             events, self._held = (*self._held, *events), []
+        events = masked_events(events, self.secrets)
         fault, self._fault = self._fault, None
         try:
             if fault is not None:
@@ -100,7 +108,7 @@ class Journal:
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
-        self.bus.publish(event)
+        self.bus.publish(*masked_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:
         """Fold the stored log into the state; damaged records are kept aside in `damaged`."""
@@ -108,6 +116,6 @@ class Journal:
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
-                self.state.apply(event)
+                self.state.apply(*masked_events((event,), self.secrets))
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
         self.state.seq = self.loaded_seq = self._next - 1

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from jaato.agent.journal import Journal
 from jaato.protocol.events import ToolOutput
 from jaato.tools.call import clean
+from jaato.tools.processes.text import NOT_SHOWN
 
 KEPT_CHARS = 64_000
 """Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
@@ -33,10 +34,20 @@ class OutputSink:
         self._over = False
         self.outlives = False
         self.also: Callable[[str], None] | None = None
+        self._stream = journal.secrets.stream()
 
     def __call__(self, text: str) -> None:
         """Show text."""
         if self._over:
+            return
+        with self._lock:
+            if text[:3] == "\n[…" and NOT_SHOWN.fullmatch(text):
+                self._stream.cut()
+            text = self._stream.feed(text)
+        self._gather(text)
+
+    def _gather(self, text: str) -> None:
+        if not text:
             return
         if self.also is not None:
             self.also(text)
@@ -76,4 +87,6 @@ class OutputSink:
     def end(self) -> None:
         """The call has a result: show what is left of its output before it; nothing comes after."""
         self._over = not self.outlives
+        if self._over:
+            self._gather(self._stream.end())
         self.flush()

@@ -59,8 +59,8 @@ class ReplyStream:
 
     async def _read_once(self, provider: Provider, request: ModelRequest) -> Reply:
         head = self._journal.shown()
-        show = self._journal.bus.publish if self.streaming else None
-        said, offset, thought = self._said, 0, 0
+        said = self._said
+        shown = Shown(self._journal, head) if self.streaming else None
         stream = provider.stream(request)
         try:
             async for chunk in stream:
@@ -69,20 +69,22 @@ class ReplyStream:
                 match chunk:
                     case TextDelta(text=text):
                         said.append(text)
-                        if show:
-                            show(output(head, "model", text, offset))
-                        offset += len(text)
+                        if shown:
+                            shown.thinking.end()
+                            shown.model.feed(text)
                     case ThinkingDelta(text=text):
-                        if show:
-                            show(output(head, "thinking", text, thought))
-                        thought += len(text)
+                        if shown:
+                            shown.thinking.feed(text)
                     case CallDelta():
                         pass
                     case Reply():
-                        if not self.streaming:
+                        if not shown:
                             self._show_whole(head, chunk)
                         return chunk
         finally:
+            if shown:
+                shown.thinking.end()
+                shown.model.end()
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -94,6 +96,39 @@ class ReplyStream:
         """The text of a reply at once, where nobody wants it as it comes."""
         if reply.message.text:
             self._journal.show(output(head, "model", reply.message.text, 0))
+
+
+class Shown:
+    """The deltas of one reply on their way to the watchers, without the secrets that lie across them."""
+
+    def __init__(self, journal: Journal, head: dict[str, Any]) -> None:
+        self.model = Deltas(journal, head, "model")
+        self.thinking = Deltas(journal, head, "thinking")
+
+
+class Deltas:
+    """What one source says; `offset` counts what was shown."""
+
+    def __init__(self, journal: Journal, head: dict[str, Any], source: Literal["model", "thinking"]) -> None:
+        self._publish = journal.bus.publish
+        self._head = head
+        self._source: Literal["model", "thinking"] = source
+        self._stream = journal.secrets.stream()
+        self._offset = 0
+
+    def feed(self, text: str) -> None:
+        """Show what can be shown by now."""
+        if text := self._stream.feed(text):
+            self._show(text)
+
+    def end(self) -> None:
+        """Show what was held back."""
+        if text := self._stream.end():
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        self._publish(output(self._head, self._source, text, self._offset))
+        self._offset += len(text)
 
 
 def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.agent.journal import Journal
+from jaato.agent.masking import masked_bytes, masked_file
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -37,11 +38,12 @@ class Results:
         return result
 
     def keep(self, data: bytes | Path) -> str:
-        """Store bytes (or take over a file) as a blob of this session; gives its handle."""
+        """Store bytes (or a file) as a blob of this session, masked unless they are binary; gives its handle."""
         store, session_id = self._journal.store, self._journal.state.session_id
         if isinstance(data, bytes):
-            return "result:" + store.put_blob(session_id, data)
-        return "result:" + store.put_blob_file(session_id, data)
+            return "result:" + store.put_blob(session_id, masked_bytes(data, self._journal.secrets))
+        with masked_file(data, self._journal.secrets) as path:
+            return "result:" + store.put_blob_file(session_id, path)
 
     def read(self, handle: str, offset: int, limit: int) -> bytes:
         """Bytes behind a handle of this session."""
@@ -49,7 +51,8 @@ class Results:
         return self._journal.store.get_blob(self._journal.state.session_id, digest, offset, limit)
 
     def bounded(self, result: ToolResult) -> ToolResult:
-        """The result with long text cut to head and tail, the whole of it behind a handle."""
+        """The result with long text cut to head and tail, the whole of it behind a handle. What is cut is masked first:
+        a secret does not lie across the cut."""
         if result.error is not None:
             return msgspec.structs.replace(result, error=self._bounded_problem(result.error))
         texts = [part.text for part in result.content if isinstance(part, Text)]
@@ -57,7 +60,7 @@ class Results:
         handle = result.handle or (own if isinstance(own, str) else None)
         if sum(map(len, texts)) <= RESULT_CHARS:
             return result if handle is None else msgspec.structs.replace(result, handle=handle)
-        text = "\n".join(texts)
+        text = self._journal.secrets.mask("\n".join(texts))
         handle = handle or self.keep(text.encode())
         media: list[Text | Media] = [part for part in result.content if not isinstance(part, Text)]
         content: list[Text | Media] = [Text(self._cut(text, handle)), *media]
@@ -69,9 +72,10 @@ class Results:
     def _bounded_problem(self, problem: Problem) -> Problem:
         message, traceback = problem.message, problem.traceback
         if len(message) > RESULT_CHARS:
+            message = self._journal.secrets.mask(message)
             message = self._cut(message, self.keep(message.encode()))
         if traceback is not None and len(traceback) > RESULT_CHARS:
-            traceback = traceback[-RESULT_CHARS:]
+            traceback = self._journal.secrets.mask(traceback)[-RESULT_CHARS:]
         return msgspec.structs.replace(problem, message=message, traceback=traceback)
 
     def _cut(self, text: str, handle: str) -> str:

@@ -201,7 +201,8 @@ async def save_command(chat: Chat, rest: str) -> None:
         return
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
     with open(path, "xb") as file:  # noqa: ASYNC230 a moment's work, and the agent rests
-        count = write_events(chat.session.journal.store, chat.session.state.session_id, file)
+        journal = chat.session.journal
+        count = write_events(journal.store, journal.state.session_id, file, journal.secrets)
     chat.screen.note(f"{count} events are in {path}.")
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import msgspec
 
 from jaato.abc.store import Store
+from jaato.agent.masking import masked_log
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.runtime.assemble import open_store, settings_for, stored
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.secret_values import secrets_of
+from jaato.tools.secrets import Secrets
 
 
 def main(args: Namespace) -> int:
@@ -25,16 +28,17 @@ def main(args: Namespace) -> int:
     if not (settings.state_dir / "jaato.db").exists() and args.action != "list":
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
+    secrets = secrets_of(settings)
     try:
         match args.action:
             case "list":
                 listing(store, args, None if args.all else workspace)
             case "show":
-                show(store, args, workspace)
+                show(store, args, workspace, secrets)
             case "rename":
-                rename(store, args, workspace)
+                rename(store, args, workspace, secrets)
             case "export":
-                export(store, args, workspace)
+                export(store, args, workspace, secrets)
             case "delete":
                 return delete(store, args, workspace)
     finally:
@@ -74,42 +78,46 @@ def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
         print_rows([line])
 
 
-def show(store: Store, args: Namespace, workspace: Path) -> None:
+def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
     """The conversation."""
     from jaato.cli.transcript import line_of, transcript
 
     session_id = found(store, args.session, workspace)
     if args.json:
-        print_json([msgspec.Raw(line_of(event)) for event in store.read(session_id)])
+        print_json([msgspec.Raw(line_of(event)) for event in masked_log(store.read(session_id), secrets)])
         return
-    for line in transcript(store, session_id, full=args.full):
+    for line in transcript(store, session_id, secrets, full=args.full):
         print_line(line)
 
 
-def rename(store: Store, args: Namespace, workspace: Path) -> None:
+def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
     """Another name."""
     from jaato.protocol.events import SessionUpdated
 
     name = (clean_text(args.name) or "").strip()
     if not name:
         raise ConfigError("The name is empty; give the session one that can be typed.")
-    journal = stored(store, found(store, args.session, workspace))
+    journal = stored(store, found(store, args.session, workspace), secrets=secrets)
     journal.record(SessionUpdated(**journal.head(), name=name))
 
 
-def export(store: Store, args: Namespace, workspace: Path) -> None:
+def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
     """Every event, as JSON lines or one JSON document; into a file only once it is whole."""
     from jaato.cli.transcript import line_of, write_events
 
     session_id = found(store, args.session, workspace)
     if args.json:
-        data = b"[" + b",\n".join(line_of(event) for event in store.read(session_id)) + b"]\n"
+        data = (
+            b"["
+            + b",\n".join(line_of(event) for event in masked_log(store.read(session_id), secrets))
+            + b"]\n"
+        )
     if args.to is None:
         sys.stdout.flush()
         if args.json:
             sys.stdout.buffer.write(data)
         else:
-            write_events(store, session_id, sys.stdout.buffer)
+            write_events(store, session_id, sys.stdout.buffer, secrets)
         sys.stdout.buffer.flush()
         return
     path = Path(args.to)
@@ -119,7 +127,7 @@ def export(store: Store, args: Namespace, workspace: Path) -> None:
             if args.json:
                 file.write(data)
             else:
-                write_events(store, session_id, file)
+                write_events(store, session_id, file, secrets)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from jaato.abc.store import Damaged, Store
+from jaato.agent.masking import masked_log
 from jaato.cli.narrate import call_text, usage_text
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
@@ -19,14 +20,15 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
+from jaato.tools.secrets import Secrets
 
 RESULT_CHARS = 400
 
 
-def write_events(store: Store, session_id: str, file: IO[bytes]) -> int:
+def write_events(store: Store, session_id: str, file: IO[bytes], secrets: Secrets) -> int:
     """Every event as one line of JSON, a damaged one as `{"damaged": …}`; gives their number."""
     count = 0
-    for event in store.read(session_id):
+    for event in masked_log(store.read(session_id), secrets):
         file.write(line_of(event) + b"\n")
         count += 1
     return count
@@ -41,10 +43,10 @@ def line_of(event: Event | Damaged) -> bytes:
     return encode(event)
 
 
-def transcript(store: Store, session_id: str, *, full: bool = False) -> Iterator[str]:
+def transcript(store: Store, session_id: str, secrets: Secrets, *, full: bool = False) -> Iterator[str]:
     """The conversation in lines for people; with `full` whole results and thinking."""
     arguments: dict[str, dict[str, object]] = {}
-    for event in store.read(session_id):
+    for event in masked_log(store.read(session_id), secrets):
         match event:
             case Damaged():
                 yield f"[event {event.seq} is damaged: {event.reason}]"

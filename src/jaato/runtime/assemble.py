@@ -19,9 +19,11 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.secret_values import known_secrets, learned
 from jaato.runtime.wiring import release
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.permissions import Policy
+from jaato.tools.secrets import Secrets
 from jaato.tools.trust import Trust
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
@@ -40,7 +42,8 @@ async def assemble(
     runtime: Runtime | None = None
     provider: Provider | None = None
     try:
-        journal = resumed(store, blueprint, workspace)
+        secrets = known_secrets(settings, blueprint)
+        journal = resumed(store, blueprint, workspace, secrets)
         if journal is not None:
             workspace = Path(journal.state.workspace)
             if not workspace.is_dir():
@@ -49,21 +52,21 @@ async def assemble(
                     "bring it back, or begin a new session."
                 )
         provider, model = await pick_provider(blueprint, settings, journal)
-        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint)
+        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
         runtime = Runtime(
             store,
             registry,
             ledger=blueprint.ledger,
             user_instructions=settings.config_dir / "AGENTS.md",
             shared_registry=blueprint.registry is not None,
+            secrets=learned(secrets, settings),
         )
         plan = plan_of(blueprint, settings, provider, model, workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
         await session.__aenter__()
-        strategy = strategy_for(settings, registry)
-        session.compaction = strategy
+        session.compaction = strategy = strategy_for(settings, registry)
         if wire:
             registry.set_session(session)
     except BaseException:
@@ -136,19 +139,21 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
     return SqliteStore(directory / "jaato.db", durability=settings["durability"])
 
 
-def resumed(store: Store, blueprint: Blueprint, workspace: Path) -> Journal | None:
+def resumed(
+    store: Store, blueprint: Blueprint, workspace: Path, secrets: Secrets | None = None
+) -> Journal | None:
     """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
     if blueprint.session:
-        return stored(store, blueprint.session, str(workspace))
+        return stored(store, blueprint.session, str(workspace), secrets)
     if not blueprint.resume:
         return None
     newest = store.sessions(str(workspace), limit=1)
     if not newest:
         raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
-    return stored(store, newest[0].id)
+    return stored(store, newest[0].id, secrets=secrets)
 
 
-def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
+def stored(store: Store, text: str, workspace: str | None = None, secrets: Secrets | None = None) -> Journal:
     """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
     try:
         session_id = store.find(text, workspace)
@@ -158,7 +163,7 @@ def stored(store: Store, text: str, workspace: str | None = None) -> Journal:
         session_id = store.find(text)
     if not store.read_only:
         store.hold(session_id)
-    journal = Journal(store, State())
+    journal = Journal(store, State(), secrets=secrets)
     journal.load(session_id)
     if not journal.state.session_id:
         raise StoreError(

@@ -45,7 +45,10 @@ def stored_key(settings: Settings, provider: str) -> str | None:
         case {"key": str(key)}:
             return key
         case {"keyring": True}:
-            return from_keyring(provider)
+            found = from_keyring(provider)
+            if found:
+                settings.learned[f"{provider}.key"] = found
+            return found
     return None
 
 

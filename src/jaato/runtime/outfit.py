@@ -13,17 +13,21 @@ from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.brought import brought_by
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.secret_values import secrets_of
 from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
 from jaato.settings import Settings
 from jaato.tools.catalog import Catalog
 from jaato.tools.paths import Roots
+from jaato.tools.secrets import Secrets
 from jaato.tools.semantic import Meaning
 from jaato.tools.tool import Tool, options_of, tool_from
 from jaato.tools.trust import Trust
 
 
-def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Blueprint) -> PluginRegistry:
-    """The plugins of a session and the functions it was given."""
+def make_registry(
+    workspace: Path, settings: Settings, model: str, blueprint: Blueprint, secrets: Secrets | None = None
+) -> PluginRegistry:
+    """The plugins of a session and the functions it was given; `secrets` are those the session masks."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
     services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
     catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"), settings.cache_dir / "tool-index")
@@ -31,7 +35,11 @@ def make_registry(workspace: Path, settings: Settings, model: str, blueprint: Bl
     registry = PluginRegistry(
         model,
         workspace=workspace,
-        services={**services, "brought": brought},
+        services={
+            **services,
+            "brought": brought,
+            "secrets": secrets or secrets_of(settings, blueprint.api_key),
+        },
         plugin_dirs=[settings.config_dir / "plugins"],
         catalog=catalog,
         trees=[one.tree for one in brought if one.standing == "trusted"],

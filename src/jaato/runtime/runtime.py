@@ -33,11 +33,13 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
 from jaato.runtime.enrichment import enriched_apart, enrichers
+from jaato.runtime.masked_asker import MaskedAsker
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.result_enrichment import enriched_result, result_enrichers
 from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
+from jaato.tools.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,14 @@ class Runtime:
         ledger: TokenLedger | None = None,
         user_instructions: Path | None = None,
         shared_registry: bool = False,
+        secrets: Secrets | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
         self.ledger = ledger or TokenLedger()
         self._user_instructions = user_instructions
         self._shared_registry = shared_registry
+        self.secrets: Secrets = secrets or registry.services.get("secrets") or Secrets.none()
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
@@ -90,7 +94,7 @@ class Runtime:
                 f"The workspace {plan.workspace} is not a directory; create it or pass another one."
             )
         state = State(session_id=new_id("s"), agent_id=new_id("a"))
-        journal = Journal(self.store, state)
+        journal = Journal(self.store, state, secrets=self.secrets)
         created = SessionCreated(
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
         )
@@ -144,7 +148,7 @@ class Runtime:
 
         gate = Gate(
             plan.policy,
-            asker=plan.asker or desk,
+            asker=desk if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
             workspace=Path(journal.state.workspace),
             turnstile=turnstile(),
             on_grant=granted,
@@ -168,7 +172,7 @@ class Runtime:
             enrich=self._enrich,
             enrich_result=self._enrich_result,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
-            services={"registry": self.registry, **plan.services},
+            services={"registry": self.registry, "secrets": journal.secrets, **plan.services},
         )
 
     async def _enrich(self, prompt: str) -> str:

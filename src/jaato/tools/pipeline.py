@@ -18,6 +18,7 @@ from jaato.tools.call import Call, Outcome, problem_of
 from jaato.tools.catalog import Found
 from jaato.tools.permissions import Decision
 from jaato.tools.schema import complain
+from jaato.tools.secrets import placeholder_in
 from jaato.tools.tool import Tool
 
 MAX_EDITS = 5
@@ -87,6 +88,7 @@ async def attempt(call: Call, steps: Steps) -> Outcome:
     if refusal is None and tool.means is not None:
         tool = meant(call, tool, steps)
         refusal = steps.refuse(tool, call) or invalid(call, tool)
+    refusal = refusal or masking(call, tool)
     if refusal is not None:
         return failed(refusal)
     permission, refusal = await permitted(call, tool, steps)
@@ -123,6 +125,21 @@ def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
     return complain(call.name, issues) if issues else None
 
 
+def masking(call: Call, tool: Tool) -> InvalidArguments | None:
+    """Why a call may not carry the placeholder of a masked secret: it would be written over the secret."""
+    if tool.spec.access == "read":
+        return None
+    path = placeholder_in(call.arguments)
+    if path is None:
+        return None
+    return InvalidArguments(
+        f"{call.name} was not run: {path} has a placeholder [masked:…], which stands for a secret that is not shown. "
+        "Written back it would destroy the secret. Leave its line as it is and change only the lines around it: "
+        "updateFile with old and new text that do not contain it. A command takes it from its variable or file.",
+        [(path, "has the placeholder of a masked secret")],
+    )
+
+
 async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
     """Ask for permission until the answer fits the arguments; edited ones are validated and judged again."""
     for _ in range(MAX_EDITS):
@@ -138,7 +155,7 @@ async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | 
         if decision.arguments is None:
             return permission, None
         call.arguments = decision.arguments
-        refusal = invalid(call, tool)
+        refusal = invalid(call, tool) or masking(call, tool)
         if refusal is not None:
             return permission, refusal
     return None, PermissionDenied(

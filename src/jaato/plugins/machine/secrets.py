@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from jaato.tools.secret_words import WORDS, like_secret, names_secret
+
 HIDDEN = "***"
-WORDS = (
-    r"pass(?:word|wd|phrase)?|pwd|secret|token|api[-_]?key|access[-_]?key|auth(?:orization)?|credentials?|private[-_]?key|"
-    r"cookie|bearer|session[-_]?key"
-)
 NAMED = re.compile(rf"(?i)^(-{{0,2}}[\w.-]*(?:{WORDS})[\w.-]*)([=:]\s*)(.+)$", re.DOTALL)
 """An argument that carries its value: `--password=x`, `TOKEN=x`, `secret:x`."""
 OPTION = re.compile(rf"(?i)^--?[\w-]*(?:{WORDS})[\w-]*$")
@@ -76,9 +74,6 @@ def without(argument: str, values: Iterable[str]) -> str:
     return SHAPES.sub(HIDDEN, argument)
 
 
-SECRET_NAME = re.compile(rf"(?i){WORDS}")
-
-
 def secret_values(environ: Iterable[tuple[str, str]]) -> list[str]:
     """The values of variables whose names say that they are secret."""
-    return [value for name, value in environ if SECRET_NAME.search(name) and not value.startswith("/")]
+    return [value for name, value in environ if names_secret(name) and like_secret(value)]

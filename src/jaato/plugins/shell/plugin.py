@@ -144,7 +144,10 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
     value: dict[str, Any] = {"exit_code": ended.code}
     if ended.code is not None and ended.code < 0:
         value = {"exit_code": 128 - ended.code, "signal": signal_name(-ended.code)}
-    value["output"] = joined(ended.head, ended.tail, ended.total)
+    head, tail, secrets = ended.head, ended.tail, call.services.get("secrets")
+    if secrets is not None and ended.total > len(head):
+        head, tail = secrets.trimmed(head, tail)
+    value["output"] = joined(head, tail, ended.total)
     notes = []
     if ended.total > len(ended.head):
         value["truncated"] = True

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 
 LINE_SEARCH_BYTES = 1024
+NOT_SHOWN = re.compile(r"\n\[… [\d,]+ bytes not shown …\]\n")
+"""What stands for a piece that is not shown."""
+BODY = re.compile(r"[A-Za-z0-9+/=]{24,}|-----END .*")
+"""A line of a key, whose beginning may lie in what is not shown."""
 
 
 class Shown:
@@ -14,22 +19,44 @@ class Shown:
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._cut: str | None = None
 
     def take(self, data: bytes) -> None:
-        """Another piece."""
+        """Another piece; after one that was not shown from the next whole line on, so that nothing is shown by half."""
         text = self._decoder.decode(data)
+        if self._cut is not None:
+            text = self._after_cut(self._cut + text)
         if text:
             self._show(text)
 
     def skip(self, size_bytes: int) -> None:
         """A piece that was too fast to show."""
-        rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
-        self._show(f"{rest}\n[… {size_bytes:,} bytes not shown …]\n")
+        self._cut = ""
+        self._show(f"\n[… {size_bytes:,} bytes not shown …]\n")
+
+    def _after_cut(self, text: str) -> str:
+        """What can be shown of the text after a cut; nothing until the line is over in which the cut lies."""
+        _, newline, rest = text.partition("\n")
+        while newline:
+            line, newline, after = rest.partition("\n")
+            if not newline and len(line) < LINE_SEARCH_BYTES:
+                break
+            if not BODY.fullmatch(line.strip()):
+                self._cut = None
+                return rest
+            rest = after
+        if len(rest or text) >= LINE_SEARCH_BYTES * 64:
+            self._cut = None  # it has no lines
+            return ""
+        self._cut = f"\n{rest}" if rest else text[-LINE_SEARCH_BYTES * 64 :]
+        return ""
 
     def end(self) -> None:
         """No more is coming: show the character that was left unfinished."""
         rest = self._decoder.decode(b"", final=True)
+        if self._cut is not None:
+            rest = self._after_cut(f"{self._cut}{rest}\n").removesuffix("\n")
         if rest:
             self._show(rest)
 

@@ -1,0 +1,146 @@
+"""Events, results and blobs without the secrets in them; what identifies or steers is never touched."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import operator
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from jaato.abc.store import Damaged
+from jaato.protocol.events import Event
+from jaato.protocol.messages import Thinking, ToolCall, ToolResult
+from jaato.tools.secrets import Secrets, Stream
+
+AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
+CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 8192
+
+STRUCTURAL = frozenset(
+    (
+        "session_id agent_id parent_agent_id seq timestamp id question_id call_id turn_id task_id plan_id grant_id "
+        "message_id provider_id continuation_id digest before dropped note blob handle opaque mime_type workspace "
+        "type status role source mode code decision method scope effect access tool plugin provider model "
+        "model_provider model_name models tools core_tools disabled jaato_version options deadline expires "
+        "created_at finish_reason strategy dialect level"
+    ).split()
+)
+"""Fields that name, order or steer: they hold no text of anybody's."""
+NAMES = (ToolCall, ToolResult)
+"""Structs whose `name` is that of a tool."""
+PLAIN = (int, float, bool, int | None, float | None)
+
+
+@functools.cache
+def free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a struct that may hold somebody's text."""
+    hints = get_type_hints(kind)
+    kept = STRUCTURAL | {"name"} if kind in NAMES else STRUCTURAL
+    free = [name for name in kind.__struct_fields__ if name not in kept and hints[name] not in PLAIN]
+    return tuple(name for name in free if not all(map(textless, get_args(hints[name]) or (hints[name],))))
+
+
+def textless(hint: Any) -> bool:
+    """Whether values of this type hold no text: numbers, and structs of nothing else."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return not free_fields(hint)
+    return hint in (*PLAIN, type(None))
+
+
+def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, ...]:
+    """Events with their text masked; those without a secret are the same objects."""
+    if not secrets.active:
+        return events
+    return tuple([masked_struct(event, secrets) if free_fields(type(event)) else event for event in events])
+
+
+def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:
+    """A stored log, which an earlier version or another environment may have written, without what is secret here."""
+    return (masked_struct(record, secrets) if secrets.active else record for record in records)
+
+
+def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
+    """A struct and those in it with their text masked; the thoughts a provider has signed stay as they are."""
+    kind = type(struct)
+    changes: dict[str, Any] | None = None
+    for name in free_fields(kind):
+        before = getattr(struct, name)
+        if before is None:
+            continue
+        if before.__class__ is str:
+            after: Any = secrets.mask(before)
+        elif before.__class__ is list:
+            after = masked_list(before, secrets)
+        elif isinstance(before, msgspec.Struct):
+            after = masked_struct(before, secrets)
+        else:
+            after = secrets.masked(before)
+        if after is not before:
+            changes = {**(changes or {}), name: after}
+    if changes is None or (kind is Thinking and getattr(struct, "opaque", None) is not None):
+        return struct
+    return msgspec.structs.replace(struct, **changes)
+
+
+def masked_list(values: list[Any], secrets: Secrets) -> list[Any]:
+    """The parts of a message, the steps of a plan, plain data; the same list where nothing is masked."""
+    if not values or not isinstance(values[0], msgspec.Struct):
+        return values and secrets.masked(values)
+    items = [masked_struct(item, secrets) for item in values]
+    return items if any(map(operator.is_not, items, values)) else values
+
+
+# --- blobs -----------------------------------------------------------------------------------------------------------
+
+
+def masked_bytes(data: bytes, secrets: Secrets) -> bytes:
+    """The bytes of a text masked, binary ones as they are."""
+    if not secrets.active or b"\0" in data[:HEAD_BYTES]:
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    masked = secrets.mask(text)
+    return data if masked is text else masked.encode("utf-8", "surrogateescape")
+
+
+@contextmanager
+def masked_file(path: Path, secrets: Secrets) -> Iterator[Path]:
+    """The file, or where it is a text with secrets a masked copy that is gone after the block. Memory is bounded."""
+    if not secrets.active or path.is_symlink() or not path.is_file():
+        yield path  # the store says what is wrong with it
+        return
+    with path.open("rb") as file:
+        if b"\0" in file.read(HEAD_BYTES) or not suspicious(file, secrets):
+            yield path
+            return
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".masked-") as copy:
+            file.seek(0)
+            rewrite(file, copy, secrets.stream())
+            copy.flush()
+            yield Path(copy.name)
+
+
+def suspicious(file: IO[bytes], secrets: Secrets) -> bool:
+    """Whether any part of a file may hold a secret."""
+    file.seek(0)
+    before = ""
+    while chunk := file.read(CHUNK_BYTES):
+        text = before + chunk.decode("utf-8", "surrogateescape")
+        if secrets.hit(text):
+            return True
+        before = text[-secrets.longest :]
+    return False
+
+
+def rewrite(file: IO[bytes], copy: IO[bytes], stream: Stream) -> None:
+    """Copy a text piece by piece through a stream; bytes that are no UTF-8 stay what they are."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    while chunk := file.read(CHUNK_BYTES):
+        copy.write(stream.feed(decoder.decode(chunk)).encode("utf-8", "surrogateescape"))
+    last = stream.feed(decoder.decode(b"", final=True)) + stream.end()
+    copy.write(last.encode("utf-8", "surrogateescape"))
