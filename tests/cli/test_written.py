@@ -24,7 +24,9 @@ def test_a_skill_and_a_prompt_are_found_and_used(desk: Desk, owner: str) -> None
         "---\nname: ship\ndescription: How releases are published.\n---\nTag it first.\n",
     )
     put(place / "commands/review.md", "---\ndescription: Look for defects.\n---\nRead $1 twice.\n")
-    found = json.loads(desk.run("tools", "search", "publish a release", "look for defects", "--json").stdout)
+    found = json.loads(
+        desk.run("tools", "search", "publish a release", "review it for defects", "--json").stdout
+    )
     best = [result["tools"][0] for result in found]
     assert [row["name"] for row in best] == ["skill__ship", "prompt__review"]
     assert {row["access"] for row in best} == {"allowed"}

@@ -24,14 +24,30 @@ from jaato.tools.processes.streams import Streams, pipes, resize, terminal
 ENVIRONMENT = {"PATH": settings.environment()["PATH"]}
 
 
+BASH = ["bash", "--norc", "-c", "PS1='ready> ' exec bash --norc --noediting -i"]
+
+
+async def started(mark: str) -> None:
+    """Until a process has this in its command line."""
+    with anyio.fail_after(20):
+        while not carrying(mark):
+            await anyio.sleep(0.01)
+
+
+AHEAD: dict[int, bytes] = {}
+"""What was read after the text that was waited for, by descriptor."""
+
+
 async def read_until(fd: int, wanted: bytes) -> bytes:
-    """What comes, up to the text that is waited for."""
-    got = b""
+    """What comes, up to the text that is waited for; what comes with it is kept for the next time."""
+    got = AHEAD.pop(fd, b"")
     with anyio.fail_after(20):
         while wanted not in got:
             await anyio.wait_readable(fd)
             got += os.read(fd, 65536)
-    return got
+    end = got.index(wanted) + len(wanted)
+    AHEAD[fd] = got[end:]
+    return got[:end]
 
 
 def run(
@@ -42,6 +58,7 @@ def run(
     *,
     shown: list[str] | None = None,
     limits: Limits | None = None,
+    over: anyio.Event | None = None,
 ) -> Ended:
     """The process, while `talk` has a word with it, and then stopped."""
     ended: list[Ended] = []
@@ -61,11 +78,14 @@ def run(
 
                 async def work() -> None:
                     ended.append(await command.run(launcher))
+                    if over is not None:
+                        over.set()
 
                 tasks.start_soon(work)
                 await talk(streams, command)  # type: ignore[misc]
                 command.stop()
         finally:
+            AHEAD.clear()
             streams.close()
             await anyio.to_thread.run_sync(launcher.close)
 
@@ -76,6 +96,7 @@ def run(
 def test_pipes_carry_both_ways(tmp_path: Path) -> None:
     """What is written to the input is read by the process, what it prints comes back, its errors are shown."""
     shown: list[str] = []
+    over = anyio.Event()
 
     async def talk(streams: Streams, command: Command) -> None:
         for word in (b"one\n", b"two\n"):
@@ -85,8 +106,9 @@ def test_pipes_carry_both_ways(tmp_path: Path) -> None:
         streams.close_input()
         await anyio.wait_readable(streams.output_fd)
         assert os.read(streams.output_fd, 10) == b""
+        await over.wait()
 
-    ended = run(["sh", "-c", "echo no >&2; exec cat"], tmp_path, pipes(), talk, shown=shown)
+    ended = run(["sh", "-c", "echo no >&2; exec cat"], tmp_path, pipes(), talk, shown=shown, over=over)
     assert (ended.code, "".join(shown), ended.head) == (0, "no\n", b"no\n")
 
 
@@ -108,22 +130,29 @@ def test_errors_without_end_are_kept_by_their_ends_and_end_nothing(tmp_path: Pat
 def test_a_terminal_is_one(tmp_path: Path) -> None:
     """The process is a session on a terminal of the given size, which it finds as /dev/tty and which can be resized."""
 
+    mark = f"4141{os.getpid()}"
+
     async def talk(streams: Streams, command: Command) -> None:
         fd = streams.output_fd
-        await read_until(fd, b"ready")
+        await read_until(fd, b"ready> ")
         os.write(fd, b"tty; stty size; echo to-$((40+2)) > /dev/tty\n")
         assert b"/dev/pts/" in (seen := await read_until(fd, b"to-42\r\n"))
         assert b"30 100\r\n" in seen
+        await read_until(fd, b"ready> ")
         resize(fd, 50, 132)
         os.write(fd, b"stty size\n")
         await read_until(fd, b"50 132\r\n")
-        os.write(fd, b"sleep 1000\n\x03echo still-$((40+2))\n")
+        await read_until(fd, b"ready> ")
+        os.write(fd, f"sleep {mark}\n".encode())
+        await started(mark)
+        os.write(fd, b"\x03")
+        await read_until(fd, b"ready> ")
+        os.write(fd, b"echo still-$((40+2))\n")
         await read_until(fd, b"still-42\r\n")
 
-    ended = run(
-        ["bash", "--norc", "-c", "echo ready; exec bash --norc -i"], tmp_path, terminal(30, 100), talk
-    )
+    ended = run(BASH, tmp_path, terminal(30, 100), talk)
     assert ended.reason == "stopped"
+    assert not carrying(mark)
 
 
 def test_nothing_is_left_of_a_process_on_a_terminal(tmp_path: Path) -> None:
@@ -131,12 +160,11 @@ def test_nothing_is_left_of_a_process_on_a_terminal(tmp_path: Path) -> None:
     mark = f"4242{os.getpid()}"
 
     async def talk(streams: Streams, command: Command) -> None:
-        script = f"setsid sleep {mark} & nohup sleep {mark} & echo now-$((40+2))\n"
-        os.write(streams.input_fd, script.encode())
-        await read_until(streams.output_fd, b"now-42")
-        assert carrying(mark)
+        await read_until(streams.output_fd, b"ready> ")
+        os.write(streams.input_fd, f"setsid sleep {mark} & nohup sleep {mark} &\n".encode())
+        await started(mark)
 
-    run(["bash", "--norc", "-i"], tmp_path, terminal(24, 80), talk)
+    run(BASH, tmp_path, terminal(24, 80), talk)
     assert not carrying(mark)
 
 

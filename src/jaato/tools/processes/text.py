@@ -38,6 +38,9 @@ class Shown:
     def _after_cut(self, text: str) -> str:
         """What can be shown of the text after a cut; nothing until the line is over in which the cut lies."""
         _, newline, rest = text.partition("\n")
+        if not newline and len(text) >= LINE_SEARCH_BYTES and " " in text:
+            self._cut = None  # no lines, but words, and a secret without line ends is one
+            return text.partition(" ")[2]
         while newline:
             line, newline, after = rest.partition("\n")
             if not newline and len(line) < LINE_SEARCH_BYTES:
