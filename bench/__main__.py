@@ -10,7 +10,16 @@ import sys
 import bench
 from bench.row import Row
 
-APART = {"row", "discovery", "local", "local_cases", "local_unseen", "__main__"}
+APART = {
+    "row",
+    "near_words",
+    "local_held_out",
+    "discovery",
+    "local",
+    "local_cases",
+    "local_unseen",
+    "__main__",
+}
 """Modules that are no part of the table: they are run by name."""
 
 

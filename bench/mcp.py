@@ -16,7 +16,8 @@ from bench.row import Row
 from bench.startup import cpu_s, server
 
 CALLS = 400
-ROUNDS = 5
+ROUNDS = 3
+TURNS = 3
 CYCLES = 200
 RUNS = 15
 PROGRAM = """
@@ -148,7 +149,9 @@ def unused() -> float:
         }
         run = [sys.executable, "-m", "jaato", "run", "--model", "m", "say hi"]
         config = home / ".mcp.json"
-        content = json.dumps({"mcpServers": {f"server{n}": ENTRY for n in range(10)}})
+        content = json.dumps(
+            {"mcpServers": {f"server{n}": ENTRY | {"env": {"N": str(n)}} for n in range(10)}}
+        )
         config.write_text(content)
         learn(home)
         cpu_s(run, environ, home)
@@ -185,7 +188,8 @@ def rows() -> list[Row]:
     """The figures of MCP."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        ratio = asyncio.run(hosted(home)) / asyncio.run(bare())
+        spent = [(asyncio.run(hosted(home)), asyncio.run(bare())) for _ in range(TURNS)]
+        ratio = min(ours for ours, _ in spent) / min(theirs for _, theirs in spent)
         processes, descriptors = cycles(home)
     return [
         Row("an MCP call through the host", ratio, "times", 1.3, BARE),
