@@ -46,7 +46,11 @@ def installed() -> Path:
             done = subprocess.run(
                 [node(), str(npm), "install", *flags],
                 cwd=folder,
-                env={**environment(), "PATH": f"{wheel() / 'bin'}:{environment()['PATH']}"},
+                env={
+                    **environment(),
+                    "PATH": f"{wheel() / 'bin'}:{environment()['PATH']}",
+                    "NODE_USE_SYSTEM_CA": "1",  # as pip does: a registry may be behind a company's own authority
+                },
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE_S,
