@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.row import Row
-from bench.startup import cpu_s, server
+from bench.startup import cpu_s, environ_for, server
 
 CALLS = 400
 ROUNDS = 3
@@ -140,13 +140,7 @@ def unused() -> float:
     """The CPU of one `jaato run` with ten known servers that it does not use, over that of one without any."""
     with tempfile.TemporaryDirectory() as folder, server() as url:
         home = Path(folder)
-        environ = {
-            "HOME": folder,
-            "PATH": os.defpath,
-            "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
-            "OPENAI_BASE_URL": url,
-            "OPENAI_API_KEY": "none",
-        }
+        environ = environ_for(home, url)
         run = [sys.executable, "-m", "jaato", "run", "--model", "m", "say hi"]
         config = home / ".mcp.json"
         content = json.dumps(

@@ -92,17 +92,22 @@ def cpu_s(command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> tupl
     return seconds, megabytes
 
 
+def environ_for(home: Path, url: str) -> dict[str, str]:
+    """The environment of a `jaato` that has this home and asks the model server at this address."""
+    return {
+        "HOME": str(home),
+        "PATH": os.defpath,
+        "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
+        "OPENAI_BASE_URL": url,
+        "OPENAI_API_KEY": "none",
+    }
+
+
 def rows() -> list[Row]:
     """The figures of a start."""
     with tempfile.TemporaryDirectory() as folder, server() as url:
         home = Path(folder)
-        environ = {
-            "HOME": folder,
-            "PATH": os.defpath,
-            "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
-            "OPENAI_BASE_URL": url,
-            "OPENAI_API_KEY": "none",
-        }
+        environ = environ_for(home, url)
 
         def best(*arguments: str, rounds: int = ROUNDS) -> tuple[float, float]:
             cpu_s([sys.executable, *arguments], environ, home)  # leaves the compiled modules behind

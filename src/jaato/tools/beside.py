@@ -31,6 +31,11 @@ class Beside:
         self._thread: threading.Thread | None = None
         self._closed = False
 
+    @property
+    def begun(self) -> bool:
+        """Whether the thread runs."""
+        return self._loop is not None
+
     async def run(self, work: Coroutine[Any, Any, T], token: CancelToken | None = None) -> T:
         """What the coroutine returns or raises; cancelling the caller, or its token, cancels it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Coroutine
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -14,7 +13,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.terminal.desk import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
 from jaato.plugins.terminal.entry import typed
-from jaato.plugins.terminal.loop import Loop
+from jaato.tools.beside import Beside
 from jaato.tools.call import Call
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
@@ -48,7 +47,7 @@ class TerminalPlugin(Plugin):
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = Launcher()
-        self._loop = Loop()
+        self._beside = Beside("jaato-terminals")
         self._desk = Desk(self.launcher, self.options)
         self._guarded: set[str] = set()
 
@@ -132,16 +131,16 @@ class TerminalPlugin(Plugin):
 
     def shutdown(self) -> None:
         """End every program, with all that they started."""
-        if self._loop.begun:
-            self._loop.submit(self._desk.end_all(None)).result()
-            self._loop.close()
+        if self._beside.begun:
+            self._beside.start(self._desk.end_all(None)).result()
+            self._beside.close()
         self.launcher.close()
 
     # --- from the caller's loop --------------------------------------------------------------------------------
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the loop of the terminals."""
-        return await asyncio.wrap_future(self._loop.submit(work))
+        return await self._beside.run(work)
 
     async def _guard(self, call: Call) -> None:
         """See to it that what a session starts ends with it."""
@@ -160,7 +159,7 @@ class TerminalPlugin(Plugin):
             await anyio.sleep_forever()
         finally:
             self._guarded.discard(owner)
-            if self._loop.begun:
+            if self._beside.begun:
                 with anyio.CancelScope(shield=True):
                     await self._there(self._desk.end_all(owner))
 
