@@ -233,7 +233,7 @@ def test_the_callers_trace_goes_with_the_call(tmp_path: Path) -> None:
 
     hosted(tmp_path, {"raw": raw("late", str(trace))}, talk)
     asked = [json.loads(line) for line in trace.read_text().splitlines()]
-    metas = [one["params"]["_meta"] for one in asked if one["method"] == "tools/call"]
+    metas = [one["meta"] for one in asked if one["method"] == "tools/call"]
     assert [meta.get("traceparent") for meta in metas] == [None, f"00-{0xABC:032x}-{0xDEF:016x}-01"]
 
 
