@@ -164,7 +164,9 @@ def trace(message: dict[str, Any]) -> None:
     if sys.argv[-1].endswith("trace"):
         with open(sys.argv[-1], "a") as written:
             meta = (message.get("params") or {}).get("_meta")
-            written.write(json.dumps({"method": message.get("method"), "pid": os.getpid(), "meta": meta}) + "\n")
+            written.write(
+                json.dumps({"method": message.get("method"), "pid": os.getpid(), "meta": meta}) + "\n"
+            )
 
 
 def reply(id_: Any, method: str | None, params: dict[str, Any]) -> None:
