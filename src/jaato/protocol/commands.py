@@ -1,4 +1,4 @@
-"""What a client asks of a session, as one closed union."""
+"""What a client asks of the server and of a session, as one closed union."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from jaato.protocol.messages import Media
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """What every command has; `id` comes back in the reply."""
+    """What every command has; `id` comes back in the reply. Where a session is meant and `session_id` is empty, it is
+    the only one the connection has attached to."""
 
     id: str = ""
+    session_id: str = ""
 
 
 class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="message.send"):
-    """Say something to the agent; while it works, the message waits for the next pause."""
+    """Say something to the agent; while it works, the message waits for the next pause.
+
+    `once` is a word of the client's own: a second message with the same word is not taken, so that one whose reply was
+    lost can be sent again.
+    """
 
     text: str
     attachments: list[Media] = field(default_factory=list)
+    once: str = ""
 
 
 class PermissionResponse(
@@ -60,6 +67,102 @@ class ToolsDisable(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     disabled: bool = True
 
 
+class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.continue"):
+    """Go on with a turn that a crash has cut off; what had begun is not repeated."""
+
+
+class SessionAttach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.attach"):
+    """Watch a session, by id, unique prefix or name. `after_seq` is the last event the client has seen, None when it has
+    nothing: then, or when it is far behind, the whole state comes first."""
+
+    after_seq: int | None = None
+
+
+class SessionDetach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.detach"):
+    """Watch a session no more; its work goes on."""
+
+
+class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.create"):
+    """Begin a session, and watch it unless `attach` is false. What is None is as the user's settings have it.
+
+    `once` as in `message.send`: the same word gives the same session.
+    """
+
+    workspace: str
+    name: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    system_prompt: str | None = None
+    allow: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+    yes: bool = False
+    read_only: bool = False
+    plugins: list[str] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of this session's tools, beside the server's own."""
+    attach: bool = True
+    once: str = ""
+
+
+class SessionUpdate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.update"):
+    """Change a session's name, description, or the model that goes on with it; what is None stays."""
+
+    name: str | None = None
+    description: str | None = None
+    provider: str | None = None
+    model: str | None = None
+
+
+class SessionFork(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.fork"):
+    """Begin a session with what another one had up to `seq`, or to its end."""
+
+    seq: int | None = None
+    name: str | None = None
+
+
+class SessionDelete(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.delete"):
+    """Remove a session for good."""
+
+
+class SessionListRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.list"):
+    """The stored sessions, newest first, of one workspace or all; with `query`, those whose text has these words."""
+
+    workspace: str | None = None
+    query: str | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+
+class HistoryRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="history.request"):
+    """The part of the conversation before an event, the newest of it first asked for; None: from the end."""
+
+    before_seq: int | None = None
+    limit: int = 100
+
+
+class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
+    """What this client wants: whether it answers questions, and whether it is sent text as it arrives."""
+
+    answers: bool | None = None
+    deltas: bool | None = None
+
+
 Command = (
-    MessageSend | PermissionResponse | ClarificationResponse | SessionStop | CommandExecute | ToolsDisable
+    MessageSend
+    | PermissionResponse
+    | ClarificationResponse
+    | SessionStop
+    | TurnContinue
+    | CommandExecute
+    | ToolsDisable
+    | SessionAttach
+    | SessionDetach
+    | SessionCreate
+    | SessionUpdate
+    | SessionFork
+    | SessionDelete
+    | SessionListRequest
+    | HistoryRequest
+    | ClientConfig
 )

@@ -85,3 +85,32 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     steps: list[PlanStep]
     status: Literal["draft", "active", "completed", "failed", "cancelled"] = "draft"
     summary: str | None = None
+
+
+class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A stored session as a list shows it; times are ISO 8601 UTC."""
+
+    id: str
+    workspace: str
+    name: str | None
+    description: str | None
+    provider: str
+    model: str
+    created_at: str
+    updated_at: str
+    last_seq: int
+    is_loaded: bool = False
+    busy: bool = False
+    interrupted: bool = False
+    """Whether a crash has cut its last turn off."""
+    found: str | None = None
+    """Where the words of a search stand in it."""
+
+
+class ClientView(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Somebody who watches a session."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "approver", "owner"]
+    answers: bool = True

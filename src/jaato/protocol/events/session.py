@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
-from jaato.protocol.specs import Plan
+from jaato.protocol.specs import ClientView, Plan, SessionEntry
 
 
 class SessionCreated(
@@ -31,15 +32,20 @@ class SessionUpdated(
 
 
 class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):
-    """What a client needs to draw the session from nothing."""
+    """What a client needs to draw the session from nothing, or from what it has: `state` is the whole of it as of `seq`,
+    `live` only what no log holds. Sent again when tools, models or sessions change, then without either."""
 
     session_name: str | None
     workspace: str
     model_provider: str
     model_name: str
-    tools: list[dict[str, Any]]
-    models: list[str]
-    sessions: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = []
+    models: list[str] = []
+    sessions: list[SessionEntry] = []
+    clients: list[ClientView] = []
+    """Who watches."""
+    state: State | None = None
+    live: Live | None = None
 
 
 class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.created"):

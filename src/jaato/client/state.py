@@ -1,0 +1,260 @@
+"""The fold of a session's events that every view shows, and the server makes its snapshots of.
+
+It depends on nothing but the events: whoever takes in the same ones, from the first or from a snapshot on, has the same
+state to the byte, however the streamed text was cut into pieces on its way. Its size is bounded, whatever the log's.
+"""
+
+from __future__ import annotations
+
+from jaato.protocol.events import (
+    AgentCompleted,
+    AgentCreated,
+    AgentOutput,
+    AgentStatusChanged,
+    BackgroundUpdated,
+    ClarificationQuestion,
+    ClarificationResolved,
+    ContextUpdated,
+    ErrorRaised,
+    Event,
+    GcCompleted,
+    MessageModel,
+    MessageUser,
+    MidTurnInjected,
+    MidTurnQueued,
+    PermissionRequested,
+    PermissionResolved,
+    PlanCleared,
+    PlanUpdated,
+    Retry,
+    SessionCreated,
+    SessionInfo,
+    SessionUpdated,
+    ToolActivated,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolOutput,
+    ToolsStatus,
+    TurnCompleted,
+)
+from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
+from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
+
+WINDOW = 200
+"""Entries a state keeps."""
+WINDOW_CHARS = 400_000
+"""About how many characters they may have; the newest entry is kept whatever it has."""
+OUTPUT_CHARS = 16_000
+"""Characters kept of what a running call prints."""
+
+
+def apply(state: State, event: Event) -> State:
+    """Take one event in; gives the same state, changed."""
+    if event.durable:
+        if event.seq <= state.seq:
+            return state
+        state.seq = event.seq
+        state.updated_at = event.timestamp
+    match event:
+        case AgentOutput():
+            spoken(agent_of(state, event), event)
+        case ToolOutput():
+            printed(state, event)
+        case MessageUser() | MessageModel() | ToolCallEnd() | TurnCompleted() | GcCompleted():
+            conversed(state, event)
+        case ToolCallStart():
+            state.calls[event.call_id] = CallView(
+                call_id=event.call_id,
+                agent_id=event.agent_id,
+                tool=event.tool,
+                arguments=event.arguments,
+                started_at=event.timestamp,
+            )
+        case PermissionRequested() | ClarificationQuestion():
+            state.questions[event.question_id] = event
+        case PermissionResolved() | ClarificationResolved():
+            state.questions.pop(event.question_id, None)
+        case _:
+            apply_rest(state, event)
+    return state
+
+
+def apply_rest(state: State, event: Event) -> None:
+    """What is rarer."""
+    match event:
+        case SessionCreated():
+            state.session_id, state.workspace, state.name = event.session_id, event.workspace, event.name
+            state.created_at = event.timestamp
+        case SessionUpdated():
+            state.name = event.name if event.name is not None else state.name
+            state.description = event.description if event.description is not None else state.description
+            state.provider, state.model = event.provider or state.provider, event.model or state.model
+        case AgentCreated():
+            created(state, event)
+        case AgentStatusChanged():
+            agent = agent_of(state, event)
+            agent.status, agent.reason = event.status, event.reason
+        case AgentCompleted():
+            agent = agent_of(state, event)
+            agent.status = "done" if event.success else "error"
+            agent.reason, agent.summary = None, event.summary
+            agent.streaming.clear()
+        case Retry():
+            agent_of(state, event).streaming.clear()
+        case ContextUpdated():
+            agent = agent_of(state, event)
+            agent.context_tokens, agent.context_limit = event.total_tokens, event.context_limit
+        case ErrorRaised():
+            state.problem = event.error
+        case SessionInfo(live=Live() as live):
+            lived(state, live)
+        case _:
+            apply_lists(state, event)
+
+
+def apply_lists(state: State, event: Event) -> None:
+    """What joins and leaves."""
+    match event:
+        case MidTurnQueued():
+            agent_of(state, event).queued[event.message.id] = event.message
+        case MidTurnInjected():
+            agent_of(state, event).queued.pop(event.message_id, None)
+        case PlanUpdated():
+            agent = agent_of(state, event)
+            agent.plans[event.plan.id] = event.plan
+            agent.plan_id = event.plan.id
+        case PlanCleared():
+            agent = agent_of(state, event)
+            agent.plans.pop(event.plan_id, None)
+            agent.plan_id = None if agent.plan_id == event.plan_id else agent.plan_id
+        case BackgroundUpdated() if event.status == "running":
+            state.tasks[event.task_id] = event
+        case BackgroundUpdated():
+            state.tasks.pop(event.task_id, None)
+        case ToolActivated():
+            state.activated += [name for name in event.tools if name not in state.activated]
+        case ToolsStatus():
+            state.disabled = list(event.disabled)
+
+
+def agent_of(state: State, event: Event) -> AgentView:
+    """The agent an event is about, made known if it is not."""
+    agent = state.agents.get(event.agent_id)
+    if agent is None:
+        agent = state.agents[event.agent_id] = AgentView(id=event.agent_id)
+    return agent
+
+
+def created(state: State, event: AgentCreated) -> None:
+    """An agent begins."""
+    agent = agent_of(state, event)
+    agent.name, agent.provider, agent.model = event.name, event.provider, event.model
+    agent.parent_agent_id = event.parent_agent_id
+    if event.parent_agent_id is None:
+        state.root_agent_id = event.agent_id
+        state.provider, state.model = event.provider, event.model
+
+
+def spoken(agent: AgentView, event: AgentOutput) -> None:
+    """Text as it arrives; a piece that is there already changes nothing."""
+    before = agent.streaming.get(event.source, "")
+    if event.mode == "write" and event.offset == 0:
+        agent.streaming[event.source] = event.text
+    elif event.offset == len(before):
+        agent.streaming[event.source] = before + event.text
+    else:
+        agent.streaming[event.source] = before[: event.offset] + event.text
+
+
+def printed(state: State, event: ToolOutput) -> None:
+    """Output of a running call: the newest of it."""
+    call = state.calls.get(event.call_id)
+    if call is None:
+        return
+    held = call.output[: max(0, event.offset - call.output_start)] + event.text
+    start = event.offset + len(event.text) - len(held)
+    surplus = max(0, len(held) - OUTPUT_CHARS)
+    call.output, call.output_start = held[surplus:], start + surplus
+
+
+def live_of(state: State) -> Live:
+    """What of a state no log holds."""
+    agents = {
+        agent.id: LiveAgent(
+            agent.status, agent.reason, dict(agent.streaming), agent.context_tokens, agent.context_limit
+        )
+        for agent in state.agents.values()
+    }
+    outputs = {call.call_id: (call.output_start, call.output) for call in state.calls.values()}
+    return Live(agents, outputs)
+
+
+def lived(state: State, live: Live) -> None:
+    """Take in what no log holds."""
+    for agent_id, told in live.agents.items():
+        agent = state.agents.get(agent_id)
+        if agent is not None:
+            agent.status, agent.reason, agent.streaming = told.status, told.reason, dict(told.streaming)
+            agent.context_tokens, agent.context_limit = told.context_tokens, told.context_limit
+    for call_id, (start, text) in live.outputs.items():
+        call = state.calls.get(call_id)
+        if call is not None:
+            call.output_start, call.output = start, text
+
+
+def conversed(state: State, event: Entry) -> None:
+    """The conversation goes on."""
+    match event:
+        case MessageUser():
+            state.problem = None
+            if event.agent_id == state.root_agent_id:
+                state.open_turn = event.turn_id
+        case MessageModel():
+            agent_of(state, event).streaming.clear()
+            if event.usage is not None:
+                state.usage = state.usage.plus(event.usage)
+                state.unpriced = state.unpriced or event.cost_usd is None
+                state.cost_usd += event.cost_usd or 0.0
+        case ToolCallEnd():
+            state.calls.pop(event.call_id, None)
+        case TurnCompleted():
+            agent_of(state, event).streaming.clear()
+            if event.agent_id == state.root_agent_id:
+                state.open_turn = None
+                state.turns += 1
+    state.entries.append(event)
+    state.chars += size_of(event)
+    while len(state.entries) > 1 and (len(state.entries) > WINDOW or state.chars > WINDOW_CHARS):
+        state.chars -= size_of(state.entries.pop(0))
+        state.earlier += 1
+
+
+def size_of(entry: Entry) -> int:
+    """About how many characters an entry has."""
+    match entry:
+        case MessageUser() | MessageModel():
+            return message_chars(entry.message)
+        case ToolCallEnd():
+            return result_chars(entry.result)
+        case GcCompleted():
+            return sum(message_chars(placed.message) for placed in entry.added)
+    return 100
+
+
+def message_chars(message: Message) -> int:
+    """About how many characters a message has."""
+    chars = 100
+    for part in message.parts:
+        match part:
+            case Text() | Thinking() | Refusal():
+                chars += len(part.text)
+            case ToolCall():
+                chars += 50 + sum(len(str(value)) for value in part.arguments.values())
+            case ToolResult():
+                chars += result_chars(part)
+    return chars
+
+
+def result_chars(result: ToolResult) -> int:
+    """About how many characters a result has."""
+    return 100 + sum(len(item.text) for item in result.content if isinstance(item, Text))

@@ -1,0 +1,101 @@
+"""A session as a client draws it: what the fold of its events (`jaato.client.state`) makes, and a snapshot carries."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from jaato.protocol.events.questions import ClarificationQuestion, PermissionRequested
+from jaato.protocol.events.tools import BackgroundUpdated, ToolCallEnd
+from jaato.protocol.events.turn import GcCompleted, MessageModel, MessageUser, TurnCompleted
+from jaato.protocol.messages import Message, Problem, Usage
+from jaato.protocol.specs import Plan
+
+Entry = MessageUser | MessageModel | ToolCallEnd | TurnCompleted | GcCompleted
+"""An event that is part of the conversation as it is shown."""
+
+
+class AgentView(Struct, omit_defaults=True):
+    """One agent of a session. `streaming` is what it is just saying, by kind of text."""
+
+    id: str
+    name: str = ""
+    provider: str = ""
+    model: str = ""
+    parent_agent_id: str | None = None
+    status: Literal["active", "idle", "blocked", "done", "error"] = "idle"
+    reason: str | None = None
+    streaming: dict[str, str] = field(default_factory=dict)
+    queued: dict[str, Message] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    plan_id: str | None = None
+    context_tokens: int = 0
+    context_limit: int | None = None
+    summary: str | None = None
+
+
+class CallView(Struct, omit_defaults=True):
+    """A call that runs. `output` is the newest of what it has printed, `output_start` the characters before that."""
+
+    call_id: str
+    agent_id: str
+    tool: str
+    arguments: dict[str, Any]
+    started_at: str
+    output: str = ""
+    output_start: int = 0
+
+
+class State(Struct, kw_only=True, omit_defaults=True):
+    """A session. Only `jaato.client.state.apply` changes it."""
+
+    session_id: str = ""
+    seq: int = 0
+    """The last durable event it has taken in."""
+    workspace: str = ""
+    name: str | None = None
+    description: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    provider: str = ""
+    model: str = ""
+    root_agent_id: str = ""
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    """The newest of the conversation."""
+    earlier: int = 0
+    """How many entries came before these; `history.request` gives them."""
+    chars: int = 0
+    """About how many characters the entries have."""
+    calls: dict[str, CallView] = field(default_factory=dict)
+    questions: dict[str, PermissionRequested | ClarificationQuestion] = field(default_factory=dict)
+    tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
+    """Background tasks that run."""
+    activated: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
+    open_turn: str | None = None
+    turns: int = 0
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    unpriced: bool = False
+    problem: Problem | None = None
+    """What failed last and is nobody's call, until the next turn."""
+
+
+class LiveAgent(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What of an agent no log holds."""
+
+    status: Literal["active", "idle", "blocked", "done", "error"] = "idle"
+    reason: str | None = None
+    streaming: dict[str, str] = field(default_factory=dict)
+    context_tokens: int = 0
+    context_limit: int | None = None
+
+
+class Live(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What of a session no log holds, as it is now: for a client that has just been told what it missed of the log."""
+
+    agents: dict[str, LiveAgent] = field(default_factory=dict)
+    outputs: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By running call: how many characters it had printed before, and the newest ones."""

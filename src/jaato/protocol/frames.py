@@ -1,0 +1,108 @@
+"""What goes over a connection beside commands and events: the greeting, and the replies to commands."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from jaato.protocol.events import Event
+from jaato.protocol.messages import Problem
+from jaato.protocol.specs import SessionEntry
+
+PROTOCOL = 1
+MAX_HELLO_BYTES = 4_096
+HELLO_S = 5.0
+MAX_FRAME_BYTES = 16 << 20
+"""The longest frame of a client; images go in messages, so it is not small."""
+NOT_UNDERSTOOD, NOT_LET_IN, OTHER_PROTOCOL, GOING_DOWN = 4400, 4401, 4426, 4503
+"""Close codes."""
+Role = Literal["viewer", "approver", "owner"]
+"""What a client may do: watch, also answer questions, everything. The server knows it by the token."""
+
+
+class Hello(Struct, frozen=True, tag="hello", tag_field="type", omit_defaults=True):
+    """The first frame of a client. `token` only where it did not come in a header."""
+
+    protocol: int
+    client: str = ""
+    name: str = ""
+    """Who sits there, to be shown to others."""
+    token: str = ""
+
+
+class Welcome(Struct, frozen=True, tag="welcome", tag_field="type", omit_defaults=True):
+    """The server's answer to `hello`."""
+
+    protocol: int
+    server: str
+    client_id: str
+    role: Role
+
+
+class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=True):
+    """The session that was made, found or attached to. Attached, its state or what was missed comes next."""
+
+    session_id: str
+    seq: int
+    name: str | None = None
+    again: bool = False
+    """Whether it was made by an earlier command with the same `once`."""
+
+
+class Taken(Struct, frozen=True, tag="taken", tag_field="type", omit_defaults=True):
+    """A message is in the log: it has opened a turn, or waits for the next pause."""
+
+    seq: int
+    queued: bool = False
+    again: bool = False
+
+
+class Settled(Struct, frozen=True, tag="settled", tag_field="type", omit_defaults=True):
+    """Whether this answer was the one that counted, and else whose it was."""
+
+    accepted: bool
+    by: str = ""
+    answer: str = ""
+
+
+class Said(Struct, frozen=True, tag="said", tag_field="type", omit_defaults=True):
+    """What a user command printed."""
+
+    text: str
+
+
+class Done(Struct, frozen=True, tag="done", tag_field="type", omit_defaults=True):
+    """It is done, and there is no more to say."""
+
+
+class Sessions(Struct, frozen=True, tag="session.list", tag_field="type", omit_defaults=True):
+    """One page of stored sessions."""
+
+    sessions: list[SessionEntry]
+    cursor: str | None = None
+
+
+class History(Struct, frozen=True, tag="history", tag_field="type", omit_defaults=True):
+    """A part of the conversation, oldest first; `before_seq` asks for what comes before, None when nothing does."""
+
+    events: list[Event]
+    before_seq: int | None = None
+
+
+Result = Opened | Taken | Settled | Said | Done | Sessions | History
+
+
+class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):
+    """The answer to the command with this id: a result, or what went wrong."""
+
+    id: str
+    result: Result | None = None
+    error: Problem | None = None
+
+
+HELLO: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
+"""Reads the one frame of a client that is not let in yet, and nothing else."""
+FRAMES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Welcome | Reply | Event)
+"""Reads what a server sends."""
