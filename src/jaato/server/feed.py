@@ -1,0 +1,89 @@
+"""How far one watcher of a session is. It holds no event: a watcher that cannot keep up costs a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from jaato.server.ring import joined
+
+if TYPE_CHECKING:
+    from jaato.server.room import Room
+
+BEHIND = 1_000
+"""Durable events a watcher that comes back may have missed and still be sent one by one."""
+AT_ONCE = 256
+AT_ONCE_BYTES = 256 << 10
+"""Events sent in one go to a watcher that is behind."""
+
+
+class Wire(Protocol):
+    """The way to one client."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes more now."""
+        ...
+
+    def write(self, frame: bytes) -> None:
+        """Send one finished frame."""
+        ...
+
+
+class Feed:
+    """One watcher of a room. `seq` is the last durable event that was sent, None while nothing was."""
+
+    __slots__ = ("_place", "_room", "_seq", "_wire", "deltas", "snapshots")
+
+    def __init__(self, room: Room, wire: Wire, after_seq: int | None, *, deltas: bool = True) -> None:
+        self._room = room
+        self._wire = wire
+        self._seq = after_seq
+        self._place = -1
+        """The next event of the ring; -1 while the store is read."""
+        self.deltas = deltas
+        self.snapshots = 0
+
+    def heard(self, frame: bytes, durable: bool) -> None:
+        """Something has happened: the common case, of a watcher who is up to date."""
+        if self._place == self._room.ring.end - 1 and self._wire.ready:
+            self._place += 1
+            if durable or self.deltas:
+                self._wire.write(frame)
+
+    def go_on(self) -> None:
+        """Send what is due, as much as the wire takes."""
+        while self._wire.ready and not self._up_to_date():
+            if self._place < 0:
+                self._from_store()
+            elif self._place < self._room.ring.start:
+                self._snapshot()
+            else:
+                self._from_ring()
+
+    def _up_to_date(self) -> bool:
+        return self._place == self._room.ring.end
+
+    def _from_store(self) -> None:
+        """What a watcher that came back has missed; then what no log holds; then the ring."""
+        room = self._room
+        if self._seq is None or not 0 <= room.state.seq - self._seq <= BEHIND:
+            self._snapshot()
+            return
+        for frame, seq in room.stored(self._seq):
+            self._wire.write(frame)
+            self._seq = seq
+            if not self._wire.ready:
+                return
+        self._wire.write(room.live_frame())
+        self._place = room.ring.end
+
+    def _from_ring(self) -> None:
+        items = self._room.ring.since(self._place, AT_ONCE, AT_ONCE_BYTES)
+        self._place += len(items)
+        for frame in joined(items if self.deltas else [item for item in items if item[0].durable]):
+            self._wire.write(frame)
+
+    def _snapshot(self) -> None:
+        self.snapshots += 1
+        self._wire.write(self._room.snapshot_frame())
+        self._place = self._room.ring.end

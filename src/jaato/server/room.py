@@ -1,0 +1,150 @@
+"""One session as its watchers see it, whether it is at work here, in another process, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from jaato.abc.store import Store
+from jaato.agent.masking import masked_log
+from jaato.client.state import apply, live_of
+from jaato.protocol.codec import encode
+from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events.state import State
+from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.server.feed import Feed, Wire
+from jaato.server.ring import Ring, framed
+from jaato.tools.secrets import Secrets
+
+
+class Room:
+    """A session's state, its newest events, and who watches it. Everything happens on the loop.
+
+    `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
+    """
+
+    def __init__(self, store: Store, secrets: Secrets, state: State) -> None:
+        self.store = store
+        self.secrets = secrets
+        self.state = state
+        self.ring = Ring()
+        self.tools: Callable[[], list[dict[str, object]]] = list
+        self.models: list[str] = []
+        self.sessions: Callable[[], list[SessionEntry]] = list
+        self._watchers: dict[Feed, ClientView] = {}
+        self._snapshot: tuple[int, bytes] = (-1, b"")
+
+    @property
+    def session_id(self) -> str:
+        """Which session it is."""
+        return self.state.session_id
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._watchers)
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """Something has happened."""
+        if event.durable and event.seq <= self.state.seq:
+            return
+        apply(self.state, event)
+        if not self._watchers:
+            self.ring.end += 1
+            self.ring.start = self.ring.end
+            return
+        frame = self.ring.add(event)
+        durable = event.durable
+        for feed in self._watchers:
+            feed.heard(frame, durable)
+
+    def catch_up(self) -> None:
+        """Take in what the store holds beyond what was heard."""
+        for event in masked_log(self.store.read(self.session_id, self.state.seq), self.secrets):
+            if isinstance(event, Event):
+                self.hear(event)
+
+    # --- watchers ------------------------------------------------------------------------------------------------
+
+    def enter(
+        self, wire: Wire, client: ClientView, after_seq: int | None = None, *, deltas: bool = True
+    ) -> Feed:
+        """Watch; what the watcher misses is sent by `go_on` of its feed. The others learn who is there."""
+        feed = Feed(self, wire, after_seq, deltas=deltas)
+        self._watchers[feed] = client
+        self.tell()
+        return feed
+
+    def leave(self, feed: Feed) -> None:
+        """Watch no more."""
+        if self._watchers.pop(feed, None) is not None:
+            if self._watchers:
+                self.tell()
+            else:
+                self.ring.clear()
+
+    def change(self, feed: Feed, client: ClientView) -> None:
+        """What a watcher is has changed."""
+        if feed in self._watchers and self._watchers[feed] != client:
+            self._watchers[feed] = client
+            self.tell()
+
+    @property
+    def clients(self) -> list[ClientView]:
+        """Who watches; one client once, however often."""
+        return list({client.id: client for client in self._watchers.values()}.values())
+
+    def tell(self) -> None:
+        """Tell everybody what no event says: tools, models, sessions, who is there."""
+        self.hear(self._info(None))
+
+    # --- what feeds send -----------------------------------------------------------------------------------------
+
+    def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
+        """Frames of the durable events after this one, with their numbers, up to what was heard last."""
+        for event in masked_log(self.store.read(self.session_id, after_seq), self.secrets):
+            if isinstance(event, Event):
+                if event.seq > self.state.seq:
+                    return
+                yield framed(encode(event)), event.seq
+
+    def snapshot_frame(self) -> bytes:
+        """The whole state as it is now; made once for all who need it at this moment."""
+        made, frame = self._snapshot
+        if made != self.ring.end:
+            frame = framed(encode(self._info(self.state)))
+            self._snapshot = (self.ring.end, frame)
+        return frame
+
+    def live_frame(self) -> bytes:
+        """What no log holds, as it is now."""
+        return framed(encode(msgspec.structs.replace(self._info(None), live=live_of(self.state))))
+
+    def _info(self, state: State | None) -> SessionInfo:
+        mine = self.state
+        return SessionInfo(
+            session_id=mine.session_id,
+            agent_id=mine.root_agent_id,
+            seq=mine.seq,
+            session_name=mine.name,
+            workspace=mine.workspace,
+            model_provider=mine.provider,
+            model_name=mine.model,
+            tools=self.tools(),
+            models=self.models,
+            sessions=self.sessions(),
+            clients=self.clients,
+            state=state,
+        )
+
+
+def folded(store: Store, secrets: Secrets, session_id: str) -> State:
+    """The state of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
+    state = State()
+    for event in masked_log(store.read(session_id), secrets):
+        if isinstance(event, Event):
+            apply(state, event)
+    return state
