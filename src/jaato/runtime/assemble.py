@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
@@ -16,15 +16,17 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.outfit import make_registry, strategy_for
+from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.runtime import Plan, Runtime
-from jaato.runtime.secret_values import known_secrets, learned
-from jaato.runtime.wiring import release
+from jaato.runtime.runtime import Plan
+from jaato.runtime.secret_values import known_secrets
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.permissions import Policy
 from jaato.tools.secrets import Secrets
 from jaato.tools.trust import Trust
+
+if TYPE_CHECKING:
+    from jaato.runtime.workshop import Workshop
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
 
@@ -36,59 +38,39 @@ async def assemble(
 
     Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
     """
+    from jaato.runtime.workshop import Workshop
+
     workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     store = open_store(settings, blueprint.state_dir)
-    runtime: Runtime | None = None
-    provider: Provider | None = None
+    shop: Workshop | None = None
     try:
         secrets = known_secrets(settings, blueprint)
         journal = resumed(store, blueprint, workspace, secrets)
         if journal is not None:
             workspace = Path(journal.state.workspace)
-            if not workspace.is_dir():
-                raise ConfigError(
-                    f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
-                    "bring it back, or begin a new session."
-                )
-        provider, model = await pick_provider(blueprint, settings, journal)
-        registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
-        runtime = Runtime(
-            store,
-            registry,
-            ledger=blueprint.ledger,
-            user_instructions=settings.config_dir / "AGENTS.md",
-            shared_registry=blueprint.registry is not None,
-            secrets=learned(secrets, settings),
-        )
-        plan = plan_of(blueprint, settings, provider, model, workspace)
-        if journal is None and provider.name == "local":
-            plan = for_small_model(plan, settings)
-        session = runtime.open(journal, plan) if journal else runtime.create(plan)
-        await session.__aenter__()
-        session.compaction = strategy = strategy_for(settings, registry)
-        if wire:
-            registry.set_session(session)
+        shop = Workshop(workspace, settings, store, secrets)
+        session, leave = await shop.session(blueprint, journal, wire=wire)
     except BaseException:
-        if provider is not None and provider is not blueprint.provider:
-            await provider.aclose()
-        (runtime or store).close()
+        await let_go(shop, store)
         raise
-    owned = provider is not blueprint.provider
 
     async def close() -> None:
         try:
-            await session.__aexit__(None, None, None)
-            if owned:
-                await provider.aclose()
+            await leave()
         finally:
-            if wire:
-                registry.forget_session(session)
-            if strategy is not None:
-                release(strategy.strategy, foreign=True)
-            runtime.close()
+            await let_go(shop, store)
 
     return session, close
+
+
+async def let_go(shop: Workshop | None, store: Store) -> None:
+    """Close what one session was made in."""
+    try:
+        if shop is not None:
+            await shop.close()
+    finally:
+        store.close()
 
 
 def workspace_of(blueprint: Blueprint) -> Path:

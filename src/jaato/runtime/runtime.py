@@ -182,10 +182,14 @@ class Runtime:
     async def _enrich_result(self, call: Call, value: Any) -> Any:
         return await enriched_result(call, value, result_enrichers(self.registry.everyone(), call.name))
 
-    def close(self) -> None:
-        """Shut the plugins down and close the store."""
+    def shut_down(self) -> None:
+        """Shut the plugins down, unless they are somebody else's."""
         if not self._shared_registry:
             self.registry.shutdown()
+
+    def close(self) -> None:
+        """Shut the plugins down and close the store."""
+        self.shut_down()
         self.store.close()
 
 

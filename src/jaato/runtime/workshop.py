@@ -1,0 +1,114 @@
+"""What the sessions of one workspace share: settings, secrets, plugins, providers. Sessions are made in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from jaato.abc.provider import Provider
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.session import Session
+from jaato.errors import ConfigError
+from jaato.runtime.assemble import for_small_model, pick_provider, plan_of
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry, strategy_for
+from jaato.runtime.runtime import Runtime
+from jaato.runtime.secret_values import learned
+from jaato.runtime.wiring import release
+from jaato.settings import Settings
+from jaato.tools.secrets import Secrets
+
+
+class Workshop:
+    """One workspace at work. Its plugins are made for the first session of each model, and shut down by `close`."""
+
+    def __init__(self, workspace: Path, settings: Settings, store: Store, secrets: Secrets) -> None:
+        if not workspace.is_dir():
+            raise ConfigError(
+                f"The workspace {workspace} is not a directory (any more); create it, or begin a session in another one."
+            )
+        self.workspace = workspace
+        self.settings = settings
+        self.store = store
+        self.secrets = secrets
+        self._runtimes: dict[tuple[str, tuple[str, ...] | None], Runtime] = {}
+        self._providers: dict[tuple[object, ...], tuple[Provider, str]] = {}
+        self._scripted: list[Provider] = []
+        self.sessions = 0
+
+    async def session(
+        self, blueprint: Blueprint, journal: Journal | None = None, *, wire: bool = True
+    ) -> tuple[Session, Callable[[], Awaitable[None]]]:
+        """A new session, or the one of a journal, entered; and the function that closes it. Raises `JaatoError`s."""
+        provider, model = await self._provider(blueprint, journal)
+        runtime = self._runtime(blueprint, model)
+        registry = runtime.registry
+        plan = plan_of(blueprint, self.settings, provider, model, self.workspace)
+        if journal is None and provider.name == "local":
+            plan = for_small_model(plan, self.settings)
+        session = runtime.open(journal, plan) if journal else runtime.create(plan)
+        try:
+            await session.__aenter__()
+            session.compaction = strategy = strategy_for(self.settings, registry)
+            if wire:
+                registry.set_session(session)
+        except BaseException:
+            self.store.release(session.state.session_id)
+            raise
+        self.sessions += 1
+
+        async def close() -> None:
+            try:
+                await session.__aexit__(None, None, None)
+            finally:
+                self.sessions -= 1
+                if wire:
+                    registry.forget_session(session)
+                if strategy is not None:
+                    release(strategy.strategy, foreign=True)
+
+        return session, close
+
+    async def _provider(self, blueprint: Blueprint, journal: Journal | None) -> tuple[Provider, str]:
+        """The provider and model of a session; sessions that want the same share it."""
+        if blueprint.provider is not None and not isinstance(blueprint.provider, str):
+            return await pick_provider(blueprint, self.settings, journal)
+        before = (journal.state.provider, journal.state.model) if journal is not None else None
+        wanted = (blueprint.provider, blueprint.model, blueprint.base_url, blueprint.interface)
+        key = (*wanted, blueprint.api_key, before)
+        known = self._providers.get(key)
+        if known is None:
+            known = await pick_provider(blueprint, self.settings, journal)
+            if known[0].name == "scripted":  # it stands at a place in its script
+                self._scripted.append(known[0])
+                return known
+            self._providers[key] = known
+        return known
+
+    def _runtime(self, blueprint: Blueprint, model: str) -> Runtime:
+        """The plugins for a model, which some of them depend on."""
+        key = (model, blueprint.plugins)
+        runtime = self._runtimes.get(key)
+        if runtime is None:
+            registry = blueprint.registry or make_registry(
+                self.workspace, self.settings, model, blueprint, self.secrets
+            )
+            runtime = self._runtimes[key] = Runtime(
+                self.store,
+                registry,
+                ledger=blueprint.ledger,
+                user_instructions=self.settings.config_dir / "AGENTS.md",
+                shared_registry=blueprint.registry is not None,
+                secrets=learned(self.secrets, self.settings),
+            )
+        return runtime
+
+    async def close(self) -> None:
+        """Shut the plugins down and let go of the providers. The store is its owner's."""
+        try:
+            for provider in (*self._scripted, *(provider for provider, _ in self._providers.values())):
+                await provider.aclose()
+        finally:
+            for runtime in self._runtimes.values():
+                runtime.shut_down()

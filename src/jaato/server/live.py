@@ -1,0 +1,136 @@
+"""Sessions at work: made in the workshop of their workspace, put down when nobody needs them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.session import Session
+from jaato.errors import ConfigError
+from jaato.log import logger
+from jaato.runtime.assemble import settings_for, stored
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.workshop import Workshop
+
+LOG = logger("server")
+MAX_VARIABLES = 1_000
+MAX_VARIABLE_CHARS = 100_000
+
+
+@dataclass(eq=False)
+class Live:
+    """A session at work. `answering` counts those who can answer its questions."""
+
+    session: Session
+    close: Callable[[], Awaitable[None]]
+    shop: Shop
+    leave: Callable[[], None] = lambda: None
+    answering: bool = False
+    idle_since: float = field(default_factory=anyio.current_time)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing would be lost by putting it down now."""
+        session = self.session
+        return not session.busy and not list(session.tasks.running())
+
+
+@dataclass(eq=False)
+class Shop:
+    """A workshop and how long nobody has worked in it."""
+
+    key: tuple[str, str]
+    workshop: Workshop
+    idle_since: float = 0.0
+
+
+class Lives:
+    """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
+
+    def __init__(self, store: Store, base: Blueprint) -> None:
+        self.store = store
+        self._base = base
+        self._shops: dict[tuple[str, str], Shop] = {}
+        self.by_id: dict[str, Live] = {}
+
+    async def begin(self, blueprint: Blueprint, environment: Mapping[str, str]) -> Live:
+        """A new session. Raises `JaatoError`s."""
+        assert blueprint.workspace is not None
+        return await self._enter(self._shop(blueprint.workspace, environment), blueprint, None)
+
+    async def resume(self, session_id: str, workspace: Path, environment: Mapping[str, str]) -> Live:
+        """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+        shop = self._shop(workspace, environment)
+        journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
+        try:
+            return await self._enter(shop, replace(self._base, workspace=workspace), journal)
+        except BaseException:
+            self.store.release(session_id)
+            raise
+
+    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None) -> Live:
+        session, close = await shop.workshop.session(blueprint, journal)
+        live = self.by_id[session.state.session_id] = Live(session, close, shop)
+        return live
+
+    async def put_down(self, live: Live) -> None:
+        """Close a session; what it was doing is stopped and recorded as such."""
+        if self.by_id.pop(live.session.state.session_id, None) is None:
+            return
+        live.leave()
+        with anyio.CancelScope(shield=True):
+            await live.close()
+        live.shop.idle_since = anyio.current_time()
+
+    def _shop(self, workspace: Path, environment: Mapping[str, str]) -> Shop:
+        workspace = workspace.resolve()
+        key = (str(workspace), digest_of(environment))
+        shop = self._shops.get(key)
+        if shop is None:
+            base = replace(self._base, workspace=workspace)
+            if environment:
+                base = replace(base, environ={**(base.environ or {}), **checked(environment)})
+            settings = settings_for(base, workspace)
+            workshop = Workshop(workspace, settings, self.store, known_secrets(settings, base))
+            shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
+        return shop
+
+    async def sweep(self, idle_after_s: float) -> None:
+        """Close the workshops nobody has used for so long."""
+        late = anyio.current_time() - idle_after_s
+        for shop in list(self._shops.values()):
+            if not shop.workshop.sessions and shop.idle_since <= late:
+                del self._shops[shop.key]
+                await shop.workshop.close()
+
+    async def close(self) -> None:
+        """Put every session down, then close the workshops."""
+        async with anyio.create_task_group() as group:
+            for live in list(self.by_id.values()):
+                group.start_soon(self.put_down, live)
+        await self.sweep(-1.0)
+
+
+def digest_of(environment: Mapping[str, str]) -> str:
+    """A short name for some variables."""
+    if not environment:
+        return ""
+    text = "\0".join(f"{name}={value}" for name, value in sorted(environment.items()))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables a session may be given. Raises `ConfigError` for what no process could have."""
+    if len(environment) > MAX_VARIABLES:
+        raise ConfigError(f"A session has at most {MAX_VARIABLES} variables of its own.")
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name + value or len(name + value) > MAX_VARIABLE_CHARS:
+            raise ConfigError(f"{name[:80]!r} cannot be a variable of a process.")
+    return environment
