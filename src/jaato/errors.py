@@ -73,6 +73,13 @@ class SessionBusy(StoreError):
     code = "session_busy"
 
 
+class NotAllowed(JaatoError):
+    """The client's role does not allow this."""
+
+    code = "not_allowed"
+    exit_code = 4
+
+
 class ToolError(JaatoError):
     """A call failed in a way the model should know about."""
 

@@ -38,6 +38,8 @@ class PermissionResponse(
     answer: str
     arguments: dict[str, Any] | None = None
     comment: str | None = None
+    digest: str = ""
+    """That of the question, if the client wants to be sure that it answers what it has shown."""
 
 
 class ClarificationResponse(

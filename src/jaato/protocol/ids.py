@@ -11,8 +11,8 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 ID_PATTERN = re.compile(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
 
-Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b"]
-"""session, agent, call, question, message, turn, grant, background task"""
+Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b", "k"]
+"""session, agent, call, question, message, turn, grant, background task, client"""
 
 
 def new_id(kind: Kind) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -10,12 +11,15 @@ from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
 from jaato.protocol.codec import encode
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.server.feed import Feed, Wire
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
+
+T = TypeVar("T")
+REMEMBERED = 500
 
 
 class Room:
@@ -33,6 +37,10 @@ class Room:
         self.models: list[str] = []
         self.sessions: Callable[[], list[SessionEntry]] = list
         self._watchers: dict[Feed, ClientView] = {}
+        self.settled: dict[str, tuple[str, str]] = {}
+        """Questions that were answered of late: how, and by whom."""
+        self.taken: dict[str, int] = {}
+        """Messages that were taken of late, by the client's own word for them: where they are in the log."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
 
     @property
@@ -52,6 +60,11 @@ class Room:
         if event.durable and event.seq <= self.state.seq:
             return
         apply(self.state, event)
+        match event:
+            case PermissionResolved():
+                remember(self.settled, event.question_id, (event.answer, event.by))
+            case ClarificationResolved():
+                remember(self.settled, event.question_id, ("answered", event.by))
         if not self._watchers:
             self.ring.end += 1
             self.ring.start = self.ring.end
@@ -139,6 +152,13 @@ class Room:
             clients=self.clients,
             state=state,
         )
+
+
+def remember(kept: dict[str, T], key: str, value: T) -> None:
+    """Keep something, and no more than some."""
+    kept[key] = value
+    if len(kept) > REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def folded(store: Store, secrets: Secrets, session_id: str) -> State:

@@ -17,12 +17,12 @@ MAX_BYTES = 1_000
 SHORTEST = 32
 
 
-def token_of(state_dir: Path) -> tuple[str, Path]:
+def token_of(state_dir: Path, name: str = NAME) -> tuple[str, Path]:
     """The token and the file it is kept in, made if there is none.
 
     Raises `ConfigError` for a file that others can read, or that holds no token, OSError when it cannot be written.
     """
-    path = state_dir / NAME
+    path = state_dir / name
     with locked(path):
         content = read_small(path, MAX_BYTES)
         if content is None:

@@ -1,0 +1,284 @@
+"""What a client's commands do, and who may give them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+import msgspec
+
+from jaato.abc.asker import Answer
+from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.protocol.commands import (
+    ClarificationResponse,
+    ClientConfig,
+    Command,
+    CommandExecute,
+    HistoryRequest,
+    MessageSend,
+    PermissionResponse,
+    SessionAttach,
+    SessionCreate,
+    SessionDelete,
+    SessionDetach,
+    SessionListRequest,
+    SessionStop,
+    SessionUpdate,
+    ToolsDisable,
+)
+from jaato.protocol.events import (
+    ClarificationQuestion,
+    Event,
+    MessageUser,
+    MidTurnQueued,
+    PermissionRequested,
+)
+from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.specs import ClientView
+from jaato.server.feed import Feed, Wire
+from jaato.server.history import page_of
+from jaato.server.hub import Hub
+from jaato.server.live import Live
+from jaato.server.room import Room
+
+WATCHING = (SessionAttach, SessionDetach, SessionListRequest, HistoryRequest, ClientConfig)
+"""What a viewer may do."""
+ANSWERING = (PermissionResponse, ClarificationResponse)
+"""What an approver may do besides."""
+MOST_LISTED = 500
+
+
+class Accepted:
+    """Waits for a message to be in the log. A listener of the session's bus."""
+
+    def __init__(self) -> None:
+        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, event: Event) -> None:
+        """Something has happened."""
+        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
+            return
+        if event.message.source == "user":
+            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+
+    def failed(self, error: JaatoError) -> None:
+        """It will not be."""
+        if not self._taken.done():
+            self._taken.set_exception(error)
+
+    def __await__(self) -> Generator[Any, None, Taken]:
+        return self._taken.__await__()
+
+
+class Carrier:
+    """Carries out the commands of one client, and holds its places in the sessions it watches."""
+
+    def __init__(self, hub: Hub, wire: Wire, client: ClientView) -> None:
+        self._hub = hub
+        self._wire = wire
+        self._client = client
+        self._deltas = True
+        self._feeds: dict[str, tuple[Room, Feed]] = {}
+
+    def go_on(self) -> None:
+        """Send what is due on every session this client watches."""
+        for _, feed in list(self._feeds.values()):
+            feed.go_on()
+
+    def leave(self) -> None:
+        """The client has gone."""
+        for room, feed in self._feeds.values():
+            self._hub.leave(room, feed)
+        self._feeds.clear()
+
+    def carry_out(self, command: Command) -> Result | Awaitable[Result]:
+        """The result of a command, or what will give it. Raises `JaatoError`s."""
+        self._must_be_allowed(command)
+        match command:
+            case SessionAttach():
+                return self._attach(command)
+            case SessionDetach():
+                return self._detach(command)
+            case SessionListRequest():
+                return self._list(command)
+            case HistoryRequest():
+                return page_of(self._room(command), command)
+            case ClientConfig():
+                return self._configure(command)
+            case PermissionResponse() | ClarificationResponse():
+                return self._answer(command)
+            case SessionCreate():
+                return self._create(command)
+            case MessageSend():
+                return self._send(command)
+            case SessionStop():
+                return self._stop(command)
+        return self._rest(command)
+
+    def _rest(self, command: Command) -> Awaitable[Result]:
+        match command:
+            case SessionDelete():
+                return self._delete(command)
+            case SessionUpdate():
+                return self._update(command)
+            case CommandExecute():
+                return self._execute(command)
+            case ToolsDisable():
+                return self._disable(command)
+        raise ConfigError(f"This server does not know {type(command).__name__} yet.")
+
+    def _must_be_allowed(self, command: Command) -> None:
+        role = self._client.role
+        if role == "owner" or isinstance(command, WATCHING):
+            return
+        if role == "approver" and isinstance(command, ANSWERING):
+            return
+        raise NotAllowed(f"A {role} may not do this; connect with the token of an owner.")
+
+    # --- which session -------------------------------------------------------------------------------------------
+
+    def _id_of(self, command: Command) -> str:
+        if command.session_id:
+            return self._hub.find(command.session_id)
+        if len(self._feeds) == 1:
+            return next(iter(self._feeds))
+        raise ConfigError("Say which session is meant: session_id.")
+
+    def _room(self, command: Command) -> Room:
+        return self._hub.room(self._id_of(command))
+
+    async def _live(self, command: Command) -> Live:
+        return await self._hub.live(self._id_of(command))
+
+    # --- watching ------------------------------------------------------------------------------------------------
+
+    def _attach(self, command: SessionAttach) -> Opened:
+        room = self._hub.room(self._hub.find(command.session_id))
+        self._watch(room, command.after_seq)
+        return Opened(room.session_id, room.state.seq, room.state.name)
+
+    def _watch(self, room: Room, after_seq: int | None) -> None:
+        held = self._feeds.pop(room.session_id, None)
+        if held is not None:
+            self._hub.leave(*held)
+        feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
+        self._feeds[room.session_id] = (room, feed)
+
+    def _detach(self, command: SessionDetach) -> Done:
+        held = self._feeds.pop(self._id_of(command), None)
+        if held is not None:
+            self._hub.leave(*held)
+        return Done()
+
+    def _configure(self, command: ClientConfig) -> Done:
+        if command.deltas is not None:
+            self._deltas = command.deltas
+        if command.answers is not None:
+            self._client = msgspec.structs.replace(self._client, answers=command.answers)
+        for room, feed in self._feeds.values():
+            feed.deltas = self._deltas
+            self._hub.change(room, feed, self._client)
+        return Done()
+
+    def _list(self, command: SessionListRequest) -> Sessions:
+        if command.query:
+            raise ConfigError("This server cannot search yet.")
+        limit = min(max(command.limit, 1), MOST_LISTED)
+        return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
+        room = self._room(command)
+        asked = room.state.questions.get(command.question_id)
+        live = self._hub.lives.by_id.get(room.session_id)
+        if asked is None or live is None:
+            answer, by = room.settled.get(command.question_id, ("", ""))
+            return Settled(False, by, answer)
+        given: Answer | list[str | None]
+        match command, asked:
+            case PermissionResponse(), PermissionRequested():
+                if command.digest and command.digest != asked.digest:
+                    raise ConfigError(
+                        "This answer is to another call: its digest is not that of the question."
+                    )
+                given = Answer(
+                    answer=command.answer,
+                    arguments=command.arguments,
+                    comment=command.comment,
+                    by=self._client.name,
+                )
+            case ClarificationResponse(), ClarificationQuestion():
+                given = list(command.answers)
+            case _:
+                raise ConfigError("The question is of the other kind.")
+        accepted = live.session.desk.answer(command.question_id, given)
+        if accepted:
+            return Settled(True, self._client.name)
+        answer, by = room.settled.get(command.question_id, ("", ""))
+        return Settled(False, by, answer)
+
+    # --- working -------------------------------------------------------------------------------------------------
+
+    async def _create(self, command: SessionCreate) -> Opened:
+        room, again = await self._hub.create(command)
+        if command.attach:
+            self._watch(room, None)
+        return Opened(room.session_id, room.state.seq, room.state.name, again)
+
+    async def _send(self, command: MessageSend) -> Taken:
+        room = self._room(command)
+        live = await self._hub.live(room.session_id)
+        if command.once and (seq := room.taken.get(command.once)):
+            return Taken(seq, again=True)
+        taken = Accepted()
+        forget = live.session.journal.bus.listen(taken)
+
+        async def turn() -> None:
+            try:
+                await live.session.post(command.text, command.attachments)
+            except JaatoError as error:
+                taken.failed(error)
+                raise
+            finally:
+                taken.failed(JaatoError("The message was not taken."))
+
+        self._hub.begin(turn)
+        try:
+            result = await taken
+        finally:
+            forget()
+        if command.once:
+            room.taken[command.once] = result.seq
+        return result
+
+    async def _stop(self, command: SessionStop) -> Done:
+        live = self._hub.lives.by_id.get(self._id_of(command))
+        if live is not None:
+            live.session.stop()
+        return Done()
+
+    async def _delete(self, command: SessionDelete) -> Done:
+        if not command.session_id:
+            raise ConfigError("Say which session is to be removed: session_id.")
+        session_id = self._hub.find(command.session_id)
+        self._feeds.pop(session_id, None)
+        await self._hub.delete(session_id)
+        return Done()
+
+    async def _update(self, command: SessionUpdate) -> Done:
+        if command.provider is not None or command.model is not None:
+            raise ConfigError("This server cannot change the model of a session yet.")
+        await self._hub.update(self._id_of(command), command.name, command.description)
+        return Done()
+
+    async def _execute(self, command: CommandExecute) -> Said:
+        live = await self._live(command)
+        said = await live.session.dispatch(command)
+        return Said(str(said))
+
+    async def _disable(self, command: ToolsDisable) -> Done:
+        live = await self._live(command)
+        await live.session.dispatch(command)
+        return Done()

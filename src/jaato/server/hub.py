@@ -1,0 +1,299 @@
+"""All sessions of a server: which are watched, which are at work, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from jaato.abc.store import Store
+from jaato.errors import JaatoError, SessionBusy, SessionNotFound
+from jaato.log import logger
+from jaato.protocol.commands import SessionCreate
+from jaato.protocol.events import SessionUpdated
+from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.feed import Feed, Wire
+from jaato.server.live import Live, Lives
+from jaato.server.room import Room, folded
+from jaato.tools.secrets import Secrets
+
+LOG = logger("server")
+IDLE_AFTER_S = 300.0
+"""How long a session that nobody watches and that does nothing stays at hand."""
+SWEEP_S = 5.0
+FOLLOW_S = 0.2
+"""How often the store is looked at for a session that works in another process."""
+REMEMBERED = 10_000
+"""Commands with a `once` that are remembered."""
+
+
+class Hub:
+    """The sessions of one store. Everything happens on the loop; enter `running` once."""
+
+    def __init__(
+        self, store: Store, base: Blueprint, secrets: Secrets, *, idle_after_s: float = IDLE_AFTER_S
+    ) -> None:
+        self.store = store
+        self.base = base
+        self.secrets = secrets
+        self.idle_after_s = idle_after_s
+        self.lives = Lives(store, base)
+        self.rooms: dict[str, Room] = {}
+        self._opening: dict[str, anyio.Lock] = {}
+        self._once: dict[tuple[str, str], str] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self.closing = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._sweep)
+            group.start_soon(self._follow)
+            try:
+                yield
+            finally:
+                self.closing = True
+                group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self.lives.close()
+            if self._work:
+                await asyncio.wait(self._work)
+
+    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that no command waits for; it ends before the server does."""
+        task = asyncio.get_running_loop().create_task(guarded(work))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    # --- rooms ---------------------------------------------------------------------------------------------------
+
+    def find(self, text: str, workspace: str | None = None) -> str:
+        """The id of the session with this id, unique prefix or name. Raises `SessionNotFound`."""
+        if not text or len(text) > 200:
+            raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
+        return text if text in self.rooms else self.store.find(text, workspace)
+
+    def room(self, session_id: str) -> Room:
+        """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
+        room = self.rooms.get(session_id)
+        if room is None:
+            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+            self._settle(room)
+        return room
+
+    def _settle(self, room: Room) -> None:
+        room.sessions = self._listed
+        self.rooms[room.session_id] = room
+
+    def enter(
+        self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
+    ) -> Feed:
+        """Watch a session; a watcher who can answer keeps its questions from being answered for want of anybody."""
+        feed = room.enter(wire, client, after_seq, deltas=deltas)
+        self._answerable(room)
+        return feed
+
+    def leave(self, room: Room, feed: Feed) -> None:
+        """Watch a session no more."""
+        room.leave(feed)
+        self._answerable(room)
+
+    def change(self, room: Room, feed: Feed, client: ClientView) -> None:
+        """A watcher answers questions from now on, or no longer."""
+        room.change(feed, client)
+        self._answerable(room)
+
+    # --- sessions at work ----------------------------------------------------------------------------------------
+
+    async def live(self, session_id: str) -> Live:
+        """A session ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+        known = self.lives.by_id.get(session_id)
+        if known is not None:
+            return known
+        async with self._alone(session_id):
+            known = self.lives.by_id.get(session_id)
+            if known is not None:
+                return known
+            if self.closing:
+                raise SessionBusy("The server is going down; start it again, nothing is lost.")
+            room = self.room(session_id)
+            live = await self.lives.resume(session_id, Path(room.state.workspace), {})
+            room.catch_up()
+            self._join(room, live)
+            return live
+
+    def _join(self, room: Room, live: Live) -> None:
+        """What happens in the session is heard in its room."""
+        session = live.session
+        room.secrets = session.journal.secrets
+        room.tools = lambda: tools_of(live)
+        session.journal.bus.listen(room.hear)
+        self._answerable(room)
+        room.tell()
+
+    def _answerable(self, room: Room) -> None:
+        """Let a session at work know whether anybody could answer its questions."""
+        live = self.lives.by_id.get(room.session_id)
+        if live is None:
+            return
+        there = any(client.answers and client.role != "viewer" for client in room.clients)
+        if there and not live.answering:
+            live.leave, live.answering = live.session.desk.attend(), True
+        elif not there and live.answering:
+            live.leave()
+            live.leave, live.answering = (lambda: None), False
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        lock = self._opening.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self._opening.pop(session_id, None)
+
+    async def create(self, command: SessionCreate) -> tuple[Room, bool]:
+        """A new session's room; the second value is True when an earlier command with the same `once` made it."""
+        key = ("create", command.once)
+        if command.once and (made := self._once.get(key)):
+            return self.room(made), True
+        blueprint = replace(
+            self.base,
+            workspace=workspace_of(command.workspace),
+            name=command.name,
+            provider=command.provider or self.base.provider,
+            model=command.model or self.base.model,
+            base_url=command.base_url or self.base.base_url,
+            prompt=command.system_prompt,
+            allow=(*self.base.allow, *command.allow),
+            deny=(*self.base.deny, *command.deny),
+            yes=command.yes or self.base.yes,
+            read_only=command.read_only or self.base.read_only,
+            plugins=tuple(command.plugins) if command.plugins is not None else self.base.plugins,
+        )
+        live = await self.lives.begin(blueprint, command.environment)
+        room = self.room(live.session.state.session_id)
+        self._join(room, live)
+        if command.once:
+            self._remember(key, room.session_id)
+        return room, False
+
+    def _remember(self, key: tuple[str, str], session_id: str) -> None:
+        self._once[key] = session_id
+        while len(self._once) > REMEMBERED:
+            del self._once[next(iter(self._once))]
+
+    async def put_down(self, session_id: str) -> None:
+        """Let a session rest."""
+        live = self.lives.by_id.get(session_id)
+        if live is not None:
+            async with self._alone(session_id):
+                await self.lives.put_down(live)
+
+    async def delete(self, session_id: str) -> None:
+        """Stop a session and remove it for good; who watches it is told by the end of its events."""
+        await self.put_down(session_id)
+        self.store.hold(session_id)
+        try:
+            self.store.delete(session_id)
+        finally:
+            self.store.release(session_id)
+        self.rooms.pop(session_id, None)
+
+    async def update(self, session_id: str, name: str | None, description: str | None) -> None:
+        """Give a session another name or description."""
+        journal = (await self.live(session_id)).session.journal
+        journal.record(SessionUpdated(**journal.head(), name=name, description=description))
+
+    # --- lists ---------------------------------------------------------------------------------------------------
+
+    def listed(
+        self, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> tuple[list[SessionEntry], str | None]:
+        """One page of stored sessions, newest first, and the cursor of the next one."""
+        rows = self.store.sessions(workspace, limit=limit + 1, before=before)
+        entries = [
+            SessionEntry(
+                id=row.id,
+                workspace=row.workspace,
+                name=row.name,
+                description=row.description,
+                provider=row.provider,
+                model=row.model,
+                created_at=row.created_at,
+                updated_at=row.updated_at,
+                last_seq=row.last_seq,
+                is_loaded=row.id in self.lives.by_id,
+                busy=(live := self.lives.by_id.get(row.id)) is not None and live.session.busy,
+            )
+            for row in rows[:limit]
+        ]
+        return entries, rows[limit - 1].cursor if len(rows) > limit else None
+
+    def _listed(self) -> list[SessionEntry]:
+        return self.listed(limit=20)[0]
+
+    # --- looking after -------------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        """Put down what nobody needs, again and again."""
+        while True:
+            await anyio.sleep(min(SWEEP_S, self.idle_after_s))
+            now = anyio.current_time()
+            for session_id, live in list(self.lives.by_id.items()):
+                room = self.rooms.get(session_id)
+                if not live.resting or (room is not None and room.watched):
+                    live.idle_since = now
+                elif now - live.idle_since >= self.idle_after_s:
+                    await self.put_down(session_id)
+            for session_id, room in list(self.rooms.items()):
+                if not room.watched and session_id not in self.lives.by_id:
+                    del self.rooms[session_id]
+            await self.lives.sweep(self.idle_after_s)
+
+    async def _follow(self) -> None:
+        """Hear of what other processes write into sessions that are watched here."""
+        while True:
+            await anyio.sleep(FOLLOW_S)
+            for session_id, room in list(self.rooms.items()):
+                if room.watched and session_id not in self.lives.by_id:
+                    try:
+                        room.catch_up()
+                    except SessionNotFound:
+                        del self.rooms[session_id]
+
+
+async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+    """Do something whose failure is the log's, and no command's."""
+    try:
+        await work()
+    except JaatoError as error:
+        LOG.warning("%s", error)
+
+
+def workspace_of(text: str) -> Path:
+    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
+    if not text or "\0" in text or not Path(text).is_absolute():
+        raise JaatoError("Name the workspace by its absolute path.")
+    return Path(text)
+
+
+def tools_of(live: Live) -> list[dict[str, object]]:
+    """The tools of a session, as `session.info` has them."""
+    session = live.session
+    return [
+        {
+            "name": tool.name,
+            "description": tool.spec.description.partition("\n")[0][:200],
+            "enabled": tool.name not in session.state.disabled,
+            "plugin": tool.plugin,
+        }
+        for tool in session.catalog
+    ]
