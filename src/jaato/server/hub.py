@@ -71,6 +71,11 @@ class Hub:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    @property
+    def events(self) -> int:
+        """How much has happened in the rooms there are."""
+        return sum(room.ring.end for room in self.rooms.values())
+
     # --- rooms ---------------------------------------------------------------------------------------------------
 
     def find(self, text: str, workspace: str | None = None) -> str:

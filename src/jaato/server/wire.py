@@ -28,6 +28,10 @@ class FramedSocket(WebSocketsSansIOProtocol):
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[EXTENSION] = self
 
+    def allow(self, message_bytes: int) -> None:
+        """Take messages up to this size from now on; a longer one ends the connection."""
+        self.conn.max_message_size = message_bytes
+
     def pause_writing(self) -> None:
         """The client does not read what it was sent."""
         self.full = True

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -87,6 +88,7 @@ class Bounded(H11Protocol):
 
     late: asyncio.TimerHandle | None = None
     _counted = False
+    _upgraded = False
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
@@ -101,6 +103,14 @@ class Bounded(H11Protocol):
         """A client says something."""
         super().data_received(data)
         self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """The connection becomes a WebSocket, which looks after itself."""
+        self._upgraded = True
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
+        super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone."""
@@ -125,7 +135,7 @@ class Bounded(H11Protocol):
 
     def _watch(self) -> None:
         """Begin to wait for a whole request, or stop waiting because there is one."""
-        served = self._serves()
+        served = self._upgraded or self._serves()
         if served and self.late is not None:
             self.late.cancel()
             self.late = None

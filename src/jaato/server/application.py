@@ -1,0 +1,102 @@
+"""The one application behind every door: the protocol's WebSocket, health and metrics; others are mounted beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+import jaato
+from jaato.protocol.frames import MAX_FRAME_BYTES, PROTOCOL
+from jaato.server.connection import Connection
+from jaato.server.gate import ADMISSION
+from jaato.server.hub import Hub
+from jaato.server.metrics import Metrics
+from jaato.server.wire import EXTENSION, FramedSocket
+
+PATH = "/v1/connect"
+
+
+def application(hub: Hub, metrics: Metrics) -> Starlette:
+    """The routes. Nothing here checks who comes: put a `Gate` before it."""
+
+    async def health(_request: Request) -> Response:
+        return JSONResponse(
+            {
+                "status": "going_down" if hub.closing else "ok",
+                "version": jaato.__version__,
+                "protocol": PROTOCOL,
+                "uptime_s": round(time.monotonic() - metrics.since, 1),
+                "sessions": len(hub.lives.by_id),
+                "clients": metrics.clients,
+            },
+            503 if hub.closing else 200,
+        )
+
+    async def measured(_request: Request) -> Response:
+        return PlainTextResponse(
+            metrics.text(hub), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
+
+    async def connect(websocket: WebSocket) -> None:
+        await websocket.accept()
+        socket = Attached(websocket)
+        metrics.clients += 1
+        try:
+            await Connection(hub, socket, getattr(websocket.state, ADMISSION)).serve()
+        finally:
+            metrics.clients -= 1
+
+    return Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/metrics", measured),
+            WebSocketRoute(PATH, connect),
+        ]
+    )
+
+
+class Attached:
+    """A WebSocket as a connection uses it: commands come through Starlette, frames go out on the wire."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
+        self._wire: FramedSocket = websocket.scope["extensions"][EXTENSION]
+        self.write = self._wire.write
+
+    @property
+    def ready(self) -> bool:
+        """Whether the client takes more now."""
+        return self._wire.ready
+
+    @property
+    def drained(self) -> Any:
+        """Called when the client takes more again."""
+        return self._wire.drained
+
+    @drained.setter
+    def drained(self, heard: Any) -> None:
+        self._wire.drained = heard
+
+    async def receive(self) -> str | None:
+        """The next text frame, None at the end; a binary one is none of ours and ends the connection."""
+        message = await self._websocket.receive()
+        if message["type"] != "websocket.receive":
+            return None
+        text: str | None = message.get("text")
+        if text is None:
+            await self.close(1003, "text frames only")
+        return text
+
+    async def close(self, code: int, reason: str) -> None:
+        """End the connection."""
+        await self._websocket.close(code, reason)
+
+    def allow(self, frame_bytes: int) -> None:
+        """Take frames up to this size from now on."""
+        self._wire.allow(min(frame_bytes, MAX_FRAME_BYTES))

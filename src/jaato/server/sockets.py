@@ -1,0 +1,137 @@
+"""The sockets of a server: one of its own in a private directory, others of the network, or what systemd hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from jaato.errors import ConfigError
+from jaato.protocol.frames import MAX_HELLO_BYTES
+from jaato.server.mcp.guard import App
+from jaato.server.mcp.listen import Bounded, Listener, config_of
+from jaato.server.wire import FramedSocket
+
+BACKLOG = 1_024
+MAX_PATH_BYTES = 107
+"""The longest path of a Unix socket (sockaddr_un)."""
+FIRST_PASSED = 3
+"""The first descriptor systemd passes on (sd_listen_fds(3))."""
+PINGS_S = 20.0
+
+
+class SameUser(Bounded):
+    """A connection of the Unix socket: of the same user, as the kernel says, or none."""
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has come."""
+        if not same_user(transport.get_extra_info("socket")):
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+
+def same_user(connection: socket.socket) -> bool:
+    """Whether the process at the other end belongs to this user, or to root."""
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (AttributeError, OSError):
+        return True  # where the kernel does not say, the mode of socket and directory has to do
+    return struct.unpack("3i", packed)[1] in (os.geteuid(), 0)
+
+
+def private_directory(path: Path) -> None:
+    """Make the directory of a socket, or make sure that only its owner can enter it. Raises `ConfigError`."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = path.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+        raise ConfigError(f"{path} is no directory of yours; name another place: --ipc-socket PATH.")
+    if info.st_mode & 0o022:
+        raise ConfigError(
+            f"Others can write in {path}, and could put their own socket there. Take a private directory."
+        )
+
+
+def unix_listener(path: Path) -> socket.socket:
+    """A socket at this path, 0600 from its first moment. Raises `ConfigError` when something else is there."""
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ConfigError(
+            f"The path of a socket has at most {MAX_PATH_BYTES} bytes; {path} is longer. Name a shorter one."
+        )
+    private_directory(path.parent)
+    remove_dead(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(os.fspath(path))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"No socket can be made at {path}: {error.strerror}.") from None
+    finally:
+        os.umask(before)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def remove_dead(path: Path) -> None:
+    """Remove the socket of a server that is no more. Raises `ConfigError` for one that answers, and for another thing."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(info.st_mode):
+        raise ConfigError(f"{path} is there and is no socket; name another place: --ipc-socket PATH.")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.settimeout(1.0)
+        probe.connect(os.fspath(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} is a socket that cannot be used: {error.strerror or error}.") from None
+    else:
+        raise ConfigError(f"A server answers at {path} already; `jaato serve --stop` ends it.")
+    finally:
+        probe.close()
+
+
+def passed_listeners(environ: dict[str, str]) -> list[socket.socket]:
+    """The sockets systemd has opened for this process; none when it has not."""
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = environ.get("LISTEN_FDS", "")
+    made = []
+    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() else 0)):
+        os.set_inheritable(fd, False)
+        made.append(socket.socket(fileno=fd))
+    return made
+
+
+@asynccontextmanager
+async def serving(app: App, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve an application at a socket while the body runs."""
+    config = config_of(app)
+    config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
+    config.ws = FramedSocket
+    config.ws_max_size = MAX_HELLO_BYTES
+    config.ws_per_message_deflate = False
+    config.ws_ping_interval = config.ws_ping_timeout = PINGS_S
+    server = Listener(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not task.done():  # noqa: ASYNC110 uvicorn tells nobody
+            await asyncio.sleep(0.002)
+        if task.done():
+            await task
+        yield
+    finally:
+        server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])

@@ -1,0 +1,110 @@
+"""What the tests of the server share: a real server on real sockets, and a raw client of its WebSocket."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
+
+from jaato.client.state import apply
+from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events.state import State
+from jaato.protocol.frames import FRAMES, Reply, Welcome
+from jaato.providers.scripted import ScriptedProvider, Step
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.hub import Hub
+from jaato.server.run import Doors, running
+from jaato.server.sockets import unix_listener
+
+
+class Served:
+    """A server in this process: its hub, its socket, its TCP port and the owner's token."""
+
+    def __init__(self, hub: Hub, path: Path, port: int, token: str) -> None:
+        self.hub = hub
+        self.path = path
+        self.port = port
+        self.token = token
+
+    @asynccontextmanager
+    async def client(self, name: str = "", **options: Any) -> AsyncIterator[Raw]:
+        """A client on the Unix socket, greeted."""
+        async with unix_connect(str(self.path), "ws://jaato/v1/connect", compression=None, **options) as ws:
+            raw = Raw(ws)
+            await raw.hello(name)
+            yield raw
+
+    @asynccontextmanager
+    async def remote(self, **options: Any) -> AsyncIterator[Raw]:
+        """A client over TCP, which has said nothing yet."""
+        url = f"ws://127.0.0.1:{self.port}/v1/connect"
+        async with connect(url, compression=None, proxy=None, **options) as ws:
+            yield Raw(ws)
+
+
+@asynccontextmanager
+async def served(path: Path, script: list[Step], **base: Any) -> AsyncIterator[Served]:
+    """A server whose sessions are answered by a script."""
+    state = path / "state"
+    work = path / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    blueprint = Blueprint(
+        provider=ScriptedProvider(script),
+        model="script",
+        state_dir=state,
+        environ={"HOME": str(path), "PATH": "/usr/bin:/bin"},
+        **base,
+    )
+    tcp = socket.create_server(("127.0.0.1", 0))
+    address = path / "run/jaato.sock"
+    async with running(Doors([unix_listener(address), tcp], base=blueprint)) as hub:
+        token = (state / "server-token").read_text().strip()
+        yield Served(hub, address, tcp.getsockname()[1], token)
+
+
+class Raw:
+    """A connection, frame by frame, with the state of every session it watches."""
+
+    def __init__(self, ws: ClientConnection) -> None:
+        self.ws = ws
+        self.events: list[Event] = []
+        self.states: dict[str, State] = {}
+        self._ids = 0
+
+    async def hello(self, name: str = "", **fields: Any) -> Welcome:
+        """The greeting."""
+        await self.ws.send(json.dumps({"type": "hello", "protocol": 1, "name": name, **fields}))
+        welcome = FRAMES.decode(await self.ws.recv())
+        assert isinstance(welcome, Welcome)
+        return welcome
+
+    async def ask(self, type: str, **fields: Any) -> Reply:  # noqa: A002 the field's name
+        """The reply to a command; events that come before it are taken in."""
+        self._ids += 1
+        await self.ws.send(json.dumps({"type": type, "id": str(self._ids), **fields}))
+        while True:
+            frame = await self.next()
+            if isinstance(frame, Reply) and frame.id == str(self._ids):
+                return frame
+
+    async def next(self) -> Any:
+        """The next frame, taken in."""
+        frame = FRAMES.decode(await self.ws.recv())
+        if isinstance(frame, SessionInfo) and frame.state is not None:
+            self.states[frame.session_id] = frame.state
+        elif isinstance(frame, Event):
+            apply(self.states[frame.session_id], frame)
+        if isinstance(frame, Event):
+            self.events.append(frame)
+        return frame
+
+    async def until(self, kind: type[Any]) -> Any:
+        """The next event of a kind."""
+        while not isinstance(frame := await self.next(), kind):
+            pass
+        return frame
