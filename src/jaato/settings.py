@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,6 +127,10 @@ class Settings:
         """Where a value came from: a flag, a variable, a file or the default."""
         return self.values[name].source
 
+    def with_flags(self, flags: Mapping[str, Any]) -> Settings:
+        """The same settings with some given by hand, where they are not None. Raises `ConfigError`."""
+        return replace(self, values={**self.values, **flagged(flags)})
+
     @property
     def config_file(self) -> Path:
         """The user's configuration file."""
@@ -169,9 +173,7 @@ def load(
     if workspace is not None:
         values |= read_workspace(workspace / ".jaato" / "config.toml", values, trusted, notes)
     values |= read_environ(environ)
-    for name, value in (flags or {}).items():
-        if value is not None and name in FIELDS:
-            values[name] = Value(check(name, value, "flag"), f"--{name.replace('_', '-')}")
+    values |= flagged(flags or {})
     return Settings(
         values=values,
         environ=environ,
@@ -180,6 +182,15 @@ def load(
         cache_dir=user_dir(environ, "XDG_CACHE_HOME", ".cache"),
         notes=notes,
     )
+
+
+def flagged(flags: Mapping[str, Any]) -> dict[str, Value]:
+    """The settings that are given by hand. Raises `ConfigError`."""
+    return {
+        name: Value(check(name, value, "flag"), f"--{name.replace('_', '-')}")
+        for name, value in flags.items()
+        if value is not None and name in FIELDS
+    }
 
 
 def read_environ(environ: Mapping[str, str]) -> dict[str, Value]:

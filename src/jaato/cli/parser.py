@@ -34,6 +34,7 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
+    from jaato.cli.server_arguments import add_server
 
     parser = Parser(
         prog="jaato",
@@ -46,6 +47,7 @@ def make_parser() -> ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_run(commands)
     add_chat(commands)
+    add_server(commands)
     add_listings(commands)
     add_sessions(commands)
     add_permissions(commands)

@@ -101,16 +101,19 @@ async def registry_for(blueprint: Blueprint) -> PluginRegistry:
 
 def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
     """The settings under which a session of this workspace works."""
-    named = blueprint.provider if isinstance(blueprint.provider, str) else None
-    flags = {
-        "provider": named,
+    environ = environment() if blueprint.environ is None else blueprint.environ
+    state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
+    return load(flags_of(blueprint), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
+
+
+def flags_of(blueprint: Blueprint) -> dict[str, Any]:
+    """The settings a blueprint gives by hand."""
+    return {
+        "provider": blueprint.provider if isinstance(blueprint.provider, str) else None,
         "model": blueprint.model,
         "base_url": blueprint.base_url,
         "interface": blueprint.interface,
     }
-    environ = environment() if blueprint.environ is None else blueprint.environ
-    state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
-    return load(flags, environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
 
 
 def open_store(settings: Settings, state_dir: Path | None = None) -> Store:

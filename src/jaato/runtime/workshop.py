@@ -10,7 +10,7 @@ from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import for_small_model, pick_provider, plan_of
+from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
@@ -41,10 +41,11 @@ class Workshop:
         self, blueprint: Blueprint, journal: Journal | None = None, *, wire: bool = True
     ) -> tuple[Session, Callable[[], Awaitable[None]]]:
         """A new session, or the one of a journal, entered; and the function that closes it. Raises `JaatoError`s."""
-        provider, model = await self._provider(blueprint, journal)
+        settings = self.settings.with_flags(flags_of(blueprint))
+        provider, model = await self._provider(blueprint, settings, journal)
         runtime = self._runtime(blueprint, model)
         registry = runtime.registry
-        plan = plan_of(blueprint, self.settings, provider, model, self.workspace)
+        plan = plan_of(blueprint, settings, provider, model, self.workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, self.settings)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
@@ -70,16 +71,18 @@ class Workshop:
 
         return session, close
 
-    async def _provider(self, blueprint: Blueprint, journal: Journal | None) -> tuple[Provider, str]:
+    async def _provider(
+        self, blueprint: Blueprint, settings: Settings, journal: Journal | None
+    ) -> tuple[Provider, str]:
         """The provider and model of a session; sessions that want the same share it."""
         if blueprint.provider is not None and not isinstance(blueprint.provider, str):
-            return await pick_provider(blueprint, self.settings, journal)
+            return await pick_provider(blueprint, settings, journal)
         before = (journal.state.provider, journal.state.model) if journal is not None else None
         wanted = (blueprint.provider, blueprint.model, blueprint.base_url, blueprint.interface)
         key = (*wanted, blueprint.api_key, before)
         known = self._providers.get(key)
         if known is None:
-            known = await pick_provider(blueprint, self.settings, journal)
+            known = await pick_provider(blueprint, settings, journal)
             if known[0].name == "scripted":  # it stands at a place in its script
                 self._scripted.append(known[0])
                 return known

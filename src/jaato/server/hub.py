@@ -217,6 +217,10 @@ class Hub:
         journal = (await self.live(session_id)).session.journal
         journal.record(SessionUpdated(**journal.head(), name=name, description=description))
 
+    async def reload(self) -> None:
+        """New sessions see the configuration as it is now; those at hand go on as they are."""
+        await self.lives.renew()
+
     # --- lists ---------------------------------------------------------------------------------------------------
 
     def listed(

@@ -58,6 +58,7 @@ class Lives:
         self.store = store
         self._base = base
         self._shops: dict[tuple[str, str], Shop] = {}
+        self._left: list[Shop] = []
         self.by_id: dict[str, Live] = {}
 
     async def begin(self, blueprint: Blueprint, environment: Mapping[str, str]) -> Live:
@@ -102,6 +103,17 @@ class Lives:
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
         return shop
 
+    async def renew(self) -> None:
+        """Make workshops anew for the sessions to come; those in use are closed when their last session is."""
+        self._left += self._shops.values()
+        self._shops.clear()
+        await self._close_left()
+
+    async def _close_left(self) -> None:
+        for shop in [shop for shop in self._left if not shop.workshop.sessions]:
+            self._left.remove(shop)
+            await shop.workshop.close()
+
     async def sweep(self, idle_after_s: float) -> None:
         """Close the workshops nobody has used for so long."""
         late = anyio.current_time() - idle_after_s
@@ -109,6 +121,7 @@ class Lives:
             if not shop.workshop.sessions and shop.idle_since <= late:
                 del self._shops[shop.key]
                 await shop.workshop.close()
+        await self._close_left()
 
     async def close(self) -> None:
         """Put every session down, then close the workshops."""

@@ -1,0 +1,134 @@
+"""`jaato serve`: the server, at the terminal or in the background; how it is, and its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from jaato.cli.ending import OK, say
+from jaato.client.address import socket_path
+from jaato.errors import ConfigError
+from jaato.settings import environment, user_dir
+
+READY = "JAATO_READY_FD"
+LOG_BYTES = 10_000_000
+
+
+def main(args: Namespace) -> int:
+    """Serve, or say how the server is, or stop it."""
+    path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
+    if args.status:
+        return status(path)
+    if args.stop:
+        return stop(path)
+    if args.daemon:
+        return begin(args, path)
+    return serve(args, path)
+
+
+def serve(args: Namespace, path: Path) -> int:
+    """Serve until a signal."""
+    import anyio
+
+    from jaato.runtime.blueprint import Blueprint
+    from jaato.server import daemon
+    from jaato.server.run import Doors
+
+    doors = Doors(
+        (),
+        hosts=args.allow_host,
+        origins=args.allow_origin,
+        idle_after_s=args.idle_after,
+        base=Blueprint(),
+    )
+    web = (args.web_socket,) if args.web_socket else ()
+    anyio.run(daemon.serve, daemon.Wanted(path, web, doors), announce)
+    return OK
+
+
+def announce(text: str) -> None:
+    """Tell who has started the server that it serves."""
+    fd = environment().get(READY, "")
+    if fd.isdigit():
+        os.write(int(fd), text.encode() + b"\n")
+        os.close(int(fd))
+    else:
+        say(text)
+
+
+def begin(args: Namespace, path: Path) -> int:
+    """Start the server in the background, and wait until it serves."""
+    from jaato.server.daemon import found
+
+    running = found(path)
+    if running is not None:
+        say(f"a server runs already (process {running.pid}) at {running.socket}")
+        return OK
+    environ = environment()
+    log = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "server.log"
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_suffix(".log.old"))
+    command = [sys.executable, "-m", "jaato", "serve", "--ipc-socket", str(path)]
+    command += ["--web-socket", args.web_socket] if args.web_socket else []
+    command += [part for host in args.allow_host for part in ("--allow-host", host)]
+    command += [part for origin in args.allow_origin for part in ("--allow-origin", origin)]
+    command += ["--idle-after", str(args.idle_after)]
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as ready, open(log, "ab", opener=private) as out:
+        start = out.tell()
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd="/",
+                env={**environ, READY: str(writing)},
+                pass_fds=(writing,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        said = ready.readline().decode("utf-8", "replace").strip()
+    if not said:
+        child.wait()
+        with log.open("rb") as file:
+            file.seek(start)
+            why = file.read(4_000).decode("utf-8", "replace").strip()
+        raise ConfigError(f"The server did not start. {why or f'Its log is {log}.'}")
+    child.returncode = 0  # it goes on without us
+    say(f"{said} (process {child.pid}; log: {log})")
+    return OK
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def status(path: Path) -> int:
+    """How the server is: exit code 0 when it serves, 1 when none does."""
+    from jaato.server.daemon import found
+
+    record = found(path)
+    if record is None:
+        print(f"no server at {path}")
+        return 1
+    print(f"serving at {record.socket}" + "".join(f" and {address}" for address in record.web))
+    up = time.time() - record.started
+    print(f"process {record.pid}, jaato {record.version}, up {up:.0f} s")
+    return OK
+
+
+def stop(path: Path) -> int:
+    """End the server."""
+    from jaato.server import daemon
+
+    record = daemon.stop(path)
+    say("the server has stopped" if record is not None else f"no server at {path}")
+    return OK

@@ -1,0 +1,68 @@
+"""The arguments of the commands that have to do with the server; nothing but argparse is imported."""
+
+from __future__ import annotations
+
+from argparse import RawDescriptionHelpFormatter
+
+from jaato.cli.arguments import Parser, positive
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+SERVE = """examples:
+  jaato serve                            at the terminal, for this user; Ctrl-C ends it
+  jaato serve --daemon                   in the background
+  jaato serve --daemon --web-socket :8391  for browsers and other machines too, with a token
+  jaato serve --status
+  jaato serve --stop"""
+
+
+def add_server(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato serve`."""
+    serve = commands.add_parser(
+        "serve",
+        help="keep sessions in a server that clients come to and leave",
+        description="Keep sessions in a server that clients come to and leave.",
+        epilog=SERVE,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    serve.set_defaults(module="jaato.cli.serve", command="serve")
+    serve.add_argument(
+        "--ipc-socket",
+        metavar="PATH",
+        help="the Unix socket (default: jaato/jaato.sock in the runtime directory)",
+    )
+    serve.add_argument(
+        "--web-socket",
+        metavar="[HOST]:PORT",
+        help="serve at this address too, with a token (host: 127.0.0.1)",
+    )
+    kinds = serve.add_mutually_exclusive_group()
+    kinds.add_argument("--daemon", action="store_true", help="run in the background")
+    kinds.add_argument("--status", action="store_true", help="say whether a server runs, and where")
+    kinds.add_argument(
+        "--stop", action="store_true", help="end the server; turns are interrupted, nothing is lost"
+    )
+    serve.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a name clients may use for it",
+    )
+    serve.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web origin whose pages may come",
+    )
+    serve.add_argument(
+        "--idle-after",
+        type=positive,
+        default=300,
+        metavar="SECONDS",
+        help="put a session down that nobody watches and that does nothing (default: 300)",
+    )

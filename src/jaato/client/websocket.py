@@ -1,0 +1,155 @@
+"""The client's half of a WebSocket (RFC 6455) without any reading or writing: text frames, no extensions.
+
+A library for it takes longer to import than all the rest of a short run; a client of a server at hand needs little of one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from dataclasses import dataclass
+
+from jaato.errors import ConnectionFault
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+MAX_HEAD_BYTES = 16_384
+MAX_MESSAGE_BYTES = 64 << 20
+"""The longest message that is taken: a state with what its newest entries hold."""
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The server has ended the connection, with this code (1006: without a word) and reason."""
+
+    code: int
+    reason: str
+
+
+class Handshake:
+    """The opening: `request` to send, then `take` what comes until it gives what is left over of it."""
+
+    def __init__(self, host: str, path: str, headers: dict[str, str] | None = None) -> None:
+        self._key = base64.b64encode(os.urandom(16))
+        self._held = b""
+        lines = [f"GET {path} HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade"]
+        lines += [f"Sec-WebSocket-Key: {self._key.decode()}", "Sec-WebSocket-Version: 13"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def take(self, data: bytes) -> bytes | None:
+        """Some bytes; None while more are needed. Raises `ConnectionFault` for a server that refuses, or is none."""
+        self._held += data
+        head, end, rest = self._held.partition(b"\r\n\r\n")
+        if not end:
+            if not data or len(self._held) > MAX_HEAD_BYTES:
+                raise ConnectionFault("What answers there is no jaato server.")
+            return None
+        lines = head.split(b"\r\n")
+        parts = lines[0].split(b" ", 2)
+        if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.1"):
+            raise ConnectionFault("What answers there is no jaato server.")
+        if parts[1] != b"101":
+            raise ConnectionFault(refusal(parts[1], rest))
+        named = dict(line.lower().partition(b":")[::2] for line in lines[1:])
+        wanted = base64.b64encode(hashlib.sha1(self._key + GUID, usedforsecurity=False).digest())
+        given = [
+            line.partition(b":")[2].strip()
+            for line in lines
+            if line.lower().startswith(b"sec-websocket-accept")
+        ]
+        if given != [wanted] or named.get(b"upgrade", b"").strip() != b"websocket":
+            raise ConnectionFault("What answers there is no jaato server.")
+        return rest
+
+
+def refusal(status: bytes, body: bytes) -> str:
+    """What a server said in refusing."""
+    import json
+
+    try:
+        said = json.loads(body)["error"]["message"]
+    except (ValueError, LookupError, TypeError):
+        said = f"HTTP status {status.decode('latin-1')[:20]}"
+    return f"The server does not let this client in: {str(said)[:500]}"
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    """A whole frame, masked as a client's must be."""
+    size, mask = len(payload), os.urandom(4)
+    if size < 126:
+        head = bytes((0x80 | opcode, 0x80 | size))
+    elif size < 1 << 16:
+        head = bytes((0x80 | opcode, 0xFE)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((0x80 | opcode, 0xFF)) + size.to_bytes(8, "big")
+    if not size:
+        return head + mask
+    repeated = mask * (size // 4) + mask[: size % 4]
+    masked = int.from_bytes(payload, "big") ^ int.from_bytes(repeated, "big")
+    return head + mask + masked.to_bytes(size, "big")
+
+
+class Frames:
+    """What a server sends: `take` bytes, get messages; `due` is what must be sent back for it."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.due: list[bytes] = []
+
+    def take(self, data: bytes) -> list[bytes | Closed]:
+        """The messages that are whole now, UTF-8, perhaps the end. Raises `ConnectionFault` for what is no WebSocket."""
+        self._held += data
+        found: list[bytes | Closed] = []
+        while (parsed := self._frame()) is not None:
+            final, opcode, payload = parsed
+            match opcode:
+                case 1 | 2 | 0:
+                    self._part(opcode, payload)
+                    if final:
+                        found.append(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+                        self._parts, self._size = [], 0
+                case 9:
+                    self.due.append(frame(PONG, payload))
+                case 8:
+                    code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else 1005
+                    self.due.append(frame(CLOSE, payload[:2]))
+                    found.append(Closed(code, payload[2:].decode("utf-8", "replace")))
+                case 10:
+                    pass
+                case _:
+                    raise ConnectionFault("The server sent a frame that is none.")
+        return found
+
+    def _part(self, opcode: int, payload: bytes) -> None:
+        if (opcode == CONTINUATION) != bool(self._parts):
+            raise ConnectionFault("The server sent parts of messages in disorder.")
+        self._parts.append(payload)
+        self._size += len(payload)
+        if self._size > MAX_MESSAGE_BYTES:
+            raise ConnectionFault("The server sent a message that is too long.")
+
+    def _frame(self) -> tuple[bool, int, bytes] | None:
+        held = self._held
+        if len(held) < 2:
+            return None
+        if held[0] & 0x70 or held[1] & 0x80:
+            raise ConnectionFault("The server sent a frame that is none.")
+        size, start = held[1], 2
+        if size > 125:
+            width = 2 if size == 126 else 8
+            start += width
+            if len(held) < start:
+                return None
+            size = int.from_bytes(held[2:start], "big")
+        if size > MAX_MESSAGE_BYTES:
+            raise ConnectionFault("The server sent a message that is too long.")
+        if len(held) < start + size:
+            return None
+        first = held[0]
+        payload = bytes(held[start : start + size])
+        del held[: start + size]
+        return bool(first & 0x80), first & 0x0F, payload
