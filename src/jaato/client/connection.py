@@ -1,0 +1,242 @@
+"""The asynchronous client: it comes back by itself, and goes on exactly where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jaato.client.address import Address, address_of
+from jaato.client.link import Link
+from jaato.client.session import RemoteSession
+from jaato.client.state import apply
+from jaato.errors import ConfigError, ConnectionFault, JaatoError, from_code
+from jaato.protocol.commands import (
+    Command,
+    CommandExecute,
+    MessageSend,
+    SessionAttach,
+    SessionCreate,
+    SessionListRequest,
+)
+from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.frames import Opened, Reply, Result, Sessions
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+GIVE_UP_AFTER_S = 300.0
+"""How long a server may be away before commands that wait for it fail."""
+
+
+class Client:
+    """A connection to a server that is made again whenever it is lost. Make it with `connect`.
+
+    A command whose reply was lost with the connection is sent again where that cannot do harm; one that can (a user command)
+    fails with `ConnectionFault`, its outcome unknown.
+    """
+
+    def __init__(self, address: Address, name: str) -> None:
+        self._address = address
+        self._name = name
+        self._link: Link | None = None
+        self._there = asyncio.Event()
+        self._waiting: dict[str, tuple[Command, asyncio.Future[Result]]] = {}
+        self._ids = 0
+        self._closing = False
+        self._lost: JaatoError | None = None
+        self.sessions: dict[str, RemoteSession] = {}
+        self.on_connection: Callable[[bool], None] = lambda _there: None
+        """Told when the connection is lost, and when it is there again."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is there."""
+        return self._there.is_set()
+
+    # --- what it is for ------------------------------------------------------------------------------------------
+
+    async def create(self, workspace: str | Path, **how: Any) -> RemoteSession:
+        """Begin a session in a workspace and watch it; `how` as `session.create` has it."""
+        command = SessionCreate(workspace=str(Path(workspace).absolute()), once=word(), **how)
+        opened = await self.ask(command)
+        assert isinstance(opened, Opened)
+        return await self._watched(opened.session_id)
+
+    async def attach(self, session: str) -> RemoteSession:
+        """Watch a session, by id, unique prefix or name. Raises `SessionNotFound`."""
+        opened = await self.ask(SessionAttach(session_id=session))
+        assert isinstance(opened, Opened)
+        return await self._watched(opened.session_id)
+
+    async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
+        """Stored sessions, newest first."""
+        found = await self.ask(SessionListRequest(workspace=workspace, limit=limit))
+        assert isinstance(found, Sessions)
+        return found
+
+    async def ask(self, command: Command) -> Result:
+        """The result of any command. Raises the `JaatoError` the server answers with."""
+        self._ids += 1
+        asked = msgspec.structs.replace(command, id=str(self._ids))
+        if isinstance(asked, MessageSend | SessionCreate) and not asked.once:
+            asked = msgspec.structs.replace(asked, once=word())
+        reply: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:
+            raise self._lost
+        self._waiting[asked.id] = (asked, reply)
+        try:
+            if self._link is not None:
+                self._link.send(asked)
+        except ConnectionFault:
+            pass  # it is sent again when the server is back
+        try:
+            return await reply
+        finally:
+            self._waiting.pop(asked.id, None)
+
+    async def _watched(self, session_id: str) -> RemoteSession:
+        session = self._session(session_id)
+        await session.known()
+        return session
+
+    def _session(self, session_id: str) -> RemoteSession:
+        session = self.sessions.get(session_id)
+        if session is None:
+            session = self.sessions[session_id] = RemoteSession(self.ask, session_id)
+        return session
+
+    # --- the connection ------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect for the first time. Raises `ConnectionFault` when there is no server."""
+        self._begin(await Link.open(self._address, self._name))
+
+    def _begin(self, link: Link) -> None:
+        self._link = link
+        for session in self.sessions.values():
+            if session.watched:
+                link.send(SessionAttach(session_id=session.id, after_seq=session.state.seq))
+        for command, reply in list(self._waiting.values()):
+            if isinstance(command, CommandExecute):
+                reply.set_exception(
+                    ConnectionFault(
+                        "The connection was lost; whether the command was carried out is not known."
+                    )
+                )
+            else:
+                link.send(command)
+        self._there.set()
+        self.on_connection(True)
+
+    async def keep(self) -> None:
+        """Read, and connect again when the connection is lost, until the server is away for too long."""
+        while not self._closing:
+            try:
+                await self._read()
+            except JaatoError as error:
+                if self._closing:
+                    return
+                self._there.clear()
+                self._link = None
+                self.on_connection(False)
+                await self._again(error)
+
+    async def _again(self, lost: JaatoError) -> None:
+        pause = FIRST_PAUSE_S
+        until = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
+            try:
+                self._begin(await Link.open(self._address, self._name))
+                return
+            except ConnectionFault as error:
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                if asyncio.get_running_loop().time() > until:
+                    self._fail(error)
+                    raise
+            except JaatoError as error:
+                self._fail(error)
+                raise error from lost
+
+    def _fail(self, error: JaatoError) -> None:
+        self._lost = error
+        for _, reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(error)
+        for session in self.sessions.values():
+            session.end(error)
+
+    async def _read(self) -> None:
+        link = self._link
+        assert link is not None
+        while True:
+            told = await link.receive()
+            if isinstance(told, Reply):
+                self._replied(told)
+            elif isinstance(told, Event):
+                self._happened(told)
+
+    def _replied(self, reply: Reply) -> None:
+        _, waiting = self._waiting.get(reply.id, (None, None))
+        if waiting is None or waiting.done():
+            return
+        if reply.error is not None:
+            waiting.set_exception(from_code(reply.error.code, reply.error.message))
+        elif reply.result is not None:
+            waiting.set_result(reply.result)
+
+    def _happened(self, event: Event) -> None:
+        session = self._session(event.session_id)
+        if isinstance(event, SessionInfo) and event.state is not None:
+            session.state = event.state
+        else:
+            if event.durable and event.seq <= session.state.seq:
+                return  # sent again after a connection was lost
+            apply(session.state, event)
+        session.heard(event)
+
+    async def close(self) -> None:
+        """End the connection; work at the server goes on."""
+        self._closing = True
+        if self._link is not None:
+            await self._link.close()
+
+
+@asynccontextmanager
+async def connect(
+    address: str | Path | None = None, *, token: str | None = None, name: str = ""
+) -> AsyncIterator[Client]:
+    """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token.
+
+    Raises `ConnectionFault` when no server is there, `NotAllowed` when it does not let this client in.
+    """
+    if not isinstance(name, str):
+        raise ConfigError("The name of a client is a text.")
+    client = Client(address_of(address, token), name)
+    await client.open()
+    reading = asyncio.create_task(quietly(client))
+    try:
+        yield client
+    finally:
+        await client.close()
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+async def quietly(client: Client) -> None:
+    """Keep a connection; its end reaches whoever asks."""
+    try:
+        await client.keep()
+    except JaatoError:
+        return
+
+
+def word() -> str:
+    """A word for `once` that no other command has."""
+    return secrets.token_urlsafe(12)

@@ -1,0 +1,105 @@
+"""One connection of the asynchronous client, from its greeting to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from jaato.client.address import CONNECT_S, PATH, Address
+from jaato.client.blocking import refused
+from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
+from jaato.errors import ConnectionFault, JaatoError
+from jaato.protocol.codec import encode
+from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Welcome
+
+READ_BYTES = 1 << 18
+
+
+class Link:
+    """A greeted connection. `receive` gives what the server sends; `send` never waits long for a server that reads."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rest: bytes) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = Frames()
+        self._told = self._frames.take(rest)
+        self.welcome: Welcome
+
+    @classmethod
+    async def open(cls, address: Address, name: str) -> Link:
+        """Connect and greet. Raises `ConnectionFault`, or what the server refuses with."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await streams(address)
+                try:
+                    opening = Handshake(address.name, PATH, address.headers)
+                    writer.write(opening.request)
+                    while (rest := opening.take(await reader.read(READ_BYTES))) is None:
+                        pass
+                    link = cls(reader, writer, rest)
+                    link.send(Hello(PROTOCOL, client="jaato", name=name))
+                    welcome = await link.receive()
+                    if not isinstance(welcome, Welcome):
+                        raise ConnectionFault("The server does not greet.")
+                    link.welcome = welcome
+                    return link
+                except BaseException:
+                    writer.close()
+                    raise
+        except TimeoutError:
+            raise ConnectionFault(f"The server at {address} does not answer.") from None
+        except OSError as error:
+            raise ConnectionFault(
+                f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
+            ) from None
+
+    def send(self, struct: Any) -> None:
+        """Send a command. Raises `ConnectionFault` once the connection is lost."""
+        if self._writer.is_closing():
+            raise ConnectionFault("The connection to the server was lost.")
+        self._writer.write(frame(TEXT, encode(struct)))
+
+    async def receive(self) -> Any:
+        """The next frame of a kind this client knows. Raises `JaatoError` at the end of the connection."""
+        while True:
+            while self._told:
+                told = self._told.pop(0)
+                if isinstance(told, Closed):
+                    raise refused(told)
+                try:
+                    return FRAMES.decode(told)
+                except msgspec.ValidationError:
+                    continue
+            try:
+                data = await self._reader.read(READ_BYTES)
+            except OSError as error:
+                raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
+            if not data:
+                raise ConnectionFault("The server has ended the connection.")
+            self._told = self._frames.take(data)
+            for due in self._frames.due:
+                self._writer.write(due)
+            self._frames.due.clear()
+
+    async def close(self) -> None:
+        """End the connection."""
+        try:
+            self._writer.write(frame(CLOSE, (1000).to_bytes(2, "big")))
+            self._writer.close()
+            await self._writer.wait_closed()
+        except (OSError, JaatoError):
+            pass  # it has ended before
+
+
+async def streams(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The two ends of a connection."""
+    if address.path is not None:
+        return await asyncio.open_unix_connection(address.path)
+    context = None
+    if address.secure:
+        import ssl
+
+        context = ssl.create_default_context()
+    return await asyncio.open_connection(address.host, address.port, ssl=context)

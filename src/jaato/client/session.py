@@ -1,0 +1,173 @@
+"""A session at a server, as a client holds it: its state, what happens in it, and what can be asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from jaato.errors import JaatoError
+from jaato.protocol.commands import (
+    ClarificationResponse,
+    Command,
+    CommandExecute,
+    HistoryRequest,
+    MessageSend,
+    PermissionResponse,
+    SessionDelete,
+    SessionDetach,
+    SessionStop,
+)
+from jaato.protocol.events import Event, MessageModel, SessionInfo, TurnCompleted
+from jaato.protocol.events.state import State
+from jaato.protocol.frames import History, Result, Said, Settled, Taken
+from jaato.protocol.messages import Media
+
+BACKLOG = 10_000
+"""Events a reader may be behind before it is told the state instead."""
+
+
+class Events:
+    """What happens from now on: iterate it, leave its `with` to stop. A reader that is too far behind loses events that
+    are not in the log."""
+
+    def __init__(self, forget: Callable[[Events], None]) -> None:
+        self._forget = forget
+        self._held: deque[Event] = deque()
+        self._some = asyncio.Event()
+        self._end: JaatoError | None = None
+        self.lost = 0
+
+    def take(self, event: Event) -> None:
+        """One more."""
+        if len(self._held) >= BACKLOG and not event.durable:
+            self.lost += 1
+            return
+        self._held.append(event)
+        self._some.set()
+
+    def end(self, error: JaatoError) -> None:
+        """There will be no more."""
+        self._end = error
+        self._some.set()
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._forget(self)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            while self._held:
+                yield self._held.popleft()
+            if self._end is not None:
+                raise self._end
+            self._some.clear()
+            await self._some.wait()
+
+
+class RemoteSession:
+    """A session that is watched. `state` is always what the server has sent so far."""
+
+    def __init__(self, ask: Callable[[Command], Awaitable[Result]], session_id: str) -> None:
+        self._ask = ask
+        self.id = session_id
+        self.state = State(session_id=session_id)
+        self.info: SessionInfo | None = None
+        self.watched = True
+        self._readers: list[Events] = []
+        self._known = asyncio.Event()
+        self._end: JaatoError | None = None
+
+    async def known(self) -> None:
+        """Until the state has come."""
+        await self._known.wait()
+        if self._end is not None:
+            raise self._end
+
+    def events(self) -> Events:
+        """What happens from now on."""
+        reader = Events(self._readers.remove)
+        self._readers.append(reader)
+        return reader
+
+    def heard(self, event: Event) -> None:
+        """Something has happened, and is in the state."""
+        if isinstance(event, SessionInfo):
+            self.info = event
+            self._known.set()
+        for reader in self._readers:
+            reader.take(event)
+
+    def end(self, error: JaatoError) -> None:
+        """The server will say no more."""
+        self._end = error
+        self._known.set()
+        for reader in self._readers:
+            reader.end(error)
+
+    # --- what can be asked ---------------------------------------------------------------------------------------
+
+    async def send(self, text: str, attachments: Sequence[Media] = ()) -> Taken:
+        """Say something; returns when it is in the log."""
+        taken = await self._ask(MessageSend(session_id=self.id, text=text, attachments=list(attachments)))
+        assert isinstance(taken, Taken)
+        return taken
+
+    async def run(self, text: str) -> str:
+        """Say something and wait for the end of the turn; the model's last words. Questions are for others to answer."""
+        with self.events() as events:
+            taken = await self.send(text)
+            words = ""
+            async for event in events:
+                if event.seq <= taken.seq:
+                    continue
+                if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
+                    words = event.message.text or words
+                if isinstance(event, TurnCompleted) and event.agent_id == self.state.root_agent_id:
+                    return words
+        raise AssertionError("events end by an error alone")
+
+    async def allow(self, question_id: str, answer: str = "y", **more: Any) -> Settled:
+        """Answer a permission question: y, n, a, t, i, once, never, all, e with `arguments`, c with `comment`."""
+        settled = await self._ask(
+            PermissionResponse(session_id=self.id, question_id=question_id, answer=answer, **more)
+        )
+        assert isinstance(settled, Settled)
+        return settled
+
+    async def clarify(self, question_id: str, answers: Sequence[str | None]) -> Settled:
+        """Answer the model's questions, in their order."""
+        settled = await self._ask(
+            ClarificationResponse(session_id=self.id, question_id=question_id, answers=list(answers))
+        )
+        assert isinstance(settled, Settled)
+        return settled
+
+    async def stop(self) -> None:
+        """Stop what the agent is doing, now."""
+        await self._ask(SessionStop(session_id=self.id))
+
+    async def execute(self, name: str, arguments: str = "") -> str:
+        """Run a user command; what it printed."""
+        said = await self._ask(CommandExecute(session_id=self.id, name=name, arguments=arguments))
+        assert isinstance(said, Said)
+        return said.text
+
+    async def history(self, before_seq: int | None = None, limit: int = 100) -> History:
+        """A part of the conversation before an event."""
+        page = await self._ask(HistoryRequest(session_id=self.id, before_seq=before_seq, limit=limit))
+        assert isinstance(page, History)
+        return page
+
+    async def leave(self) -> None:
+        """Watch no more; its work goes on."""
+        self.watched = False
+        await self._ask(SessionDetach(session_id=self.id))
+
+    async def delete(self) -> None:
+        """Remove it for good."""
+        self.watched = False
+        await self._ask(SessionDelete(session_id=self.id))
