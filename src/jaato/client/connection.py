@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -63,7 +64,7 @@ class Client:
 
     async def create(self, workspace: str | Path, **how: Any) -> RemoteSession:
         """Begin a session in a workspace and watch it; `how` as `session.create` has it."""
-        command = SessionCreate(workspace=str(Path(workspace).absolute()), once=word(), **how)
+        command = SessionCreate(workspace=absolute(workspace), once=word(), **how)
         opened = await self.ask(command)
         assert isinstance(opened, Opened)
         return await self._watched(opened.session_id)
@@ -235,6 +236,11 @@ async def quietly(client: Client) -> None:
         await client.keep()
     except JaatoError:
         return
+
+
+def absolute(workspace: str | Path) -> str:
+    """A workspace as the server is told it."""
+    return os.path.abspath(workspace)
 
 
 def word() -> str:

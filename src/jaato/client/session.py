@@ -124,11 +124,20 @@ class RemoteSession:
             async for event in events:
                 if event.seq <= taken.seq:
                     continue
+                if isinstance(event, SessionInfo) and event.state is not None and self.state.open_turn is None:
+                    return self._last_words()  # the turn has ended while the server was away
                 if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
                     words = event.message.text or words
                 if isinstance(event, TurnCompleted) and event.agent_id == self.state.root_agent_id:
                     return words
         raise AssertionError("events end by an error alone")
+
+    def _last_words(self) -> str:
+        root = self.state.root_agent_id
+        for entry in reversed(self.state.entries):
+            if isinstance(entry, MessageModel) and entry.agent_id == root and entry.message.text:
+                return entry.message.text
+        return ""
 
     async def allow(self, question_id: str, answer: str = "y", **more: Any) -> Settled:
         """Answer a permission question: y, n, a, t, i, once, never, all, e with `arguments`, c with `comment`."""

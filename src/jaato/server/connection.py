@@ -156,7 +156,7 @@ class Connection:
             self._send(Reply(command.id, error=problem_of(error)))
             return True
         if isinstance(work, Awaitable):
-            task = asyncio.get_running_loop().create_task(self._carry(command, work))
+            task = asyncio.get_running_loop().create_task(self._carry(carrier, command, work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
@@ -164,8 +164,9 @@ class Connection:
         carrier.go_on()
         return True
 
-    async def _carry(self, command: Command, work: Awaitable[Result]) -> None:
+    async def _carry(self, carrier: Carrier, command: Command, work: Awaitable[Result]) -> None:
         self._send(await replied(command.id, work))
+        carrier.go_on()
 
     def _send(self, frame: Welcome | Reply) -> None:
         self._socket.write(framed(encode(frame)))
