@@ -268,9 +268,7 @@ class Carrier:
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:
-        if command.provider is not None or command.model is not None:
-            raise ConfigError("This server cannot change the model of a session yet.")
-        await self._hub.update(self._id_of(command), command.name, command.description)
+        await self._hub.update(self._id_of(command), command)
         return Done()
 
     async def _execute(self, command: CommandExecute) -> Said:

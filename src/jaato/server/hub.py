@@ -13,12 +13,12 @@ import anyio
 from jaato.abc.store import Store
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
-from jaato.protocol.commands import SessionCreate
+from jaato.protocol.commands import SessionCreate, SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.live import Live, Lives
+from jaato.server.live import Live, Lives, Resume
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -116,7 +116,7 @@ class Hub:
 
     # --- sessions at work ----------------------------------------------------------------------------------------
 
-    async def live(self, session_id: str) -> Live:
+    async def live(self, session_id: str, how: Resume = Resume()) -> Live:
         """A session ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         known = self.lives.by_id.get(session_id)
         if known is not None:
@@ -128,7 +128,7 @@ class Hub:
             if self.closing:
                 raise SessionBusy("The server is going down; start it again, nothing is lost.")
             room = self.room(session_id)
-            live = await self.lives.resume(session_id, Path(room.state.workspace), {})
+            live = await self.lives.resume(session_id, Path(room.state.workspace), how)
             room.catch_up()
             self._join(room, live)
             return live
@@ -212,10 +212,22 @@ class Hub:
             self.store.release(session_id)
         self.rooms.pop(session_id, None)
 
-    async def update(self, session_id: str, name: str | None, description: str | None) -> None:
-        """Give a session another name or description."""
-        journal = (await self.live(session_id)).session.journal
-        journal.record(SessionUpdated(**journal.head(), name=name, description=description))
+    async def update(self, session_id: str, command: SessionUpdate) -> None:
+        """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
+        if command.provider is not None or command.model is not None:
+            live = self.lives.by_id.get(session_id)
+            if live is not None and not live.resting:
+                raise SessionBusy(
+                    "The agent is at work; another model can go on when its turn and tasks are over."
+                )
+            await self.put_down(session_id)
+            await self.live(session_id, Resume(command.provider, command.model))
+        if command.name is not None or command.description is not None:
+            journal = (await self.live(session_id)).session.journal
+            journal.record(
+                SessionUpdated(**journal.head(), name=command.name, description=command.description)
+            )
+        self.room(session_id).tell()
 
     async def reload(self) -> None:
         """New sessions see the configuration as it is now; those at hand go on as they are."""

@@ -42,6 +42,15 @@ class Live:
         return not session.busy and not list(session.tasks.running())
 
 
+@dataclass(frozen=True)
+class Resume:
+    """How a stored session goes on, where not as before."""
+
+    provider: str | None = None
+    model: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(eq=False)
 class Shop:
     """A workshop and how long nobody has worked in it."""
@@ -66,12 +75,21 @@ class Lives:
         assert blueprint.workspace is not None
         return await self._enter(self._shop(blueprint.workspace, environment), blueprint, None)
 
-    async def resume(self, session_id: str, workspace: Path, environment: Mapping[str, str]) -> Live:
+    async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        shop = self._shop(workspace, environment)
+        shop = self._shop(workspace, how.environment)
         journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
         try:
-            return await self._enter(shop, replace(self._base, workspace=workspace), journal)
+            return await self._enter(
+                shop,
+                replace(
+                    self._base,
+                    workspace=workspace,
+                    provider=how.provider or self._base.provider,
+                    model=how.model or self._base.model,
+                ),
+                journal,
+            )
         except BaseException:
             self.store.release(session_id)
             raise
