@@ -18,7 +18,8 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.live import Live, Lives, Resume
+from jaato.server.listing import entries, tools_of
+from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -116,7 +117,7 @@ class Hub:
 
     # --- sessions at work ----------------------------------------------------------------------------------------
 
-    async def live(self, session_id: str, how: Resume = Resume()) -> Live:
+    async def live(self, session_id: str, how: Resume = AS_BEFORE) -> Live:
         """A session ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         known = self.lives.by_id.get(session_id)
         if known is not None:
@@ -239,24 +240,7 @@ class Hub:
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
-        rows = self.store.sessions(workspace, limit=limit + 1, before=before)
-        entries = [
-            SessionEntry(
-                id=row.id,
-                workspace=row.workspace,
-                name=row.name,
-                description=row.description,
-                provider=row.provider,
-                model=row.model,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-                last_seq=row.last_seq,
-                is_loaded=row.id in self.lives.by_id,
-                busy=(live := self.lives.by_id.get(row.id)) is not None and live.session.busy,
-            )
-            for row in rows[:limit]
-        ]
-        return entries, rows[limit - 1].cursor if len(rows) > limit else None
+        return entries(self.store, self.lives.by_id, workspace, limit, before)
 
     def _listed(self) -> list[SessionEntry]:
         return self.listed(limit=20)[0]
@@ -304,17 +288,3 @@ def workspace_of(text: str) -> Path:
     if not text or "\0" in text or not Path(text).is_absolute():
         raise JaatoError("Name the workspace by its absolute path.")
     return Path(text)
-
-
-def tools_of(live: Live) -> list[dict[str, object]]:
-    """The tools of a session, as `session.info` has them."""
-    session = live.session
-    return [
-        {
-            "name": tool.name,
-            "description": tool.spec.description.partition("\n")[0][:200],
-            "enabled": tool.name not in session.state.disabled,
-            "plugin": tool.plugin,
-        }
-        for tool in session.catalog
-    ]

@@ -51,6 +51,9 @@ class Resume:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+AS_BEFORE = Resume()
+
+
 @dataclass(eq=False)
 class Shop:
     """A workshop and how long nobody has worked in it."""
