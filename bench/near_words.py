@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jaato.tools.near
-from jaato.tools.semantic_model import TOKENIZER, package_file, the_model
+from jaato.tools.semantic_model import TOKENIZER, Model, package_file
 from jaato.tools.words import STOP, stem
 
 WORDS = 12_000
@@ -163,7 +163,7 @@ def stem_vectors(words: list[str]) -> tuple[list[str], Any]:
     """Each stem and the mean direction of its words, seen from the middle of them all."""
     import numpy as np
 
-    model = the_model()
+    model = Model(exact=True)
     rows = np.concatenate([model.vectors(words[at : at + BATCH]) for at in range(0, len(words), BATCH)])
     rows -= rows.mean(axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
