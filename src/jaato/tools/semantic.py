@@ -241,10 +241,9 @@ def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str
     top = max(meaning.values()) or 1.0
     surest = max(words.values(), default=0.0) or 1.0
     far = min(meaning.values()) / top if len(meaning) >= BEST else 0.0
-    both = {
-        name: (1 - MIXED_SHARE) * words.get(name, 0.0) / surest
-        + MIXED_SHARE * (meaning[name] / top if name in meaning else far)
-        for name in words.keys() | meaning.keys()
-    }
+    by_words, by_meaning, rest = (1 - MIXED_SHARE) / surest, MIXED_SHARE / top, MIXED_SHARE * far
+    both = {name: by_words * score + rest for name, score in words.items()}
+    for name, nearness in meaning.items():
+        both[name] = by_words * words.get(name, 0.0) + by_meaning * nearness
     scale = max(meaning.values()) / (max(both.values()) or 1.0)
     return {name: score * scale for name, score in both.items()}
