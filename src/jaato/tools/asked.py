@@ -37,6 +37,13 @@ PHRASES = {
     "spend the night": "hotel", "pick up": "collect", "drop off": "deliver", "hand in": "submit", "fill in": "complete form",
     "fill out": "complete form", "split up": "divide", "add up": "sum", "work out": "calculate", "figure out": "calculate",
     "keep track": "track", "keep an eye on": "monitor", "make sure": "verify", "double check": "verify", "who wrote": "author",
+    "take back": "undo revert", "taking back": "undo revert", "bring back": "restore", "hunt down": "search find",
+    "track down": "search find", "dig up": "search find", "hand over": "transfer send", "pass on": "forward send",
+    "pull out": "extract", "clean up": "clean remove", "check with": "ask confirm", "break down": "split",
+    "break into": "split", "left to do": "remaining task", "how do you say": "translate", "how do i say": "translate",
+    "wake me": "alarm", "swap out": "replace", "switch on": "enable", "switch off": "disable", "turn on": "enable",
+    "turn off": "disable", "go wrong": "error", "went wrong": "error", "anything wrong": "error", "run into": "error",
+    "in charge of": "owner manager", "pay back": "refund", "money back": "refund", "give back": "return",
     "make a copy": "copy", "blow up": "enlarge", "cut down": "reduce", "speed up": "optimize", "go back": "restore",
 }  # fmt: skip
 """What people say for which tools have other words."""

@@ -67,7 +67,9 @@ def rebuilt(known: dict[str, Array], *, unsigned: bool) -> bytes:
 
         joint = dense(heeded, f"joint{layer}", joined, "attention.output")
         middle = normal(graph, known, [joint, now], f"middle{layer}", f"{of_layer}attention.output.")
-        grown = graph.step("Gelu", [dense(middle, f"wide{layer}", wide, "intermediate")], f"grown{layer}", FUSED)
+        grown = graph.step(
+            "Gelu", [dense(middle, f"wide{layer}", wide, "intermediate")], f"grown{layer}", FUSED
+        )
         small = dense(grown, f"narrow{layer}", narrow, "output")
         now = normal(graph, known, [small, middle], f"out{layer}", f"{of_layer}output.")
     return graph.model(
@@ -79,7 +81,9 @@ def read_tokens(graph: Graph, known: Mapping[str, Array]) -> str:
     """The steps from the numbers of tokens to what enters the first layer: only the rows that are read become floats."""
     import numpy as np
 
-    places = known[f"{BEFORE}position_embeddings.weight_q"] * known[f"{BEFORE}position_embeddings.weight_scale"]
+    places = (
+        known[f"{BEFORE}position_embeddings.weight_q"] * known[f"{BEFORE}position_embeddings.weight_scale"]
+    )
     kind = known[f"{BEFORE}token_type_embeddings.weight"][0]
     graph.constant("words", known[f"{BEFORE}word_embeddings.weight_q"])
     graph.constant("words.scale", known[f"{BEFORE}word_embeddings.weight_scale"])

@@ -38,7 +38,8 @@ IRREGULAR = {
     "summarise": "summary", "summarization": "summary", "removal": "remove", "approval": "approve",
     "retrieval": "retrieve", "arrival": "arrive", "weekly": "week", "daily": "day", "monthly": "month",
     "sum": "sum", "classification": "classify", "notification": "notify", "verification": "verify",
-    "identification": "identify", "setting": "setting", "settings": "setting", "modification": "modify", "specification": "specify", "multiplication": "multiply",
+    "identification": "identify", "modification": "modify", "specification": "specify", "multiplication": "multiply",
+    "setting": "setting", "settings": "setting",
 }  # fmt: skip
 
 SUFFIXES = (
