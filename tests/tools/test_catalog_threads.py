@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from bench.search import QUERIES, tools
 
+from jaato.runtime.registry import PluginRegistry
+from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -73,3 +78,31 @@ def test_what_was_added_during_a_search_is_found_after_it() -> None:
         catalog.add(KNOWN[:-1])
         assert at_once(lambda: catalog.search("x") and None, lambda: catalog.add(KNOWN[-1:])) == []  # noqa: B023
         assert KNOWN[-1].spec in [spec for spec, _ in catalog.search(KNOWN[-1].spec.description, 800)]
+
+
+def test_a_search_holds_up_nobody_else(tmp_path: Path) -> None:
+    """While `list_tools` and the names like an unknown one are looked up, the loop they were asked on goes on."""
+    registry = PluginRegistry(workspace=tmp_path)
+    registry.expose_tool("introspection")
+    found: list[Any] = []
+
+    async def ask(name: str, arguments: dict[str, Any]) -> None:
+        entry = registry.catalog.find(name)
+        assert entry is not None
+        found.append(await entry.tool.run(arguments, Call("c", name, arguments)))
+
+    async def main() -> None:
+        with registry.catalog._reading:
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, "list_tools", {"queries": ["find tools"] * 20})
+                group.start_soon(ask, "get_tool_schemas", {"names": ["list_tolls"]})
+                await anyio.sleep(0.05)
+                assert found == []
+                registry.catalog._reading.release()
+            registry.catalog._reading.acquire()
+
+    anyio.run(main)
+    assert len(found) == 2
+    listed, schemas = sorted(found, key=lambda answer: "schemas" in answer)
+    assert len(listed["results"]) == 16
+    assert schemas["suggestions"]["list_tolls"][0] == "list_tools"
