@@ -233,6 +233,8 @@ class Orders:
             case 47 | 1047:
                 screen.grid.switch(on)
                 screen.full = False
+            case 2004:
+                screen.pastes = on
             case 1048:
                 screen.save() if on else screen.restore()
             case 1049:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import os
@@ -17,7 +18,7 @@ import anyio
 from jaato.errors import ToolError
 from jaato.plugins.terminal.orders import Orders
 from jaato.plugins.terminal.screen import Screen
-from jaato.plugins.terminal.waiting import modes_of, watch
+from jaato.plugins.terminal.waiting import Modes, modes_of, name_of, watch
 from jaato.tools.processes.command import Command
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
@@ -35,6 +36,8 @@ AMONG_OTHERS_S = 0.5
 GUESS_S = 1.0
 SEND_WITHIN_S = 2.0
 UNREAD_S = 1.0
+START_WITHIN_S = 5.0
+SHELLS = frozenset("sh bash dash zsh ksh fish".split())
 LONGEST_LINE_BYTES = 4095
 """What the kernel takes of a line before enter."""
 
@@ -187,7 +190,7 @@ class Session:
         try:
             if now - self._sent < UNREAD_S and unread(self.streams.theirs[0]):
                 return State("running")
-            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device)
+            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device, self.command.pid)
             modes = modes_of(self.streams.output_fd)
         except (OSError, termios.error, IndexError):
             return State("running")
@@ -222,7 +225,7 @@ class Session:
         """
         async with self._sending:
             longest = max(map(len, data.replace(b"\n", b"\r").split(b"\r")))
-            if longest > LONGEST_LINE_BYTES and modes_of(self.streams.input_fd).by_line:
+            if longest > LONGEST_LINE_BYTES and self.modes().by_line:
                 raise ToolError(
                     f"The program takes lines of at most {LONGEST_LINE_BYTES} bytes; write a file instead."
                 )
@@ -233,22 +236,53 @@ class Session:
                         view = view[os.write(self.streams.input_fd, view[:1024]) :]
                     except BlockingIOError:
                         await anyio.sleep(0.01)
+                    except OSError:
+                        break  # the program has ended this moment, or let go of the terminal
             self._sent = time.monotonic()
             return len(view)
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as far as it decides."""
-        modes = modes_of(self.streams.input_fd)
+        modes = self.modes()
         return modes.echoes or not modes.by_line
+
+    def modes(self) -> Modes:
+        """How the terminal is set; as at first where it is gone."""
+        try:
+            return modes_of(self.streams.input_fd)
+        except (OSError, ValueError, termios.error):
+            return Modes(echoes=True, by_line=True)
+
+    def pastes(self) -> bool:
+        """Whether several lines go as one paste: for a line editor that asked for it and would indent each of them.
+
+        A shell is typed to, and what fills the screen: there a line may be an order of its own.
+        """
+        if not self.screen.pastes or self.screen.grid.aside is not None:
+            return False
+        try:
+            return name_of(os.tcgetpgrp(self.streams.output_fd)) not in SHELLS
+        except OSError:
+            return False
 
     def end_of_file(self) -> bytes:
         """What is typed for the end of a file."""
-        return termios.tcgetattr(self.streams.input_fd)[6][termios.VEOF] or b"\x04"
+        try:
+            return termios.tcgetattr(self.streams.input_fd)[6][termios.VEOF] or b"\x04"
+        except (OSError, ValueError, termios.error):
+            return b"\x04"
 
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the programs in the foreground. Raises OSError."""
-        os.killpg(os.tcgetpgrp(self.streams.output_fd) or self.command.pid, number)
-        self._sent = time.monotonic()
+    async def signal(self, number: signal.Signals) -> None:
+        """Signal the programs in the foreground, as soon as there are any. Raises OSError."""
+        with anyio.move_on_after(START_WITHIN_S):
+            while not self.command.pid and self.ended is None:
+                await anyio.sleep(0.01)
+        if self.ended is None:
+            group = os.tcgetpgrp(self.streams.output_fd) or self.command.pid
+            if group <= 0:  # that would be jaato's own group
+                raise ProcessLookupError(errno.ESRCH, "it has not started yet")
+            os.killpg(group, number)
+            self._sent = time.monotonic()
 
     def resize(self, rows: int, columns: int) -> None:
         """Give the screen another size; what runs on it is told."""
