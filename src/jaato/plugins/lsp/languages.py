@@ -58,6 +58,7 @@ C_FAMILY = {
     ".m": "objective-c",
 }
 OFF = {"enabled": False}
+ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 KNOWN = (
     Language(
@@ -191,6 +192,16 @@ def inside(program: Path, roots: Sequence[Path]) -> bool:
     """Whether the session may write it, by its own name or where a link leads."""
     places = (program.parent.resolve() / program.name, program.resolve())
     return any(place.is_relative_to(root) for place in places for root in roots)
+
+
+def environment_of(environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, str]:
+    """The environment without a virtual environment that the session may write: servers run the Python in it."""
+    refused = [root.resolve() for root in roots]
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in ENVIRONMENTS or not value or not inside(Path(value), refused)
+    }
 
 
 def settings_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MESSAGE_BYTES = 48 << 20
 MAX_DIAGNOSED = 500
 MAX_DIAGNOSTICS = 500
 MAX_PROGRESS = 1_000
-MAX_QUESTIONS = 2_000
+MOST_UNANSWERED = 2
 METHOD_NOT_FOUND = -32601
 
 
@@ -58,6 +58,9 @@ class Server:
         self.diagnosed: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self.told: dict[str, int] = {}
         """How often each file's diagnostics have come."""
+        self.acquainted = False
+        """Whether it has had its time to look at all of the project."""
+        self._unanswered = 0
         self._news = asyncio.Event()
         self._progress: set[Any] = set()
         self._quiet = asyncio.Event()
@@ -76,7 +79,12 @@ class Server:
     @property
     def alive(self) -> bool:
         """Whether it can be spoken with."""
-        return not self._talk.over.is_set()
+        return not self._talk.over.is_set() and self._unanswered < MOST_UNANSWERED
+
+    @property
+    def why(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        return self._talk.why
 
     async def start(self, launcher: Launcher) -> None:
         """Start it and shake hands. Raises `ServerFailed`; then nothing of it is left."""
@@ -122,6 +130,7 @@ class Server:
                 return self._result(method, waiting.result())
             if over.done():
                 raise ServerFailed(f"The language server ended. {self._talk.why}")
+            self._give_up(within_s)
             raise ToolTimeout(f"The language server did not answer {method} within {within_s:g} s.")
         except TalkEnded as error:
             raise ServerFailed(f"The language server ended. {error}") from None
@@ -133,6 +142,12 @@ class Server:
             if not waiting.done():
                 waiting.cancel()
                 self.tell("$/cancelRequest", {"id": number})
+
+    def _give_up(self, within_s: float) -> None:
+        """End it when it has answered nothing for long: it is at work on something that it will not finish."""
+        self._unanswered += within_s >= ANSWER_S
+        if self._unanswered >= MOST_UNANSWERED:
+            self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
 
     def tell(self, method: str, params: Any) -> None:
         """Send a notification; one to a server that has ended is lost."""
@@ -180,6 +195,7 @@ class Server:
             case {"method": str(method)}:
                 self._note(method, message.get("params"))
             case {"id": int(number)} if number in self._waiting and not self._waiting[number].done():
+                self._unanswered = 0
                 self._waiting[number].set_result(message)
 
     def _answer(self, method: str, number: int | str, params: Any) -> None:

@@ -101,7 +101,8 @@ def departed(leader: int, rows: dict[str, list[str]]) -> list[str]:
     below: dict[str, list[str]] = {}
     for name, row in rows.items():
         below.setdefault(row[1], []).append(name)
-    found, waiting, seen = [], [rows[str(leader)][1]], set[str]()
+    found: list[str] = []
+    waiting, seen = [rows[str(leader)][1]], set[str]()
     while waiting and len(found) < MAX_MEMBERS:
         parent = waiting.pop()
         for name in below.get(parent, ()):

@@ -8,7 +8,6 @@ import struct
 import termios
 from dataclasses import dataclass
 
-
 IUTF8 = 0x4000
 """Lets the terminal take a whole character back, not a byte of one; the module termios names it from Python 3.13."""
 

@@ -1,0 +1,111 @@
+"""Questions at a bad moment: the first, one right after a change, one during a change, one that is never answered."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.deskwork import Bench
+from tests.lsp.test_odd import Odd
+
+from jaato import settings
+from jaato.errors import ToolError
+from jaato.plugins.lsp import server
+from jaato.plugins.lsp.edits import EditRefused
+from jaato.plugins.lsp.plugin import LspPlugin
+
+
+def project(path: Path) -> None:
+    """Three files that share a function."""
+    (path / "sub").mkdir(parents=True)
+    (path / "a.py").write_text("def old(n: int) -> int:\n    return n\n")
+    (path / "b.py").write_text("from a import old\nold(1)\n")
+    (path / "sub" / "c.py").write_text("from a import old\nold(2)\n")
+
+
+@pytest.mark.parametrize("first", ["lsp_find_references", "lsp_rename_symbol", "lsp_workspace_symbols"])
+def test_the_first_question_is_about_the_whole_project(tmp_path: Path, first: str) -> None:
+    """A server answers before it has looked at the project; a renaming of one file of three would break two."""
+    project(tmp_path / "work")
+    bench = Bench(LspPlugin, tmp_path / "work")
+    place = {"path": "a.py", "symbol": "old", "line": 1}
+    try:
+        match first:
+            case "lsp_find_references":
+                assert bench.ask(first, **place)["files"] == 3
+            case "lsp_rename_symbol":
+                bench.ask(first, **place, new_name="young")
+                assert "old" not in (tmp_path / "work" / "sub" / "c.py").read_text()
+            case _:
+                (found,) = bench.ask(first, query="old", language="python")["symbols"]
+                assert found["path"] == "a.py"
+    finally:
+        bench.close()
+
+
+def test_what_others_have_just_changed_counts(tmp_path: Path) -> None:
+    """A file is judged, and edited, by the others as they are now, not as they were half a second ago."""
+    project(tmp_path / "work")
+    bench = Bench(LspPlugin, tmp_path / "work")
+    try:
+        assert bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["total"] == 0
+        (tmp_path / "work" / "a.py").write_text("def old(n: str) -> str:\n    return n\n")
+        (found,) = bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["diagnostics"]
+        assert found["line"] == 2
+        moved = "# one line more\nfrom a import old\nold('3')\n"
+        (tmp_path / "work" / "sub" / "c.py").write_text(moved)
+        bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
+        assert (tmp_path / "work" / "sub" / "c.py").read_text() == moved.replace("old", "young")
+    finally:
+        bench.close()
+
+
+def test_a_file_that_changes_during_the_question_is_not_edited(tmp_path: Path) -> None:
+    """The places a server names are those of the text it was shown."""
+    with Odd(tmp_path, "meanwhile") as odd:
+        with pytest.raises(EditRefused, match="changed meanwhile"):
+            odd.ask("lsp_rename_symbol", new_name="x")
+        assert (odd.bench.workspace / "a.odd").read_text() == "# a line more\nword here\n"
+
+
+def test_a_server_that_answers_nothing_more_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After two questions without an answer it is ended, and the next question starts another."""
+    monkeypatch.setattr(server, "ANSWER_S", 0.3)
+    monkeypatch.setattr(server.Server.ask, "__defaults__", (0.3,))
+    with Odd(tmp_path, "hangs") as odd:
+        for _ in range(3):
+            with pytest.raises(ToolError, match="within 0.3 s"):
+                odd.ask()
+        assert [one["method"] for one in odd.heard()].count("initialize") == 2
+
+
+def test_half_a_character_ends_no_server(tmp_path: Path) -> None:
+    """JSON may have half a surrogate pair: it is shown as a question mark, the rest as it is."""
+    with Odd(tmp_path, "half") as odd:
+        assert odd.ask("lsp_hover")["hover"] == "half ? a pair, and a whole one 😀"
+
+
+def test_a_virtual_environment_of_the_workspace_is_not_run(tmp_path: Path) -> None:
+    """Also when it is the one that is active where jaato was started: pylsp would run the Python in it."""
+    project(tmp_path / "work")
+    venv = tmp_path / "work" / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    trap = venv / "bin" / "python"
+    trap.write_text(f'#!/bin/sh\ntouch {tmp_path}/TRAPPED\nexec {sys.executable} "$@"\n')
+    trap.chmod(0o755)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    environ = {
+        "PATH": settings.environment()["PATH"],
+        "VIRTUAL_ENV": str(venv),
+        "CONDA_PREFIX": str(venv),
+        "HOME": str(tmp_path),
+    }
+    bench = Bench(LspPlugin, tmp_path / "work", {"language_servers": ["python=pylsp"]}, environ)
+    try:
+        assert bench.ask("lsp_goto_definition", path="b.py", symbol="old", line=2)["total"] == 1
+    finally:
+        bench.close()
+    assert not (tmp_path / "TRAPPED").exists()
