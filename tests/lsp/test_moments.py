@@ -77,7 +77,7 @@ def test_a_server_that_answers_nothing_more_is_replaced(
     monkeypatch.setattr(server.Server.ask, "__defaults__", (0.3,))
     with Odd(tmp_path, "hangs") as odd:
         for _ in range(3):
-            with pytest.raises(ToolError, match="within 0.3 s"):
+            with pytest.raises(ToolError, match=r"within 0\.3 s"):
                 odd.ask()
         assert [one["method"] for one in odd.heard()].count("initialize") == 2
 

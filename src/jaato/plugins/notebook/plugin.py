@@ -139,10 +139,11 @@ class NotebookPlugin(Plugin):
                 if document is None:
                     raise ToolError(f"The notebook {name} has no file. Bind one with notebook_create.")
                 code = document.source(cell)
-            before, book.lost = book.lost, ""
+            before = book.lost or book.kernel.lost
             book.busy = True
             try:
                 await book.kernel.start()
+                book.lost = ""
                 answer = await book.kernel.ask({"op": "execute", "code": code}, timeout_s, call.output)
             except KernelFailed as error:
                 book.lost = str(error)
@@ -157,8 +158,12 @@ class NotebookPlugin(Plugin):
                 said = f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
                 result = Output(said + result.text, {**result.structured, "fresh_kernel": True}, result.media)
             if document is not None and book.path is not None:
-                document.record(cell, code or "", answer.get("count"), answer.get("outputs", []))
-                await asyncio.to_thread(self._write, book.path, document, call)
+                note = await asyncio.to_thread(
+                    self._record, book.path, document, cell, code or "", answer, call
+                )
+                if note:
+                    facts = {**result.structured, "file_note": note}
+                    result = Output(f"{result.text}\n[{note}]", facts, result.media)
             return result
 
     async def _create(self, name: str, path: str | None, call: Call) -> dict[str, Any]:
@@ -255,6 +260,26 @@ class NotebookPlugin(Plugin):
                 f"{path!r} has more than {MAX_FILE_BYTES >> 20} MB. Clear its outputs first."
             )
         return Book.read(path, data.decode("utf-8", "replace"))
+
+    def _record(
+        self, path: str, before: Book, cell: int | None, code: str, answer: dict[str, Any], call: Call
+    ) -> str:
+        """Put what a cell gave into the file as it is now; why that was not done, if it was not.
+
+        The cell has run: whatever is wrong with the file, its result is not lost for it.
+        """
+        try:
+            try:
+                document = self._read(path)
+            except FileMissing:
+                document = before
+            if cell is not None and document.find(cell) != code:
+                return f"Cell {cell} of {path} has changed meanwhile, so its outputs were not written there."
+            document.record(cell, code, answer.get("count"), answer.get("outputs", []))
+            self._write(path, document, call)
+        except (ToolError, OSError) as error:
+            return f"What the cell gave could not be written to {path}: {error}"
+        return ""
 
     def _write(self, path: str, document: Book, call: Call) -> None:
         """Write the file as the file tools do, so that it can be undone."""

@@ -274,9 +274,10 @@ class Session:
 
     async def signal(self, number: signal.Signals) -> None:
         """Signal the programs in the foreground, as soon as there are any. Raises OSError."""
-        with anyio.move_on_after(START_WITHIN_S):
-            while not self.command.pid and self.ended is None:
-                await anyio.sleep(0.01)
+        until = time.monotonic() + START_WITHIN_S
+        while not self.command.pid and self.ended is None and time.monotonic() < until:
+            with anyio.move_on_after(0.01):
+                await self.over.wait()
         if self.ended is None:
             group = os.tcgetpgrp(self.streams.output_fd) or self.command.pid
             if group <= 0:  # that would be jaato's own group
