@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -109,3 +110,36 @@ def test_a_virtual_environment_of_the_workspace_is_not_run(tmp_path: Path) -> No
     finally:
         bench.close()
     assert not (tmp_path / "TRAPPED").exists()
+
+
+def test_files_that_keep_the_old_name_are_told(tmp_path: Path) -> None:
+    """What a renaming leaves, in a text or because the server does not see it, is named in its result."""
+    project(tmp_path / "work")
+    (tmp_path / "work" / "d.py").write_text("name = 'old'\n")
+    bench = Bench(LspPlugin, tmp_path / "work")
+    try:
+        done = bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
+        assert done["files"] == 3
+        assert done["same_name_unchanged_in"] == ["d.py"]
+        again = bench.ask("lsp_rename_symbol", path="a.py", symbol="young", line=1, new_name="new")
+        assert "same_name_unchanged_in" not in again
+    finally:
+        bench.close()
+
+
+def test_a_server_that_knows_what_it_was_shown_is_shown_the_others(tmp_path: Path) -> None:
+    """clangd without an index renames in the open files alone, so those with the name are opened."""
+    if shutil.which("clangd", path=settings.environment()["PATH"]) is None:
+        pytest.skip("there is no clangd here")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.cpp").write_text('#include "a.hpp"\nint old(int n) { return n; }\n')
+    (work / "a.hpp").write_text("int old(int n);\n")
+    (work / "b.cpp").write_text('#include "a.hpp"\nint f() { return old(3); }\n')
+    bench = Bench(LspPlugin, work)
+    try:
+        assert (
+            bench.ask("lsp_rename_symbol", path="a.cpp", symbol="old", line=2, new_name="young")["files"] == 3
+        )
+    finally:
+        bench.close()

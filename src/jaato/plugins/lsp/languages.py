@@ -24,7 +24,8 @@ class NoServer(ToolError):
 class Language:
     """A language: which identifier its files have by their suffix, and the commands that may serve it, the best first.
 
-    One whose servers run what a workspace contains (`runs_workspace`) is used only when the user has named it.
+    One whose servers run what a workspace contains (`runs_workspace`) is used only when the user has named it. With
+    `knows_shown` they know only the files they were shown.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Language:
     options: Mapping[str, Any] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     runs_workspace: str = ""
+    knows_shown: bool = False
     named: bool = False
 
 
@@ -79,7 +81,12 @@ KNOWN = (
             },
         },
     ),
-    Language("c", C_FAMILY, (("clangd", "--background-index=0", "--enable-config=0", "--log=error"),)),
+    Language(
+        "c",
+        C_FAMILY,
+        (("clangd", "--background-index=0", "--enable-config=0", "--log=error"),),
+        knows_shown=True,
+    ),
     Language(
         "go",
         {".go": "go"},

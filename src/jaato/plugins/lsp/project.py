@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from jaato.tools.paths import Roots
 MAX_TEXT_BYTES = 4 << 20
 MAX_OPEN = 50
 MAX_SHOWN = 20
+MAX_MENTIONS = 40
+MENTIONS_S = 2.0
 MAX_WATCHED = 10_000
 MAX_LOOKED = 200_000
 LOOK_S = 0.5
@@ -80,6 +84,37 @@ class Project:
             self._sync(path.as_uri(), path, text)
             break
         return next(reversed(self._open), None)
+
+    def show_mentions(self, word: str) -> list[str]:
+        """Show a server that knows no other files those that have a word; gives their URIs.
+
+        Raises `NotSource` where there are too many of them.
+        """
+        if not self._language.knows_shown:
+            return []
+        found = list(itertools.islice(self.mentions(word), MAX_MENTIONS + 1))
+        if len(found) > MAX_MENTIONS:
+            raise NotSource(
+                f"More than {MAX_MENTIONS} files have {word[:80]!r}, too many to show to this language server. "
+                "Use grep_content or ast_search."
+            )
+        for path, text in found:
+            self._sync(path.as_uri(), path, text)
+        return [path.as_uri() for path, _ in found]
+
+    def mentions(self, word: str) -> Iterator[tuple[Path, str]]:
+        """The files of the language that have a word, as far as they can be read in bounded time."""
+        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+        until = time.monotonic() + MENTIONS_S
+        for name in self._seen or () if word else ():
+            if time.monotonic() > until:
+                return
+            try:
+                path, text = self.read(name)
+            except ToolError:
+                continue
+            if pattern.search(text):
+                yield path, text
 
     def known(self, path: Path, text: str) -> bool:
         """Whether a file is as the server knows it: what it wants edited would be at wrong places otherwise."""

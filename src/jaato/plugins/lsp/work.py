@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 from jaato.errors import ToolError
@@ -17,6 +18,7 @@ DIAGNOSED_S = 10.0
 QUIET_S = 0.3
 OTHERS_S = 1.5
 MAX_ACTIONS = 50
+MAX_LEFT = 20
 OF_ALL = ("references", "implementation", "rename", "workspace_symbols")
 """What is asked of the whole project."""
 METHODS = {
@@ -45,6 +47,10 @@ async def at(pool: Pool, where: Where, what: str, **more: Any) -> tuple[Project,
     project = await pool.project_of(where.path)
     uri, lines = project.open(where.path, now=what == "rename")
     position = lines.place(where.symbol, where.line, where.column)
+    if what in OF_ALL:
+        for mention in project.show_mentions(lines.word(position)):
+            if mention not in project.server.diagnosed:
+                await project.server.news_of(mention, 0, DIAGNOSED_S)
     return project, await asked(project, what, {"textDocument": {"uri": uri}, "position": position, **more})
 
 
@@ -104,15 +110,23 @@ async def diagnostics(
     return server.diagnosed.get(uri, []), lines
 
 
-async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> list[NewText]:
-    """The files as a renaming would leave them. Raises `ToolError`s."""
+async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> tuple[list[NewText], list[str]]:
+    """The files as a renaming would leave them, and those that have the name and stay as they are.
+
+    Raises `ToolError`s.
+    """
     project, edit = await at(pool, where, "rename", newName=new_name)
     texts = new_texts(edit, project, roots) if edit is not None else []
     if not texts:
         raise EditRefused(
             "Nothing can be renamed there. Name the symbol and the line it is defined or used on."
         )
-    return texts
+    _, text = project.read(where.path)
+    lines = Lines(text)
+    changed = {one.path for one in texts}
+    found = project.mentions(lines.word(lines.place(where.symbol, where.line, where.column)))
+    shown = (project.shown_path(path.as_uri())[0] for path, _ in found)
+    return texts, list(itertools.islice((path for path in shown if path not in changed), MAX_LEFT))
 
 
 async def actions(
