@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from tests.deskwork import Bench
+from tests.deskwork import Bench, python
 from tests.lsp.test_odd import Odd
 
 from jaato import settings
@@ -143,3 +144,31 @@ def test_a_server_that_knows_what_it_was_shown_is_shown_the_others(tmp_path: Pat
         )
     finally:
         bench.close()
+
+
+def test_a_server_leaves_no_temporary_files(tmp_path: Path) -> None:
+    """What it made is removed with it, and what a killed jaato left a day ago by the next; what is not jaato's stays."""
+    project(tmp_path / "work")
+    temporary = tmp_path / "tmp"
+    process = python("pass")
+    process.communicate()
+    (temporary / f"jaato-lsp-{process.pid}-left").mkdir(parents=True)
+    os.utime(temporary / f"jaato-lsp-{process.pid}-left", (0, 0))
+    (temporary / f"jaato-lsp-{process.pid}-new").mkdir()
+    (temporary / f"jaato-lsp-{os.getpid()}-running").mkdir()
+    (temporary / "jaato-lsp-x").mkdir()
+    environ = {"PATH": settings.environment()["PATH"], "HOME": str(tmp_path), "TMPDIR": str(temporary)}
+    bench = Bench(LspPlugin, tmp_path / "work", environ=environ)
+    try:
+        bench.ask("lsp_hover", path="a.py", symbol="old")
+        assert len(list(temporary.iterdir())) == 4
+    finally:
+        bench.close()
+    left = {entry.name for entry in temporary.iterdir()}
+    assert left == {f"jaato-lsp-{os.getpid()}-running", f"jaato-lsp-{process.pid}-new", "jaato-lsp-x"}
+
+
+def test_a_server_that_is_waited_for_is_not_idle(tmp_path: Path) -> None:
+    """Waiting for what it has to say is use of it, too."""
+    with Odd(tmp_path, "late news", idle_s=0.4) as odd:
+        assert odd.bench.ask("lsp_get_diagnostics", path="a.odd")["total"] == 1

@@ -137,6 +137,22 @@ def test_a_function_is_typed_into_a_repl_that_indents(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+def test_the_screen_left_in_a_flood_is_left(tmp_path: Path) -> None:
+    """A full-screen program that ends amid more output than can be shown leaves the ordinary screen."""
+    flood = "yes aaaaaaaa | head -c 4000000"
+
+    async def work(desk: Desk) -> None:
+        left = await desk.spawn(
+            rf"printf '\e[?1049h'; {flood}; printf '\e[?1049l'; {flood}; echo; echo over; read x", wait_s=30
+        )
+        assert left["state"] == "awaiting_input"
+        assert left["missed_bytes"] > 0
+        assert left["screen"].endswith("over")
+        assert "full_screen" not in left
+
+    at_desk(tmp_path, work)
+
+
 def test_characters_that_are_none(tmp_path: Path) -> None:
     """Half a surrogate pair is no command; a variable that is no UTF-8 is typed as it is; a long command is refused."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
+from jaato.plugins.lsp import scratch
 from jaato.plugins.lsp.hello import CAPABILITIES
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
@@ -67,10 +68,13 @@ class Server:
         self._quiet.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
+        self._scratch = scratch.make(way.environment.get("TMPDIR"))
+        more = {"TMPDIR": str(self._scratch)} if self._scratch is not None else {}
+        self._tidying: asyncio.Task[None] | None = None
         self._talk = Talk(
             way.argv,
             root,
-            way.environment,
+            {**way.environment, **more},
             take=self._take,
             most_bytes=MESSAGE_BYTES,
             limits=Limits(grace_s=1.0),
@@ -89,6 +93,7 @@ class Server:
     async def start(self, launcher: Launcher) -> None:
         """Start it and shake hands. Raises `ServerFailed`; then nothing of it is left."""
         self._talk.begin(launcher)
+        self._tidying = asyncio.create_task(self._tidy(), name="jaato-lsp-tidy")
         try:
             answer = await self.ask(
                 "initialize",
@@ -159,6 +164,14 @@ class Server:
     async def news_of(self, uri: str, since: int, within_s: float) -> bool:
         """Wait until diagnostics of a file have come more often than this; whether they did."""
         until = time.monotonic() + within_s
+        self.in_use += 1
+        try:
+            return await self._news_until(uri, since, until)
+        finally:
+            self.in_use -= 1
+            self.used_at = time.monotonic()
+
+    async def _news_until(self, uri: str, since: int, until: float) -> bool:
         while self.told.get(uri, 0) <= since and self.alive and time.monotonic() < until:
             self._news.clear()
             try:
@@ -171,6 +184,18 @@ class Server:
     async def close(self) -> None:
         """End it; nothing of it is left."""
         await self._talk.close()
+        if self._tidying is not None:
+            await asyncio.wait([self._tidying])
+
+    async def _tidy(self) -> None:
+        """When it has ended, however that was, remove its temporary files."""
+        try:
+            await self._talk.over.wait()
+        except asyncio.CancelledError:
+            await self._talk.close()
+            raise
+        finally:
+            scratch.remove(self._scratch)
 
     async def _settled(self) -> None:
         """Wait until it has looked at the project, if it says that it does so."""

@@ -127,9 +127,9 @@ class Session:
             gone = len(self._waiting) - KEPT_BYTES
             newline = self._waiting.find(b"\n", gone, gone + 4096)
             gone = newline + 1 if newline >= 0 else gone
+            self._orders.forget(bytes(self._waiting[:gone]))
             del self._waiting[:gone]
             self.missed_bytes += gone
-            self._orders.forget()
         return size
 
     async def _show(self) -> None:
