@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.deskwork import Bench, gone
 
@@ -130,3 +132,21 @@ def test_a_notebook_with_an_odd_version_takes_cells(bench: Bench) -> None:
     (bench.workspace / "b.ipynb").write_text(json.dumps({**document, "cells": {}}))
     with pytest.raises(ToolError, match="no notebook of format 4"):
         bench.ask("notebook_create", name="m", path="b.ipynb")
+
+
+def test_two_notebooks_share_a_file(bench: Bench) -> None:
+    """Cells of both that end at once are both in it."""
+    for name in ("p", "q"):
+        bench.ask("notebook_create", name=name, path="a.ipynb")
+
+    async def both() -> None:
+        async with anyio.create_task_group() as group:
+            for name in ("p", "q"):
+                code = "import time; time.sleep(1.5 - time.time() % 1)"
+                work = functools.partial(bench.go, "notebook_execute", code=code, notebook=name)
+                group.start_soon(work)
+
+    for _ in range(3):
+        anyio.run(both)
+    cells = json.loads((bench.workspace / "a.ipynb").read_text())["cells"]
+    assert len(cells) == 6

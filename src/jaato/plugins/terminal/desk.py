@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
+from jaato.plugins.terminal.device import end_of_file
 from jaato.plugins.terminal.entry import Typed
 from jaato.plugins.terminal.keys import key_bytes, typed_bytes
 from jaato.plugins.terminal.results import ended_fields, listed, shown
@@ -141,7 +142,7 @@ class Desk:
                     bounded(columns or session.screen.columns, 10, MAX_COLUMNS),
                 )
             case "eof":
-                await session.send(session.end_of_file())
+                await session.send(end_of_file(session.streams.input_fd))
             case _:
                 try:
                     await session.signal(SIGNALS[action])

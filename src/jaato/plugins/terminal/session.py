@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import math
 import os
 import signal
-import struct
 import termios
 import time
 from dataclasses import dataclass
@@ -16,9 +14,10 @@ from datetime import UTC, datetime
 import anyio
 
 from jaato.errors import ToolError
+from jaato.plugins.terminal.device import modes_now, size_of, unread
 from jaato.plugins.terminal.orders import Orders
 from jaato.plugins.terminal.screen import Screen
-from jaato.plugins.terminal.waiting import Modes, modes_of, name_of, watch
+from jaato.plugins.terminal.waiting import modes_of, name_of, watch
 from jaato.tools.processes.command import Command
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
@@ -225,7 +224,7 @@ class Session:
         """
         async with self._sending:
             longest = max(map(len, data.replace(b"\n", b"\r").split(b"\r")))
-            if longest > LONGEST_LINE_BYTES and self.modes().by_line:
+            if longest > LONGEST_LINE_BYTES and modes_now(self.streams.input_fd).by_line:
                 raise ToolError(
                     f"The program takes lines of at most {LONGEST_LINE_BYTES} bytes; write a file instead."
                 )
@@ -243,15 +242,8 @@ class Session:
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as far as it decides."""
-        modes = self.modes()
+        modes = modes_now(self.streams.input_fd)
         return modes.echoes or not modes.by_line
-
-    def modes(self) -> Modes:
-        """How the terminal is set; as at first where it is gone."""
-        try:
-            return modes_of(self.streams.input_fd)
-        except (OSError, ValueError, termios.error):
-            return Modes(echoes=True, by_line=True)
 
     def pastes(self) -> bool:
         """Whether several lines go as one paste: for a line editor that asked for it and would indent each of them.
@@ -264,13 +256,6 @@ class Session:
             return name_of(os.tcgetpgrp(self.streams.output_fd)) not in SHELLS
         except OSError:
             return False
-
-    def end_of_file(self) -> bytes:
-        """What is typed for the end of a file."""
-        try:
-            return termios.tcgetattr(self.streams.input_fd)[6][termios.VEOF] or b"\x04"
-        except (OSError, ValueError, termios.error):
-            return b"\x04"
 
     async def signal(self, number: signal.Signals) -> None:
         """Signal the programs in the foreground, as soon as there are any. Raises OSError."""
@@ -302,14 +287,3 @@ class Session:
         missed = self.missed_bytes - self._told_missed
         self._told_tick, self._told_missed = grid.tick, self.missed_bytes
         return lines, missed
-
-
-def size_of(fd: int) -> tuple[int, int]:
-    """The rows and columns of a terminal."""
-    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
-    return rows, columns
-
-
-def unread(fd: int) -> int:
-    """How many typed bytes a program has not read."""
-    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0])
