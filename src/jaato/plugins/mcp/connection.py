@@ -60,6 +60,8 @@ class Connection:
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self.why = ""
+        self.fault: JaatoError | None = None
+        """What ended it, where that is an error of its own: a login that is needed, a session that was forgotten."""
 
     # --- life --------------------------------------------------------------------------------------------------
 
@@ -84,6 +86,7 @@ class Connection:
             ended = "" if self.stopped else await self._transport.how_it_ended()
         except JaatoError as error:
             self.why, fault = str(error), error
+            self.fault = error
         else:
             parts = (ended or self.why, self.log.explained().strip())
             self.why = " ".join(part for part in parts if part)
@@ -283,10 +286,12 @@ class Connection:
             f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
         )
 
-    async def _gone(self, what: str, said: str = "") -> ServerFault:
+    async def _gone(self, what: str, said: str = "") -> JaatoError:
         """That the connection ended, with the reason as soon as it is known."""
         with anyio.move_on_after(3):
             await self.over.wait()
+        if self.fault is not None:
+            return self.fault
         why = self.why or said
         return ServerFault(
             f"The MCP server {self.config.name} ended before it answered {what}; whether it did what was asked is "

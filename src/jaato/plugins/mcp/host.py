@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.elicit import Caller
-from jaato.plugins.mcp.faults import DefinitionHeld, ServerUnusable
+from jaato.plugins.mcp.faults import DefinitionHeld, ServerUnusable, SessionForgotten
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pool import POOL, User
 from jaato.plugins.mcp.tools import checked_output
@@ -52,7 +52,10 @@ class Host:
         """Ask a server something, which is started if need be; from a loop."""
 
         async def asked(server: Server) -> R:
-            result = await do(await server.connected())
+            try:
+                result = await do(await server.connected())
+            except SessionForgotten:  # nothing was done, so it is no repetition
+                result = await do(await server.connected())
             server.answered()
             return result
 
