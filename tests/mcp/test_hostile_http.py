@@ -6,6 +6,7 @@ import json
 import logging
 import queue
 import socket
+import time
 import zlib
 from collections.abc import AsyncIterator
 from itertools import count
@@ -187,6 +188,27 @@ def test_progress_that_is_always_at_its_end_is_shown_now_and_then(tmp_path: Path
 
         hosted(tmp_path, {"far": {"url": server.url, "call_timeout_s": 0.1}}, talk)
     assert 2 <= len(said) <= 30
+
+
+def test_lists_that_change_without_end_are_asked_for_less_and_less(tmp_path: Path) -> None:
+    """A storm of changes is no reason to list everything three times a second."""
+    told = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+
+    def storm(connection: socket.socket, _: Asked) -> bool:
+        stream(connection)
+        while True:
+            connection.sendall(told)
+            time.sleep(0.02)
+
+    with hand(GET=storm) as server:
+
+        async def talk(host: Host) -> None:
+            assert (await call(host, "far", text="x")).text == "x"
+            await anyio.sleep(2.5)
+
+        hosted(tmp_path, {"far": {"url": server.url}}, talk)
+        lists = [asked for asked in server.seen if (asked.message or {}).get("method") == "tools/list"]
+        assert 2 <= len(lists) <= 5
 
 
 @pytest.mark.parametrize("answer", ["404", "400"])
