@@ -75,6 +75,18 @@ class Directory:
         except ConfigError:
             return False
 
+    def needs_login(self, config: ServerConfig) -> bool:
+        """Whether it said, when it was last asked, that somebody has to log in."""
+        if config.kind == "stdio":
+            return False
+        from jaato.plugins.mcp.expand import expanded
+        from jaato.plugins.mcp.oauth_store import needs_login
+
+        try:
+            return needs_login(expanded(config, self.places.environ), self.places.state_dir)
+        except ConfigError:
+            return False
+
     def setting(self, name: str) -> Setting:
         """What to start a server with. Raises `ServerUnusable` for one that may not start or lacks something."""
         config = self.entry(name)

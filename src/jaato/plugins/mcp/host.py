@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato.plugins.mcp.directory import Directory
@@ -100,6 +101,8 @@ class Host:
         if not self.directory.trusts(config):
             return "needs trust", f"`jaato mcp trust {name}`"
         server = POOL.known(config.digest)
+        if (server is None or server.connection is None) and self.directory.needs_login(config):
+            return "needs login", f"log in with `jaato mcp login {quote(name)}`"
         if server is not None and server.state in ("started", "starting", "failed"):
             return server.state, server.failure
         return ("known" if self.directory.judgement(config) else "configured"), ""

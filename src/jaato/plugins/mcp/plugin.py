@@ -104,8 +104,8 @@ class MCPToolPlugin(Plugin):
 
     @tool(category="MCP", access="read")
     def mcp_servers(self) -> dict[str, Any]:
-        """List the MCP servers: how each stands (configured, known, started, failed, needs trust), what it offers, and
-        what is held back and why. Starts nothing."""
+        """List the MCP servers: how each stands (configured, known, started, failed, needs login, needs trust), what it
+        offers, and what is held back and why. Starts nothing."""
         from jaato.plugins.mcp.shown import servers_shown
 
         return servers_shown(self.directory, self.servers)

@@ -127,7 +127,7 @@ class Server:
             self._failed(str(error))
             raise
         except JaatoError as error:
-            self.failure = str(error)  # somebody has to log in; trying again costs nothing
+            self._stopped_by(error)  # somebody has to log in; trying again costs nothing
             raise
 
     async def _opened(self, handshake_first: bool) -> Connection:
@@ -175,10 +175,16 @@ class Server:
         await connection.run()
         if self.connection is connection:
             self.connection = None
-            if not connection.stopped:
+            if connection.fault is not None:
+                self._stopped_by(connection.fault)
+            elif not connection.stopped:
                 if time.monotonic() - self._since >= LIVED_S:
                     self._failures = 0
                 self._failed(f"The MCP server {self.setting.config.name} ended. {connection.why}")
+
+    def _stopped_by(self, error: JaatoError) -> None:
+        """It cannot be used for a reason of its own. Whether a login is needed is kept with the logins."""
+        self.failure = "" if error.code == "login_needed" else str(error)
 
     def _failed(self, why: str) -> None:
         self.failure = why
