@@ -98,7 +98,9 @@ def load(workspace: Path, home: Path) -> Found:
         for name, config in others.items():
             mine = servers.get(taken.get(plain(name), ""))
             if mine is None:
-                near = next((one for own, one in prefixes.items() if either_begins(own, prefix_of(name))), None)
+                near = next(
+                    (one for own, one in prefixes.items() if either_begins(own, prefix_of(name))), None
+                )
                 if near is None:
                     servers[name] = config
                     continue
@@ -206,7 +208,9 @@ def plain(name: str) -> str:
 
 def prefix_of(name: str) -> str:
     """How the names of a server's tools begin, and the rules of a user that are meant for them."""
-    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name) + "__"
+    return (
+        "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name) + "__"
+    )
 
 
 def either_begins(one: str, other: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from ipaddress import IPv6Address, ip_address
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from jaato.plugins.mcp.guard import MAX_BODY_BYTES, Client, Guard
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.watched import Streams
-from jaato.tools.address import Allowed, parse_url
+from jaato.tools.address import METADATA, Address, Allowed, Url, parse_url
 from jaato.tools.dial import Dialer, open_pool
 from jaato.tools.route import is_loopback, open_transport, proxy_for
 
@@ -107,30 +108,50 @@ def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
         return open_transport(config.url, proxy_for(config.url, setting.environ), setting.environ)
     allowed = allowed_for(config, setting.allow_hosts) or Allowed()
     url = parse_url(config.url)
-    pool, _ = open_pool(url, Dialer(allowed), setting.environ)
-    transport = httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
+    dialer = Dialer(allowed)
+    pool, proxied = open_pool(url, dialer, setting.environ)
+    transport = Proxied(dialer, url) if proxied else httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
     transport._pool = pool  # noqa: SLF001 httpx2 takes no network backend of its own accord
     return transport
 
 
+class Proxied(httpx2.AsyncHTTPTransport):
+    """The way through a proxy, which looks the host up by itself: what can be known of it is checked here."""
+
+    def __init__(self, dialer: Dialer, url: Url) -> None:
+        super().__init__(trust_env=False, verify=False)
+        self._dialer = dialer
+        self._url = url
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request."""
+        await self._dialer.check_proxied(self._url)
+        return await super().handle_async_request(request)
+
+
 def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> Allowed | None:
     """What may be reached beside public addresses: what the user allows, and the address that was vouched for
-    when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not."""
+    when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not. Where clouds
+    answer what is secret, and beside it, only the user's own word leads."""
     parts = urlsplit(config.url)
     host = (parts.hostname or "").lower()
-    if not (is_loopback(host) or is_literal(host)):
+    if not (is_loopback(host) or may_be_named(host)):
         return Allowed.of(hosts)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     name = f"[{host}]" if ":" in host else host
     return Allowed.of([*hosts, f"{name}:{port}"])
 
 
-def is_literal(host: str) -> bool:
-    """Whether a host is an address, not a name."""
-    import ipaddress
-
+def may_be_named(host: str) -> bool:
+    """Whether a host is an address, not a name, and none that only a machine's own system should reach."""
     try:
-        ipaddress.ip_address(host)
+        address = meant(ip_address(host))
     except ValueError:
         return False
-    return True
+    return not address.is_link_local and address not in METADATA
+
+
+def meant(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for, if it stands for one."""
+    inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return inner or address

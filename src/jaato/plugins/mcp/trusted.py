@@ -103,7 +103,12 @@ def programs(config: ServerConfig) -> list[Path]:
             for path in (resolved(directory / text), *modules(directory, text)):
                 if path == workspace or not path.is_relative_to(workspace) or path.is_dir():
                     continue
-                if is_command or path.suffix.lower() in PROGRAMS or path.name in RECIPES or is_executable(path):
+                if (
+                    is_command
+                    or path.suffix.lower() in PROGRAMS
+                    or path.name in RECIPES
+                    or is_executable(path)
+                ):
                     found[path] = None
     return list(found)[:MAX_PROGRAMS]
 
