@@ -55,7 +55,15 @@ def shown_progress(caller: Caller, deadline: Deadline) -> Callable[[float, float
         if now - last < PROGRESS_EVERY_S and not arrives:
             return
         last, at_end = now, at_end or arrives
-        share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+        share = f"{figure(progress)}/{figure(total)}" if total else figure(progress)
         caller.call.output(f"[{share}] {message[:500]}\n" if message else f"[{share}]\n")
 
     return show
+
+
+def figure(number: float) -> str:
+    """A number as it is shown; a server may send one that is too large to be any."""
+    try:
+        return f"{number:g}"
+    except OverflowError:
+        return "?"
