@@ -272,7 +272,7 @@ def test_progress_too_large_for_a_number_costs_no_answer(tmp_path: Path) -> None
     """The answer that comes with it is there at once."""
     shown: list[str] = []
 
-    async def talk(host: Host) -> str:
+    async def talk(host: Host) -> Any:
         return (await call(host, "raw", text="hi", call=Call("c", "x", {}, output=shown.append))).text
 
     assert hosted(tmp_path, {"raw": raw("huge-progress", call_timeout_s=2)}, talk) == "hi"

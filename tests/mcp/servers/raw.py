@@ -94,8 +94,8 @@ def answer(id_: Any, text: str) -> bytes | None:
         case "surrogate":
             return line(id_, result={"content": [{"type": "text", "text": "a\ud800b"}]})
         case "huge-progress":
-            told = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%s}}\n'
-            lines = "".join(told % (id_, number) for number in ("9" * 400, '"x"', "[]"))
+            wild = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%s}}\n'
+            lines = "".join(wild % (id_, number) for number in ("9" * 400, '"x"', "[]"))
             return lines.encode() + line(id_, result={"content": content})
         case "deep":
             return b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (id_, b"[" * 100_000 + b"]" * 100_000)
