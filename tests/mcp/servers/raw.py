@@ -145,6 +145,9 @@ def begin() -> None:
         case "exit":
             print("cannot find my configuration", file=sys.stderr, flush=True)
             sys.exit(7)
+        case "exit-told":
+            print("my key is", os.environb[b"SHOP_API_KEY"].decode(), file=sys.stderr, flush=True)
+            sys.exit(7)
         case "ignore-term":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         case "setsid":

@@ -207,4 +207,8 @@ def places_of(host: PluginHost) -> Places:
         state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
         cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
         allowed = ()
-    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed)
+    try:
+        secrets = host.service("secrets")
+    except KeyError:
+        secrets = None
+    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed, secrets=secrets)

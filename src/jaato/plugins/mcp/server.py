@@ -37,7 +37,8 @@ MOST_TIMEOUTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last."""
+    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last, `mask` hides what is secret
+    in what the server prints."""
 
     config: ServerConfig
     environ: Mapping[str, str]
@@ -48,6 +49,7 @@ class Setting:
     log: Callable[[str], None] | None = None
     ask: Ask | None = None
     spoke: str = ""
+    mask: Callable[[str], str] = str
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +69,7 @@ class Server:
     def __init__(self, setting: Setting, launcher: Launcher) -> None:
         self.setting = setting
         self.users: set[object] = set()
-        self.log = ServerLog(setting.log)
+        self.log = ServerLog(setting.log, setting.mask)
         self.manifest: Manifest | None = None
         self.watchers: dict[object, Callable[[Manifest], None]] = {}
         self.failure = ""
@@ -142,7 +144,7 @@ class Server:
         return await self._over(self._way(older=setting.config.kind != "stdio"), handshake_first=True)
 
     def _way(self, *, older: bool = False) -> Transport:
-        self.log = ServerLog(self.setting.log)
+        self.log = ServerLog(self.setting.log, self.setting.mask)
         try:
             return self.setting.make(self.setting, self._launcher, self.log, older)
         except JaatoError as error:
