@@ -268,22 +268,6 @@ def test_a_workspace_cannot_take_a_name(work: Path, home: Path) -> None:
     assert "rename" in problem.text
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs"), [("git", "git__evil"), ("git", "git_"), ("git__hub", "git"), ("a b", "a.b__c")]
-)
-def test_a_workspace_cannot_have_tools_of_a_name_of_mine(
-    work: Path, home: Path, mine: str, theirs: str
-) -> None:
-    """`mcp__git__*` in a rule of the user's means tools of the user's server `git`, and of no server of a workspace."""
-    write(home, {mine: {"command": "mine"}})
-    write(work, {theirs: {"command": "theirs"}, "other": {"command": "x"}})
-    found = load(work, home)
-    assert set(found.servers) == {mine, "other"}
-    assert [(one.server, f"your own server {mine!r}" in one.text) for one in found.problems] == [
-        (theirs, True)
-    ]
-
-
 def test_home_as_workspace(home: Path) -> None:
     """In the home directory the one file is the user's, once."""
     write(home, {"a": GOOD})

@@ -10,6 +10,7 @@ import pytest
 from tests.kit import call, results, say, session
 from tests.mcp.hosting import configure, hosted, raw
 
+from jaato.plugins.mcp.config import load
 from jaato.plugins.mcp.faults import ServerFault
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.manifest import Manifest
@@ -179,3 +180,19 @@ def test_a_server_that_dies_of_the_newer_protocol_is_asked_in_the_older(tmp_path
         return str((await host.connect("raw")).protocol_version)
 
     assert hosted(tmp_path, {"raw": raw("dies-at-discover")}, talk) == "2025-06-18"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"), [("git", "git__evil"), ("git", "git_"), ("git__hub", "git"), ("a b", "a.b__c")]
+)
+def test_a_workspace_cannot_have_tools_of_a_name_of_mine(tmp_path: Path, mine: str, theirs: str) -> None:
+    """`mcp__git__*` in a rule of the user's means tools of the user's server `git`, and of no server of a workspace."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    configure(home, {mine: {"command": "mine"}})
+    configure(work, {theirs: {"command": "theirs"}, "other": {"command": "x"}})
+    found = load(work, home)
+    assert set(found.servers) == {mine, "other"}
+    assert [(one.server, f"your own server {mine!r}" in one.text) for one in found.problems] == [
+        (theirs, True)
+    ]

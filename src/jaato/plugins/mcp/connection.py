@@ -29,9 +29,6 @@ from jaato.plugins.mcp.survey import survey
 from jaato.plugins.mcp.tasks import finished
 from jaato.plugins.mcp.transport import Transport
 
-REFRESH_AFTER_S = 0.3
-MOST_REFRESH_S = 60.0
-"""How long after a change the lists are asked for; longer and longer when they change all the time."""
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
 """How long after a lost subscription the next is asked for."""
 R = TypeVar("R")
@@ -62,8 +59,7 @@ class Connection:
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self.why = ""
-        self.fault: JaatoError | None = None
-        """What ended it, where that is an error of its own: a login that is needed, a session that was forgotten."""
+        self.fault: JaatoError | None = None  # what ended it, where that is an error of its own: a login, say
 
     # --- life --------------------------------------------------------------------------------------------------
 
@@ -136,14 +132,8 @@ class Connection:
         raise ServerFault("It closed the connection.")
 
     async def _refreshing(self, session: Session) -> None:
-        pause_s = REFRESH_AFTER_S
         while True:
-            since = anyio.current_time()
-            await self._listener.changed.wait()
-            quiet = anyio.current_time() - since > pause_s
-            await anyio.sleep(pause_s if not quiet else REFRESH_AFTER_S)
-            pause_s = REFRESH_AFTER_S if quiet else min(2 * pause_s, MOST_REFRESH_S)
-            self._listener.changed.clear()
+            await self._listener.change()
             try:
                 with anyio.fail_after(self.config.start_timeout_s):
                     self._on_manifest(await survey(session, self.config.digest, self.log))
