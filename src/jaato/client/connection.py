@@ -144,7 +144,9 @@ class Client:
                 if self._closing:
                     return
                 self._there.clear()
-                self._link = None
+                if self._link is not None:
+                    self._link.drop()
+                    self._link = None
                 self.on_connection(False)
                 await self._again(error)
 
@@ -154,7 +156,12 @@ class Client:
         while True:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
             try:
-                self._begin(await Link.open(self._address, self._name))
+                link = await Link.open(self._address, self._name)
+                try:
+                    self._begin(link)
+                except ConnectionFault:
+                    link.drop()
+                    raise
                 return
             except ConnectionFault as error:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
