@@ -16,9 +16,9 @@ from jaato.abc.compactor import GCConfig, GCResult
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.compaction.truncate import TruncateGCPlugin
 from jaato.agent.session import Session
-from jaato.protocol.events import GcCompleted
+from jaato.protocol.events import BackgroundUpdated, GcCompleted, PlanUpdated
 from jaato.protocol.messages import Message, Text, Usage
-from jaato.protocol.specs import ModelInfo
+from jaato.protocol.specs import ModelInfo, Plan, PlanStep
 from jaato.providers.scripted import Step
 
 SMALL = ModelInfo(id="script", provider="scripted", context_limit=2_000)
@@ -185,10 +185,41 @@ def interrupts() -> Any:
     raise KeyboardInterrupt
 
 
+class Hostile(BaseException):
+    """One that harms whoever looks at it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+    __repr__ = __str__
+
+
+class Shy:
+    """A value nobody can show."""
+
+    def __repr__(self) -> str:
+        raise Hostile
+
+
+def hostile() -> Any:
+    raise Hostile
+
+
+class Endless(list[Any]):
+    """A list that has no end."""
+
+    def __iter__(self) -> Any:
+        while True:
+            time.sleep(0.001)
+            yield Message("user", [Text("more")])
+
+
 WRONG: dict[str, tuple[Any, str]] = {
     "raises": (lambda _history: 1 / 0, "ZeroDivisionError"),
     "exits": (lambda _history: exits(), "SystemExit"),
     "interrupts": (lambda _history: interrupts(), "KeyboardInterrupt"),
+    "raises what cannot be shown": (lambda _history: hostile(), "Hostile"),
+    "gives what cannot be shown": (lambda _history: (Shy(),), "Hostile when shown"),
     "gives nothing": (lambda _history: (None,), "(history, GCResult)"),
     "gives text": (lambda _history: ("all", GCResult()), "not a str"),
     "gives strings": (lambda _history: (["all"], GCResult()), "has a str among"),
@@ -220,6 +251,101 @@ def test_a_broken_strategy_is_left_out_and_the_turn_goes_on(tmp_path: Path, case
             assert "mine is left out" in (event.problem or "")
             assert words in (event.problem or "")
             assert len(live.state.messages) == 6
+
+    anyio.run(main)
+
+
+def test_a_history_without_an_end_is_not_waited_for(tmp_path: Path) -> None:
+    """What a strategy gives is looked at within its time too, apart from the loop."""
+
+    async def main() -> None:
+        endless: list[Any] = Endless()
+        async with session(tmp_path, [say("one"), say("two")]) as live:
+            live.compaction = Compaction(Strategy(lambda _history: endless), GCConfig(), collecting_s=0.05)
+            turn = await live.post("a")
+            assert turn is not None
+            assert turn.reason == "stop"
+            (event,) = collections(live)
+            assert "has not answered" in (event.problem or "")
+
+    anyio.run(main)
+
+
+class Nameless(Strategy):
+    """One whose name cannot be had."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # the point
+        raise Hostile
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        GCResult(notification=Shy()),  # type: ignore[arg-type]  # the point
+        GCResult(success=False, error=Shy()),  # type: ignore[arg-type]
+        GCResult(success=False, error="no room \ud800"),
+    ],
+)
+def test_remarks_that_are_no_text_and_a_name_that_cannot_be_had_harm_nobody(
+    tmp_path: Path, result: GCResult
+) -> None:
+    """The turn goes on, whatever a strategy says of itself."""
+
+    async def main() -> None:
+        async with session(tmp_path, [say("one" * 500), say("two")]) as live:
+            await live.post("a")
+            live.compaction = Compaction(Nameless(lambda _history: ([], result)), GCConfig())
+            turn = await live.post("b")
+            assert turn is not None
+            assert turn.reason == "stop"
+            assert len(collections(live)) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+def test_a_long_plan_does_not_push_out_the_tasks_that_run(tmp_path: Path) -> None:
+    """Every step of a plan of two hundred and every running task is named in the note, whatever their length."""
+
+    async def main() -> None:
+        async with session(
+            tmp_path, [say("x" * 60_000), say("on")], [echo], ["introspection", "todo"]
+        ) as live:
+            await live.post("first")
+            steps = [PlanStep(f"s{n}", "weigh the anchor " * 20) for n in range(200)]
+            live.journal.record(
+                PlanUpdated(**live.journal.head(), plan=Plan("p1", "T" * 2000, steps, status="active")),
+                BackgroundUpdated(
+                    **live.journal.head(), task_id="bg7", tool="shell", plugin="cli", status="running"
+                ),
+            )
+            live.compaction = Compaction(Strategy(forget), GCConfig())
+            await live.post("go on")
+            note = live.state.messages[0].text
+            assert "bg7" in note
+            assert "s0:" in note
+            assert "s199:" in note
+            assert len(note) < 10_000
+
+    anyio.run(main)
+
+
+def test_one_that_frees_next_to_nothing_is_not_asked_before_every_call(tmp_path: Path) -> None:
+    """After a collection that frees a trifle the context must grow before the next."""
+
+    def trifle(history: list[Message]) -> Any:
+        return history[2:]
+
+    async def main() -> None:
+        script = [*[call("echo", text="x" * 300)] * 8, say("ok")]
+        async with session(tmp_path, [say("z" * 90), say("z" * 20_000), *script], [echo]) as live:
+            await live.post("y" * 90)
+            await live.post("y")
+            strategy = Strategy(trifle)
+            live.compaction = Compaction(strategy, GCConfig())
+            await live.post("go")
+            assert strategy.collected == 1
 
     anyio.run(main)
 

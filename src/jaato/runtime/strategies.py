@@ -15,7 +15,9 @@ from jaato.runtime.bounded import within
 from jaato.runtime.discovery import identity
 
 Loader = Callable[[], Any]
-BUILTIN_STRATEGIES = {"gc_truncate": "jaato.agent.compaction.truncate"}
+BUILTIN_STRATEGIES = {
+    f"gc_{name}": f"jaato.agent.compaction.{name}" for name in ("truncate", "summarize", "hybrid")
+}
 METHODS = ("initialize", "shutdown", "should_collect", "collect")
 LOADING_S = 30.0
 NONE: Mapping[str, ModuleType] = MappingProxyType({})
