@@ -85,7 +85,7 @@ DECLARED: dict[str, tuple[str, str]] = {
     "None for a schema": (schemas("[None]"), "a tool without a name"),
     "schemas without end": (
         schemas("(ToolSchema(f't{n}', 'd', {}) for n in __import__('itertools').count())"),
-        "more than 10,000 tools",
+        "more than 10,000",
     ),
     "a tool without a name": (schemas("[ToolSchema('', 'd', PARAMETERS)]"), "without a name"),
     "a description of bytes": (schemas("[ToolSchema('growl', b'd', PARAMETERS)]"), "is a bytes, not text"),

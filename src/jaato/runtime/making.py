@@ -10,6 +10,7 @@ from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
 from jaato.runtime.adapt import Toolset, adapt, optional
 from jaato.runtime.bounded import apart_from_the_terminal, within
+from jaato.runtime.claims import at_hand
 from jaato.runtime.discovery import instance
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later
@@ -79,7 +80,7 @@ class Maker:
         def work() -> Toolset:
             initialize = optional(plugin, "initialize")
             if initialize:
-                initialize(config or {})
+                at_hand(initialize(config or {}), "initialize()")
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
