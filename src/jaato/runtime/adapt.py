@@ -17,6 +17,7 @@ from jaato.runtime.claims import (
     MAX_INSTRUCTION_CHARS,
     MAX_TOOLS,
     at_hand,
+    category_problem,
     check_size,
     checked_enrichment,
     checked_names,
@@ -24,7 +25,7 @@ from jaato.runtime.claims import (
     plugin_name,
     some,
 )
-from jaato.tools.call import Call
+from jaato.tools.call import Call, clean
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool, tools_of
@@ -67,9 +68,9 @@ def requirements(plugin: object) -> list[str]:
     return some(asked(), MAX_TOOLS, "Model requirements:") if asked else []
 
 
-def adapt(plugin: object) -> Toolset:
-    """The record of an initialised plugin. Raises `PluginError` for a declaration that cannot be used."""
-    name = plugin_name(plugin)
+def adapt(plugin: object, name: str | None = None) -> Toolset:
+    """The record of an initialised plugin, under this name. Raises `PluginError` for a declaration that cannot be used."""
+    name = name or plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
         offered = some(plugin.offered(), MAX_TOOLS, f"The plugin {name} offers tools;")
@@ -203,7 +204,7 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
     return ToolSpec(
         name=wire_name(name),
-        description=str(getattr(schema, "description", "") or ""),
+        description=clean(str(getattr(schema, "description", "") or "")),
         parameters=parameters if "type" in parameters else {"type": "object", **parameters},
         category=getattr(schema, "category", None) or "uncategorized",
         discoverability=getattr(schema, "discoverability", None) or "discoverable",
@@ -224,7 +225,7 @@ def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
     if len(description or "") > MAX_DESCRIPTION_CHARS:
         return f"its description is longer than {MAX_DESCRIPTION_CHARS:,} characters"
     category = getattr(schema, "category", None)
-    return None if category is None or isinstance(category, str) else f"the category {category!r} is no text"
+    return None if category is None else category_problem(category)
 
 
 def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:

@@ -85,7 +85,7 @@ async def assemble(
             if wire:
                 registry.forget_session(session)
             if strategy is not None:
-                release(strategy.strategy, foreign=True)
+                release(strategy.strategy, settings["gc"] or "", foreign=True)
             runtime.close()
 
     return session, close

@@ -12,13 +12,14 @@ import msgspec
 
 from jaato.abc.plugin import Enrichment
 from jaato.errors import PluginError
+from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.tool import Tool
 
 T = TypeVar("T")
 MAX_TOOLS, MAX_SCHEMA_BYTES, MAX_DESCRIPTION_CHARS, MAX_INSTRUCTION_CHARS = 10_000, 262_144, 10_000, 20_000
 """What one plugin may bring: more is a mistake, and would be paid for in every request."""
-MAX_NAME_CHARS, MAX_COMMANDS = 128, 1_000
+MAX_NAME_CHARS, MAX_CATEGORY_CHARS, MAX_COMMANDS = 128, 64, 1_000
 
 
 def plugin_name(plugin: object) -> str:
@@ -60,8 +61,22 @@ def checked_tools(tools: list[Any], plugin: str) -> list[Tool]:
             raise PluginError(
                 f"The plugin {plugin}, tool {name}: its description is longer than {MAX_DESCRIPTION_CHARS:,} characters."
             )
+        problem = category_problem(tool.spec.category)
+        if problem:
+            raise PluginError(f"The plugin {plugin}, tool {name}: {problem}.")
+        if not is_unicode(tool.spec.description):
+            raise PluginError(f"The plugin {plugin}, tool {name}: its description is no Unicode text.")
         check_size(tool.spec.parameters, f"The plugin {plugin}, tool {name}: its")
     return tools
+
+
+def category_problem(category: object) -> str | None:
+    """What is wrong with the category of a tool, or None."""
+    if not isinstance(category, str):
+        return f"the category {category!r:.80} is no text"
+    if len(category) > MAX_CATEGORY_CHARS or not category.isprintable():
+        return f"its category is not at most {MAX_CATEGORY_CHARS} printable characters"
+    return None
 
 
 def check_size(parameters: dict[str, Any], whose: str) -> None:

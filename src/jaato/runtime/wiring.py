@@ -8,7 +8,7 @@ from typing import Any
 
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, call_optional
-from jaato.runtime.bounded import within
+from jaato.runtime.bounded import brief, within
 from jaato.runtime.discovery import BROKEN
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
@@ -50,7 +50,7 @@ class Sessions:
             try:
                 told(toolset, lambda: join(session))
             except BROKEN as error:
-                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
+                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {brief(error)}")
 
 
 def place(toolset: Toolset, workspace: Path) -> None:
@@ -75,7 +75,7 @@ def told(toolset: Toolset, work: Callable[[], Any]) -> None:
         work()
 
 
-def release(plugin: Any, *, foreign: bool = False) -> None:
+def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
     """Shut a plugin down; one that fails or hangs in doing so harms nobody else."""
     try:
         if foreign:
@@ -83,4 +83,4 @@ def release(plugin: Any, *, foreign: bool = False) -> None:
         else:
             call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down
-        LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)
+        LOG.warning("Plugin '%s' failed to shut down: %s", name, brief(error))
