@@ -153,7 +153,8 @@ def test_a_placeholder_is_seen_however_a_model_writes_it(arguments: dict[str, ob
 
 
 @pytest.mark.parametrize(
-    "text", ["[masked:NAME:xxxxxx]", "[masked:…]", "[masked]", "arr[masked:3]x", "a[masked:n:2]", "m[masked: x]"]
+    "text",
+    ["[masked:NAME:xxxxxx]", "[masked:…]", "[masked]", "arr[masked:3]x", "a[masked:n:2]", "m[masked: x]"],
 )
 def test_what_only_looks_like_a_placeholder_may_be_written(text: str) -> None:
     """The documentation of placeholders, and slices of a variable of that name."""

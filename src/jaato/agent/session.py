@@ -37,11 +37,7 @@ from jaato.protocol.commands import (
     SessionStop,
     ToolsDisable,
 )
-from jaato.protocol.events import (
-    MidTurnQueued,
-    ToolsStatus,
-    TurnCompleted,
-)
+from jaato.protocol.events import MidTurnQueued, ToolsStatus, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings

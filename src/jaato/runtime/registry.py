@@ -22,7 +22,7 @@ from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
 from jaato.runtime.plugin_tree import Tree
-from jaato.runtime.wiring import Sessions, exchange, place, release, told
+from jaato.runtime.wiring import Sessions, exchange, move, place, release
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -228,11 +228,7 @@ class PluginRegistry:
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
-        for toolset in self.everyone():
-            try:
-                told(toolset, functools.partial(place, toolset, self.workspace))
-            except BROKEN as error:
-                self.report(toolset.name, f"cannot work in {self.workspace}: {brief(error)}")
+        move(self.everyone(), self.workspace, self.report)
 
     def set_session(self, session: Any) -> None:
         """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ def place(toolset: Toolset, workspace: Path) -> None:
     """Tell a plugin where it works; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):
         settle(str(workspace))
+
+
+def move(toolsets: Iterable[Toolset], workspace: Path, report: Callable[[str, str], None]) -> None:
+    """Tell plugins that they work elsewhere; one that fails or hangs at it is reported, and the others are told."""
+    for toolset in toolsets:
+        try:
+            told(toolset, functools.partial(place, toolset, workspace))
+        except BROKEN as error:
+            report(toolset.name, f"cannot work in {workspace}: {brief(error)}")
 
 
 def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
