@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from jaato.abc.compactor import GCResult
+from inspect import getattr_static
+from typing import TypeGuard
+
+from jaato.abc.compactor import GCResult, SummarizingGCPlugin
 from jaato.errors import PluginError
 from jaato.tools.call import clean, text_of
 
@@ -30,6 +33,11 @@ def asked(given: object) -> str | None:
     if given is None or isinstance(given, str):
         return given
     raise PluginError(f"question() gives text or None, not {shown(given)}")
+
+
+def summarising(strategy: object) -> TypeGuard[SummarizingGCPlugin]:
+    """Whether a strategy wants words of the model; none of its own code runs for that."""
+    return all(callable(getattr_static(strategy, name, None)) for name in ("question", "collect_with"))
 
 
 def name_of(strategy: object) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
-from jaato.abc.compactor import GCConfig, GCPlugin, GCResult, SummarizingGCPlugin
-from jaato.agent.compaction.answers import asked, cut, name_of, parted, remark, told, verdict
+from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
+from jaato.agent.compaction.answers import asked, cut, name_of, parted, remark, summarising, told, verdict
 from jaato.agent.compaction.history import settled
 from jaato.agent.compaction.note import note_of
 from jaato.agent.compaction.words import ASKED_S, Answer, Spent, answer_to
@@ -105,7 +105,7 @@ class Compaction:
     async def _answer(self, session: Session, copies: list[Message], usage: dict[str, Any]) -> Answer | None:
         """What the model says to the strategy's question; None where it has none."""
         strategy = self.strategy
-        if not isinstance(strategy, SummarizingGCPlugin):
+        if not summarising(strategy):
             return None
         question = await self._ask(session, lambda: asked(strategy.question(copies, usage, self.config)))
         return None if question is None else await answer_to(question, session, self.model_s)
@@ -120,7 +120,7 @@ class Compaction:
     ) -> tuple[list[Message], GCResult]:
         """What remains, made whole, and what the strategy says of it."""
         strategy = self.strategy
-        if answer is not None and answer.text is not None and isinstance(strategy, SummarizingGCPlugin):
+        if answer is not None and answer.text is not None and summarising(strategy):
             given = strategy.collect_with(answer.text, copies, usage, self.config, reason)
         else:
             given = strategy.collect(copies, usage, self.config, reason)
