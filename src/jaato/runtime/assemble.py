@@ -46,13 +46,7 @@ async def assemble(
     try:
         secrets = known_secrets(settings, blueprint)
         journal = resumed(store, blueprint, workspace, secrets)
-        if journal is not None:
-            workspace = Path(journal.state.workspace)
-            if not workspace.is_dir():
-                raise ConfigError(
-                    f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
-                    "bring it back, or begin a new session."
-                )
+        workspace = workspace if journal is None else place_of(journal)
         provider, model = await pick_provider(blueprint, settings, journal)
         registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
         runtime = Runtime(
@@ -94,6 +88,17 @@ async def assemble(
             runtime.close()
 
     return session, close
+
+
+def place_of(journal: Journal) -> Path:
+    """The directory a stored session works in. Raises `ConfigError` when it is gone."""
+    workspace = Path(journal.state.workspace)
+    if not workspace.is_dir():
+        raise ConfigError(
+            f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
+            "bring it back, or begin a new session."
+        )
+    return workspace
 
 
 def workspace_of(blueprint: Blueprint) -> Path:
