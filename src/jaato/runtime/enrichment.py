@@ -38,13 +38,15 @@ class SlowEnrichment(PluginError):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One thing that plugins are asked about, and how: `ask` gives the plugin's answer or None where it is not asked any
-    more, `take` what becomes of that; both may raise. `forget` is called for one that is too slow."""
+    """One thing that plugins are asked about, and how: `ask` gives what asks the plugin, or None where it is not asked any
+    more, `take` what becomes of its answer; both may raise. `function` is the plugin's own; `forget` is called for one
+    that is too slow."""
 
     what: str
     seconds: float
     ask: Callable[[Toolset, Any], Callable[[], Any] | None]
     take: Callable[[Any, Any], Any]
+    function: Callable[[Toolset], Any]
     forget: Callable[[Toolset], None]
     failed: Callable[[Any, str], Any]
     """What becomes of the value of a plugin that is passed over, and why it was."""
@@ -80,6 +82,9 @@ def at_once(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -
 
 async def apart(turn: Round, toolset: Toolset, value: Any) -> Any:
     """The same off the loop; an asynchronous answer is awaited on it, for as long as the plugin may take."""
+    work = turn.ask(toolset, value) if inspect.iscoroutinefunction(turn.function(toolset)) else None
+    if work is not None:
+        return await awaited(turn, toolset, value, work())
     ask = functools.partial(at_once, turn, toolset, value, waits=True)
     given: Any = None
     with anyio.move_on_after(turn.seconds + toolset.foreign) as waited:
@@ -175,6 +180,7 @@ def prompts() -> Round:
         WITHIN_S,
         ask_about_prompt,
         taken_prompt,
+        lambda toolset: toolset.enrich,
         forget_prompts,
         lambda value, problem: (value[0], {"error": problem} if problem else {}),
     )
@@ -238,6 +244,7 @@ def results(call: Call) -> Round:
         RESULT_WITHIN_S,
         ask,
         taken_result,
+        lambda toolset: toolset.enrich_result,
         forget_results,
         lambda value, _problem: value,
     )
