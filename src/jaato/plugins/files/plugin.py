@@ -10,7 +10,6 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.apply_patch import Patching
-from jaato.plugins.files.backups import SET, Backups
 from jaato.plugins.files.batch import (
     Search,
     edit_many,
@@ -21,17 +20,18 @@ from jaato.plugins.files.batch import (
     refuse_surrogates,
     replace_all,
 )
-from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused
-from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
-from jaato.plugins.files.recovery import recover
-from jaato.plugins.files.shelf import PLACE
-from jaato.plugins.files.targets import Change
-from jaato.plugins.files.undo import find_backup, restore, undo
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import PathRefused
+from jaato.tools.files.backups import SET, Backups
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.moves import check, move
+from jaato.tools.files.recovery import recover
+from jaato.tools.files.shelf import PLACE
+from jaato.tools.files.targets import Change
+from jaato.tools.files.undo import find_backup, restore, undo
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 

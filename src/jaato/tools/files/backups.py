@@ -18,9 +18,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from jaato.plugins.files.disk import listed, read_at, write_new
-from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing, refused
 from jaato.protocol.ids import PAIRS, new_id
+from jaato.tools.files.disk import listed, read_at, write_new
+from jaato.tools.files.shelf import BackupRefused, Shelf, directory, existing, refused
 
 PRUNE_EVERY = 100
 SET = ".set"

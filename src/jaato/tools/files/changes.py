@@ -9,13 +9,13 @@ import threading
 from collections.abc import Sequence
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Backups, Record, held, state_of
-from jaato.plugins.files.disk import settle
-from jaato.plugins.files.replace import Draft, Seen, draft, take_away
-from jaato.plugins.files.shelf import Shelf
-from jaato.plugins.files.targets import Change, Target, Targets
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileFailed, explained
+from jaato.tools.files.backups import Backups, Record, held, state_of
+from jaato.tools.files.disk import settle
+from jaato.tools.files.replace import Draft, Seen, draft, take_away
+from jaato.tools.files.shelf import Shelf
+from jaato.tools.files.targets import Change, Target, Targets
 from jaato.tools.paths import Roots
 
 

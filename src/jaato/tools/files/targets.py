@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Record
-from jaato.plugins.files.replace import Seen
-from jaato.plugins.files.text import Form, form_of
 from jaato.tools.beneath import Place
 from jaato.tools.entries import special
 from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
+from jaato.tools.files.backups import Record
+from jaato.tools.files.replace import Seen
+from jaato.tools.files.text import Form, form_of
 from jaato.tools.paths import Roots
 
 MAX_EDIT_BYTES = 64 << 20

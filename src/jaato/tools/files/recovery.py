@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Record
-from jaato.plugins.files.changes import Changes
-from jaato.plugins.files.undo import current, restore
 from jaato.tools.call import Call
+from jaato.tools.files.backups import Record
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.undo import current, restore
 
 
 def recover(changes: Changes) -> None:
