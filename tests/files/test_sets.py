@@ -12,7 +12,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.tools.call import Call
-from jaato.tools.files.backups import held
+from jaato.tools.files.records import held
 from jaato.tools.files.targets import Change
 
 WRITER = """

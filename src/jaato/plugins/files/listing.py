@@ -15,8 +15,8 @@ from jaato.plugins.files.reading import describe
 from jaato.tools.call import Call, Output
 from jaato.tools.entries import Entry, kind_of
 from jaato.tools.file_errors import explained
-from jaato.tools.files.backups import Record
 from jaato.tools.files.changes import Changes
+from jaato.tools.files.records import Record
 from jaato.tools.files.targets import Change, Target
 from jaato.tools.files.text import NotText, form_of
 from jaato.tools.names import shown_name

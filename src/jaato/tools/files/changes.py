@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from jaato.errors import ToolError
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileFailed, explained
-from jaato.tools.files.backups import Backups, Record, held, state_of
+from jaato.tools.files.backups import Backups
 from jaato.tools.files.disk import settle
+from jaato.tools.files.records import Record, held, state_of
 from jaato.tools.files.replace import Draft, Seen, draft, take_away
 from jaato.tools.files.shelf import Shelf
 from jaato.tools.files.targets import Change, Target, Targets

@@ -10,9 +10,9 @@ from jaato.errors import ToolError
 from jaato.tools.call import Call
 from jaato.tools.entries import kind_of
 from jaato.tools.file_errors import FileFailed, PathRefused, explained
-from jaato.tools.files.backups import Record, state_of
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.disk import EXCHANGE, rename, rename_new, settle
+from jaato.tools.files.records import Record, state_of
 from jaato.tools.files.replace import Seen, changed, draft, take_away
 from jaato.tools.files.targets import Change, Target
 

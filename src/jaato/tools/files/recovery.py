@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jaato.errors import ToolError
 from jaato.tools.call import Call
-from jaato.tools.files.backups import Record
 from jaato.tools.files.changes import Changes
+from jaato.tools.files.records import Record
 from jaato.tools.files.undo import current, restore
 
 

@@ -13,7 +13,7 @@ from jaato.errors import ToolError
 from jaato.tools.beneath import Place
 from jaato.tools.entries import special
 from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
-from jaato.tools.files.backups import Record
+from jaato.tools.files.records import Record
 from jaato.tools.files.replace import Seen
 from jaato.tools.files.text import Form, form_of
 from jaato.tools.paths import Roots

@@ -8,9 +8,9 @@ import os
 from jaato.errors import ToolError
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileMissing, PathRefused, explained
-from jaato.tools.files.backups import Record, held, state_of
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.moves import move
+from jaato.tools.files.records import Record, held, state_of
 from jaato.tools.files.replace import FileChanged
 from jaato.tools.files.shelf import BackupRefused
 from jaato.tools.files.targets import Change, Target
