@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaato.errors import ToolError
 from jaato.tools.call import Call
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.records import Record
-from jaato.tools.files.undo import current, restore
+from jaato.tools.files.undo import current, exists, is_moved, move_back, restore
 
 
 def recover(changes: Changes) -> None:
     """Put back every file that such a set has changed, unless somebody has changed it since."""
-    for name, records in changes.backups.unfinished().items():
-        for record in records:
-            try:
-                take_back(changes, record)
-            except ToolError:
-                continue  # its backup stays, for restoreFile
+    for name, records in sorted(changes.backups.unfinished().items(), reverse=True):
+        take_back_all(changes, records)
         with changes.backups.open() as shelf:
             changes.backups.end(shelf, name)
 
 
+def take_back_all(changes: Changes, records: Sequence[Record]) -> list[str]:
+    """Put back what of a set has appeared, last first: files, and then what was moved before them. Gives what could not
+    be, with the reasons; their backups stay, for restoreFile."""
+    stuck: list[str] = []
+    moves = [record for record in records if is_moved(record)]
+    moved = [record for record in moves if is_in_effect(changes, record)]
+    if len(moved) == len(moves):  # else no file has appeared yet
+        for record in reversed([record for record in records if not is_moved(record)]):
+            try:
+                take_back(changes, record)
+            except ToolError as error:
+                stuck.append(f"{record.path!r} (backup {record.id}): {error}")
+    for record in reversed(moved):
+        try:
+            move_back(changes, record, call_of(record))
+        except ToolError as error:
+            stuck.append(f"{record.other!r}: {error}")
+    return stuck
+
+
 def take_back(changes: Changes, record: Record) -> None:
-    """Put one file back if it is exactly what the set has made of it."""
+    """Put one file back if it is exactly what the set has made of it, or away to make room for a link."""
     if record.after in (None, record.held):
         return
     with changes.lock:
-        if current(changes, record.path) == record.after:
-            restore(changes, record, Call(record.call_id, "recovery", {}), "recovery")
+        now = current(changes, record.path)
+        if now == record.after or (now == "absent" and str(record.after).startswith("link:")):
+            restore(changes, record, call_of(record), "recovery")
+
+
+def is_in_effect(changes: Changes, record: Record) -> bool:
+    """Whether what a record says was moved is where it was moved to."""
+    return exists(changes, record.other or "") and not exists(changes, record.path)
+
+
+def call_of(record: Record) -> Call:
+    """In whose name something is taken back: that of the call that changed it."""
+    return Call(record.call_id, "recovery", {}, session_id=record.session_id)
