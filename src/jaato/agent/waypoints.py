@@ -46,11 +46,8 @@ class Waypoints:
 
     def delete(self, waypoint_id: str) -> None:
         """Forget one; those that went on from it go on from the one before."""
-        tree = self.tree
-        gone = tree.waypoints[waypoint_id]
-        here = tree.current == waypoint_id
-        current = (gone.parent or "w0") if here else tree.current
-        self._record("deleted", gone, current, tree.mark, tree.saved and not here)
+        current, saved = self.tree.without(waypoint_id)
+        self._record("deleted", self.tree.waypoints[waypoint_id], current, self.tree.mark, saved)
 
     def _record(self, action: Action, waypoint: Waypoint, current: str, mark: str, saved: bool) -> None:
         journal = self._journal

@@ -62,6 +62,12 @@ class Tree:
         """The id of the next waypoint; none is ever given twice."""
         return f"w{self.last_number + 1}"
 
+    def without(self, waypoint_id: str) -> tuple[str, bool]:
+        """Where the session stands once a waypoint is gone, and whether its files are as they are there."""
+        if self.current != waypoint_id:
+            return self.current, self.saved
+        return self.waypoints[waypoint_id].parent or START, False
+
     def children(self, waypoint_id: str) -> list[Waypoint]:
         """The waypoints that went on from one, oldest first."""
         found = [one for one in self.waypoints.values() if one.parent == waypoint_id]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from jaato.plugins.waypoint.world import ABSENT, HUGE, MAY_BE_FORCED, Content, World, looker
+from jaato.plugins.waypoint.world import ABSENT, HUGE, MAY_BE_FORCED, PROTECTED, Content, World, looker
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.sets import Relocation, Step
 
-PROTECTED = "it decides what runs later, so only the user can take it back"
 DIRECTORY = "a directory is in its place"
 FILE = "a file is in its place"
 PRUNED = "its backup is gone"
@@ -41,7 +40,7 @@ def plan_back(changes: Changes, session_id: str, mark: str, rules: Rules) -> Pla
     records = changes.backups.since(mark)
     own = [record for record in records if record.session_id == session_id]
     foreign = frozenset(record.path for record in records if record.session_id != session_id)
-    world = World(looker(changes), foreign)
+    world = World(looker(changes), foreign, rules.protected)
     world.go_back(own)
     return Planner(changes, world, rules).plan()
 
@@ -100,9 +99,9 @@ class Planner:
         moves: dict[str, str] = {}
         for path, content, now in self._differing:
             source = leaving.get(content.origin) if content.origin else None
-            if source is not None and now.held == "absent" and source not in moves.values():
-                if not (self._rules.protected(path) or self._rules.protected(source)):
-                    moves[path] = source
+            free = now.held == "absent" and source not in moves.values()
+            if source is not None and free and not any(map(self._rules.protected, (path, source))):
+                moves[path] = source
         return moves
 
     def _obstacle(self, path: str, content: Content, now: Content) -> str:

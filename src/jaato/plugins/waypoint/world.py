@@ -22,6 +22,7 @@ ANOTHER = "another session has changed it since"
 OCCUPIED = "{path!r} is there again, so it cannot be moved back"
 GONE = "somebody else has moved or removed it"
 HUGE = f"it is larger than the {MAX_FILE_BYTES >> 20} MiB that can be backed up"
+PROTECTED = "it decides what runs later, so only the user can take it back"
 MAY_BE_FORCED = (EDITED, AMID, ANOTHER)
 
 
@@ -99,6 +100,8 @@ class World:
     look: Callable[[str], Content]
     foreign: frozenset[str] = frozenset()
     """Paths that other sessions have changed meanwhile."""
+    protected: Callable[[str], bool] = lambda _path: False
+    """Whether a path is one that must stay."""
     contents: dict[str, Content] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     trouble: dict[int, str] = field(default_factory=dict)
@@ -180,8 +183,14 @@ class World:
         """Take back the move of a directory: what is known below its name gets the old one."""
         source, destination = leaving.path, leaving.other or ""
         below = any(path_below(path, source) and one.held != "absent" for path, one in self.contents.items())
-        if before.held != "absent" or below or moved.state != "directory":
-            reason = GONE if moved.state != "directory" else OCCUPIED.format(path=source)
+        reason = ""
+        if moved.state != "directory":
+            reason = GONE
+        elif before.held != "absent" or below:
+            reason = OCCUPIED.format(path=source)
+        elif self.protected(source) or self.protected(destination):
+            reason = PROTECTED
+        if reason:
             self.stuck.append((source, destination, before.unknown or moved.unknown or reason))
             return
 
