@@ -16,7 +16,7 @@ PRUNED = "its backup is gone"
 
 @dataclass
 class Plan:
-    """Steps and relocations, what is left alone (path and reason), and whether somebody else's changes are overruled."""
+    """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody else's changes are overruled."""
 
     relocations: list[Relocation] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Planner:
         for path, content, now in self._differing:
             problem = world.problem(path)
             if problem and not (self._rules.force and problem in MAY_BE_FORCED):
-                made.kept.append((world.now_at(path) or path, problem))
+                made.kept.append((path, problem))
                 continue
             made.forced = made.forced or bool(problem)
             if path in moves:

@@ -192,6 +192,7 @@ class World:
             reason = PROTECTED
         if reason:
             self.stuck.append((source, destination, before.unknown or moved.unknown or reason))
+            self._reach(list(self.groups))
             return
 
         def old(path: str) -> str:
@@ -200,6 +201,7 @@ class World:
         self.contents = {old(path): one for path, one in self.contents.items()}
         self.groups = {old(path): one for path, one in self.groups.items()}
         self.born = {old(path) for path in self.born}
+        self.stuck = [(there, old(here), reason) for there, here, reason in self.stuck]
         self.moved.append(Relocation(destination, source, "directory", moved.mode))
 
     def _group(self, *paths: str) -> None:
@@ -211,6 +213,14 @@ class World:
         reasons = [self.trouble.pop(one) for one in sorted(known) if one in self.trouble]
         if reasons:
             self.trouble[number] = reasons[0]
+        self._reach(paths)
+
+    def _reach(self, paths: Iterable[str]) -> None:
+        """Note which of these paths are below a directory that cannot be moved back."""
+        for source, destination, reason in self.stuck:
+            for path in paths:
+                if path_below(path, source) or path_below(path, destination):
+                    self._blame(path, reason)
 
     def _blame(self, path: str, reason: str) -> None:
         """Note the newest trouble of a path and those that belong to it; what cannot be helped first."""
@@ -220,9 +230,6 @@ class World:
 
     def problem(self, path: str) -> str:
         """Why a path is not what the session left, or cannot be reached; empty for none."""
-        for source, destination, reason in self.stuck:
-            if path_below(path, source) or path_below(path, destination):
-                return reason
         return self.trouble.get(self.groups.get(path, 0), "")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jaato.tools.call import Call
-from jaato.tools.file_errors import FileFailed, PathRefused, explained
+from jaato.tools.file_errors import FileFailed, FileMissing, PathRefused, explained
 from jaato.tools.files.backups import Backups
 from jaato.tools.files.changes import Changes, record_with
 from jaato.tools.files.disk import rename_new, settle
@@ -133,11 +133,23 @@ def noted_move(
 
 def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str) -> Record:
     """Back up what a step replaces, and note what it is about to leave."""
-    with located(changes, step.at or step.path) as target:
-        now, seen = looked_at(changes, target) if step.at else (held("absent"), None)
-        if now != step.now:
-            raise changed(step.path)
-        record = changes.kept(shelf, Change(target, action, seen, None), call)
+    record = Record(
+        id="",
+        path=step.path,
+        action=action,
+        time=0.0,
+        before="absent",
+        call_id=call.id,
+        session_id=call.session_id,
+    )
+    now = held("absent")
+    with contextlib.suppress(FileMissing):  # its directory is gone, too
+        if step.at:
+            with located(changes, step.at) as target:
+                now, seen = looked_at(changes, target)
+                record = changes.kept(shelf, Change(target, action, seen, None), call)
+    if now != step.now:
+        raise changed(step.path)
     return changes.backups.record(shelf, record_with(record, {"path": step.path, "after": step.held}))
 
 
