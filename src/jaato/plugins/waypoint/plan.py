@@ -16,7 +16,8 @@ PRUNED = "its backup is gone"
 
 @dataclass
 class Plan:
-    """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody else's changes are overruled."""
+    """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody
+    else's changes are overruled."""
 
     relocations: list[Relocation] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
