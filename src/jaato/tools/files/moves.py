@@ -11,7 +11,7 @@ from jaato.tools.call import Call
 from jaato.tools.entries import kind_of
 from jaato.tools.file_errors import FileFailed, PathRefused, explained
 from jaato.tools.files.changes import Changes
-from jaato.tools.files.disk import EXCHANGE, rename, rename_new, settle
+from jaato.tools.files.disk import EXCHANGE, alone, rename, rename_new, settle
 from jaato.tools.files.records import Record, state_of
 from jaato.tools.files.replace import Seen, changed, draft, take_away
 from jaato.tools.files.targets import Change, Target
@@ -100,15 +100,16 @@ def rename_over(here: Target, there: Target, seen: Seen | None, staging: int) ->
     if seen is None:
         rename_new(*source, *target)
         return
-    if not seen.is_at(*target):
-        raise changed(there.path)
-    if not rename(*source, *target, EXCHANGE):
-        os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
-    elif seen.is_at(*source):
-        take_away(here.place, here.path, seen, staging)
-    else:
-        rename(*source, *target, EXCHANGE)
-        raise changed(there.path)
+    with alone(there.place.dir_fd):
+        if not seen.is_at(*target):
+            raise changed(there.path)
+        if not rename(*source, *target, EXCHANGE):
+            os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
+            return
+        if not seen.is_at(*source):
+            rename(*source, *target, EXCHANGE)
+            raise changed(there.path)
+    take_away(here.place, here.path, seen, staging)
 
 
 def carry(changes: Changes, here: Target, there: Target, seen: Seen | None, staging: int) -> None:
