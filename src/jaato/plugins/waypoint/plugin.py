@@ -66,8 +66,8 @@ class WaypointPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Save a checkpoint of the files before a risky or large change, so that restore_waypoint can take them back.
-        Costs nothing. Returns its id."""
+        """Save a checkpoint before a risky or large change, so that restore_waypoint can go back to it. Costs nothing.
+        Returns its id."""
         made = await self._course(call).create(description, "model")
         return entry(made, self._book(call).tree)
 
@@ -79,8 +79,8 @@ class WaypointPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Take every file that tools have changed since a waypoint back to it: undo a failed attempt. What others edited is
-        kept and reported. The state before becomes a waypoint of its own."""
+        """Roll back to a waypoint (checkpoint) all that tools have changed since: a failed attempt is undone. What others
+        edited is kept and reported; the state before becomes a waypoint, too."""
         course = self._course(call)
         if dry_run:
             return result(await course.look(waypoint_id, "model"), dry_run=True)
@@ -88,8 +88,7 @@ class WaypointPlugin(Plugin):
 
     @tool(category=COORDINATION, access="read")
     async def delete_waypoint(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
-        """Delete one of your own waypoints once it is no longer needed; files stay as they are. The user's cannot be
-        deleted."""
+        """Drop one of your own waypoints (checkpoints) that is no longer needed; nothing else changes. The user's stay."""
         gone = await self._course(call).delete(waypoint_id, "model")
         return {"deleted": gone.id, "current": self._book(call).tree.current}
 
@@ -102,7 +101,7 @@ class WaypointPlugin(Plugin):
 
     @tool(category=COORDINATION, access="read")
     async def waypoint_info(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
-        """Tell all about one waypoint: owner, how far the conversation was, and which files restoring it would change."""
+        """Tell all about one waypoint (checkpoint): owner, how far the conversation was, what restoring it would change."""
         return await self._info(waypoint_id, call)
 
     async def _info(self, waypoint_id: str, call: Call | None) -> dict[str, Any]:
