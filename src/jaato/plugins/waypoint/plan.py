@@ -11,7 +11,7 @@ from jaato.tools.files.sets import Relocation, Step
 
 DIRECTORY = "a directory is in its place"
 FILE = "a file is in its place"
-PRUNED = "its backup is gone"
+PRUNED = "its backup is gone or damaged"
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Planner:
             return FILE
         if now.is_huge or content.is_huge:
             return HUGE
-        if content.digest and not content.origin and not self._changes.backups.has(content.digest):
+        if content.digest and not content.origin and not self._changes.backups.is_whole(content.digest):
             return PRUNED
         return known
 

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.protocol.ids import new_id
+from jaato.tools.atomic import put_whole
 from jaato.tools.files.disk import listed, read_at, write_new
 from jaato.tools.files.pins import Pinned, name_of, pins_of, save_pins
 from jaato.tools.files.records import IDS, Record, folder_of
@@ -157,12 +157,14 @@ class Backups:
         """The newest record that was pruned and may be missed by the session; empty for none."""
         return pins_of(self.workspace, session_id).lost
 
-    def has(self, digest: str) -> bool:
-        """Whether this content is there."""
+    def is_whole(self, digest: str) -> bool:
+        """Whether this content is there, undamaged."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with contextlib.ExitStack() as stack:
             try:
                 top = existing(self.workspace, "objects", stack)
-                return stat.S_ISREG(os.stat(digest, dir_fd=top, follow_symlinks=False).st_mode)
+                with os.fdopen(os.open(digest, flags, dir_fd=top), "rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == digest
             except OSError:
                 return False
 
@@ -174,6 +176,20 @@ class Backups:
         except OSError as error:
             raise refused(error) from None
         return name
+
+    def note(self, shelf: Shelf, name: str, records: Sequence[Record]) -> None:
+        """Note of which changes a set that has begun consists, before the first of them appears."""
+        try:
+            put_whole(shelf.staging, name, msgspec.json.encode(records), 0o600)
+        except OSError as error:
+            raise refused(error) from None
+
+    def forget_set(self, shelf: Shelf, name: str) -> None:
+        """Take back the records of a set that did not happen, and those of taking it back."""
+        for place, record in list(self._read(shelf.records, None)):
+            if name in (record.batch, record.call_id):
+                with contextlib.suppress(OSError):
+                    os.unlink(place, dir_fd=shelf.records)
 
     def end(self, shelf: Shelf, name: str) -> None:
         """The set is whole, or taken back."""

@@ -36,6 +36,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """What the change left, as `held` says it; None where nobody knows."""
     call_id: str = ""
     session_id: str = ""
+    batch: str = ""
+    """The set it belongs to, whose records are forgotten together when it is taken back."""
 
     @property
     def held(self) -> str:

@@ -67,16 +67,13 @@ def carry_out(
     made: list[str] = []
     with changes.lock, backups.open() as shelf:
         refuse_full_disk(changes, files)
-        moves: list[Record] = []
-        records: list[Record] = []
-        begun = ""
+        name = backups.begin(shelf, [])
+        listed: list[Record] = []
         try:
-            for relocation in relocations:
-                moves += noted_move(backups, shelf, relocation, call, action)
-            for step in files:
-                call.token.raise_if_cancelled()
-                records.append(noted(changes, shelf, step, call, action))
-            begun = backups.begin(shelf, [*moves[::2], *records])
+            moves = [noted_move(backups, shelf, one, call, action, name) for one in relocations]
+            records = [noted(changes, shelf, step, call, action, name) for step in files]
+            listed = [*moves, *records]
+            backups.note(shelf, name, listed)
             for relocation in relocations:
                 made += relocate(changes, relocation)
             for path in sorted(step.path for step in steps if step.state == "directory"):
@@ -84,18 +81,15 @@ def carry_out(
             for step, record in zip(files, records, strict=True):
                 made += put(changes, shelf, step, record, call)
         except BaseException as error:
-            stuck = take_back_all(changes, [*moves[::2], *records]) if begun else []
-            if not begun:
-                for record in (*moves, *records):
-                    backups.forget(shelf, record)
+            stuck = take_back_all(changes, listed, name)
             changes.unmake(made)
-            backups.end(shelf, begun)
+            backups.end(shelf, name)
             if stuck:
                 raise FileFailed(
                     f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
                 ) from error
             raise
-        backups.end(shelf, begun)
+        backups.end(shelf, name)
 
 
 def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:
@@ -109,9 +103,9 @@ def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:
 
 
 def noted_move(
-    backups: Backups, shelf: Shelf, relocation: Relocation, call: Call, action: str
-) -> list[Record]:
-    """Note both ends of a move that is about to be made."""
+    backups: Backups, shelf: Shelf, relocation: Relocation, call: Call, action: str, batch: str
+) -> Record:
+    """Note both ends of a move that is about to be made; gives the record of what leaves."""
 
     def end(path: str, other: str, before: State) -> Record:
         record = Record(
@@ -124,15 +118,18 @@ def noted_move(
             other=other,
             call_id=call.id,
             session_id=call.session_id,
+            batch=batch,
         )
         return backups.record(shelf, record)
 
     leaving = end(relocation.source, relocation.destination, relocation.state)
-    return [leaving, end(relocation.destination, relocation.source, "absent")]
+    end(relocation.destination, relocation.source, "absent")
+    return leaving
 
 
-def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str) -> Record:
+def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str, batch: str) -> Record:
     """Back up what a step replaces, and note what it is about to leave."""
+    call.token.raise_if_cancelled()
     record = Record(
         id="",
         path=step.path,
@@ -150,7 +147,8 @@ def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str) -
                 record = changes.kept(shelf, Change(target, action, seen, None), call)
     if now != step.now:
         raise changed(step.path)
-    return changes.backups.record(shelf, record_with(record, {"path": step.path, "after": step.held}))
+    fields: dict[str, object] = {"path": step.path, "after": step.held, "batch": batch}
+    return changes.backups.record(shelf, record_with(record, fields))
 
 
 def relocate(changes: Changes, relocation: Relocation) -> list[str]:
