@@ -1,70 +1,19 @@
-"""The five tools and the user's command in a session: owners, permission, the log."""
+"""The five tools in a session: owners and permission."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from tests.kit import call, calls, recorded, reopened, results, say, session
+from tests.kit import call, calls, say, session
+from tests.waypoint.live import ACTIVATE, C7, FILES, PLUGINS, S4, User, asking, data, turn, typed
 
-from jaato.abc.asker import Answer, Question
-from jaato.agent.session import Session
-from jaato.protocol.commands import CommandExecute
-from jaato.protocol.events import WaypointUpdated
-from jaato.protocol.messages import Text, ToolResult
+from jaato.protocol.messages import Text
 from jaato.providers.scripted import Answer as Reply
 from jaato.tools.permissions import Policy
-
-S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
-C7 = pytest.mark.spec("C7", "Context, sessions, enrichment")
-PLUGINS = ("introspection", "file_edit", "waypoint", "session")
-NAMES = ["create_waypoint", "restore_waypoint", "delete_waypoint", "list_waypoints", "waypoint_info"]
-FILES = ["writeNewFile", "updateFile", "removeFile", "moveFile", "askPermission"]
-ACTIVATE = call("get_tool_schemas", names=[*NAMES, *FILES])
-
-
-class User:
-    """Answers permission questions and keeps them."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
-        self.questions: list[Question] = []
-
-    def ask(self, question: Question) -> Answer | None:
-        """The next answer; None when there is none left."""
-        self.questions.append(question)
-        return Answer(answer=self.answers.pop(0), by="user") if self.answers else None
-
-
-def asking(user: User, **document: Any) -> dict[str, Any]:
-    """A session whose user is asked about what writes, but not about the file tools."""
-    document = {"whitelist": {"tools": FILES}} | document
-    return {"policy": Policy.of(document), "asker": user}
-
-
-def data(result: ToolResult) -> Any:
-    """What a tool returned."""
-    assert result.ok, result.error
-    text = "".join(part.text for part in result.content if isinstance(part, Text))
-    return result.structured if result.structured is not None else json.loads(text)
-
-
-async def typed(live: Session, line: str) -> str:
-    """What the user's command says."""
-    said = await live.dispatch(CommandExecute(name="waypoint", arguments=line))
-    assert isinstance(said, str)
-    return said
-
-
-async def turn(live: Session) -> list[ToolResult]:
-    """Run a turn; the results of its calls."""
-    before = len(results(live))
-    await live.post("go on")
-    return results(live)[before:]
 
 
 @S4
@@ -233,90 +182,5 @@ def test_the_model_sees_but_cannot_delete_a_users_waypoint(tmp_path: Path) -> No
             assert (said["owner"], said["parent"], said["children"]) == ("user", "w0", ["w3"])
             assert missing.error is not None
             assert "There is no waypoint 'w2'. Waypoints: w0, w1, w3." in missing.error.message
-
-    anyio.run(main)
-
-
-@S4
-def test_the_conversation_is_noted(tmp_path: Path) -> None:
-    """A waypoint knows how many messages and turns there were, and how the last of the user's began."""
-    script = [ACTIVATE, say("Hello."), call("create_waypoint", description="here"), say("Made.")]
-
-    async def main() -> None:
-        async with session(tmp_path, script, plugins=PLUGINS) as live:
-            await live.post("please " * 40)
-            await live.post("now   save\nthis")
-            made = live.state.waypoints.waypoints["w1"]
-            assert (made.message_count, made.turn_index, made.preview) == (6, 1, "now save this")
-            first = await typed(live, "info w1")
-            assert "6 messages, turn 1" in first
-
-    anyio.run(main)
-
-
-@S4
-@C7
-@pytest.mark.spec("C8", "Server and events")
-def test_waypoints_are_a_fold_of_the_log(tmp_path: Path) -> None:
-    """Every change is one `waypoint.updated`; a session that is opened again has the same tree and goes back by it."""
-    script = [ACTIVATE, call("updateFile", path="a", new_content="1"), say("Changed.")]
-    (tmp_path / "work").mkdir()
-    file = tmp_path / "work/a"
-    file.write_text("0")
-
-    async def main() -> None:
-        async with session(tmp_path, script, plugins=PLUGINS) as live:
-            await typed(live, "create one")
-            await turn(live)
-            await typed(live, "create two")
-            session_id, tree = live.state.session_id, live.state.waypoints
-            events = [event for event in recorded(live) if isinstance(event, WaypointUpdated)]
-            assert [(event.action, event.waypoint.id, event.current) for event in events] == [
-                ("created", "w1", "w1"),
-                ("created", "w2", "w2"),
-            ]
-        async with reopened(tmp_path, session_id, [say("?")], plugins=PLUGINS) as again:
-            assert again.state.waypoints == tree
-            assert "1 file changed" in await typed(again, "restore w1")
-            assert file.read_text() == "0"
-            assert "1 file changed" in await typed(again, "restore w2")
-            assert file.read_text() == "1"
-            assert again.state.waypoints.current == "w2"
-            assert list(again.state.waypoints.waypoints) == ["w0", "w1", "w2"]
-
-    anyio.run(main)
-
-
-@S4
-def test_the_users_command(tmp_path: Path) -> None:
-    """create, list, info, restore with --dry-run and --force, delete; what is wrong is explained; the model is told."""
-    script = [ACTIVATE, call("updateFile", path="a", new_content="tool"), say("Done."), say("I see.")]
-    (tmp_path / "work").mkdir()
-    file = tmp_path / "work/a"
-    file.write_text("0")
-
-    async def main() -> None:
-        async with session(tmp_path, script, plugins=PLUGINS) as live:
-            await typed(live, "create  at\x1b[31m\nfirst ")
-            await turn(live)
-            file.write_text("user")
-            assert "would change" in await typed(live, "restore w1 --dry-run --force")
-            assert "somebody else has changed it since" in await typed(live, "restore w1")
-            assert file.read_text() == "user"
-            said = await typed(live, "restore w1 --force")
-            assert "a: restored" in said
-            assert file.read_text() == "0"
-            assert "What was there before is w2" in said
-            assert "ceiling" in await typed(live, "")
-            assert "\x1b" not in await typed(live, "list")
-            await typed(live, "restore w2")
-            assert file.read_text() == "user"
-            assert "deleted" in await typed(live, "delete w2")
-            for line in ("delete w0", "restore w9", "create", "restore", "sing", "restore w1 --hard", "info"):
-                answer = await typed(live, line)
-                assert any(word in answer for word in ("stays", "no waypoint", "Usage"))
-            await live.post("what now?")
-            heard = [message.text for message in live.state.messages if message.source == "system"]
-            assert any("The user took the files back to waypoint w1" in text for text in heard)
 
     anyio.run(main)
