@@ -106,7 +106,11 @@ class WaypointPlugin(Plugin):
 
     async def _info(self, waypoint_id: str, call: Call | None) -> dict[str, Any]:
         course, tree = self._course(call), self._book(call).tree
-        return details(course.find(waypoint_id), tree, await course.look(waypoint_id, "user"))
+        found = course.find(waypoint_id)
+        try:
+            return details(found, tree, await course.look(waypoint_id, "user"))
+        except WaypointRefused as error:
+            return details(found, tree, None) | {"note": str(error)}
 
     # --- the user ----------------------------------------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class WaypointPlugin(Plugin):
 
 def lines_of(found: dict[str, Any]) -> str:
     """What is known of a waypoint, for the terminal."""
-    effects = found["restoring_would"]
+    effects = found.get("restoring_would", {"changed": []})
     parts = [
         f"{found['waypoint_id']}  {found['description']}",
         f"  owner {found['owner']}, made {found['created_at'] or 'at the start'}, after {found['parent'] or 'nothing'}",
@@ -166,6 +170,8 @@ def lines_of(found: dict[str, Any]) -> str:
         parts.append(f"  last said: {found['preview']}")
     if found["children"]:
         parts.append(f"  went on to {', '.join(found['children'])}")
+    if "note" in found:
+        parts.append(f"  {found['note']}")
     parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]
     parts += [f"  {one['path']}: would be kept; {one['reason']}" for one in effects.get("kept", ())]
     return "\n".join("".join(c if c.isprintable() else " " for c in part) for part in parts)

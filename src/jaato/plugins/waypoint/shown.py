@@ -55,15 +55,15 @@ def entry(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
     return said | {name: True for name, value in flags.items() if value}
 
 
-def details(waypoint: Waypoint, tree: Tree, since: Restored) -> dict[str, Any]:
-    """Everything about a waypoint: the conversation then, and what going back would do."""
-    return entry(waypoint, tree) | {
+def details(waypoint: Waypoint, tree: Tree, since: Restored | None) -> dict[str, Any]:
+    """Everything about a waypoint: the conversation then, and what going back would do where that is possible."""
+    said = entry(waypoint, tree) | {
         "message_count": waypoint.message_count,
         "turn_index": waypoint.turn_index,
         "preview": waypoint.preview,
         "children": [one.id for one in tree.children(waypoint.id)],
-        "restoring_would": effects(since),
     }
+    return said if since is None else said | {"restoring_would": effects(since)}
 
 
 def effects(done: Restored) -> dict[str, Any]:
