@@ -19,7 +19,7 @@ PATH = st.sampled_from(PATHS)
 TOOL = st.one_of(
     st.tuples(st.sampled_from(["write", "remove", "undo"]), PATH, PATH),
     st.tuples(st.sampled_from(["move", "move over"]), PATH, PATH),
-    st.tuples(st.just("move"), st.sampled_from("de"), st.sampled_from("def")),
+    st.tuples(st.sampled_from(["move", "remove"]), st.sampled_from("de"), st.sampled_from("def")),
     st.tuples(st.sampled_from(["waypoint", "restore", "restore", "drop"]), PATH, PATH),
 )
 USER = st.one_of(
@@ -72,6 +72,8 @@ class Story:
         (workspace / "d/b").write_text("user at first, too")
         self.seen: dict[str, dict[str, str]] = {"w0": self.trip.state()}
         self.alone = True
+        self.renamed = False
+        """Whether a directory was moved: one that will be looked for is not removed."""
         self.theirs: set[str] = set()
         """What the user wrote and no tool has touched since."""
 
@@ -93,9 +95,16 @@ class Story:
                 self.back(target, force=verb == "force")
             else:
                 self.touched(path, other)
+                self.renamed = self.renamed or (verb == "move" and path in "de")
                 by_tool(trip, verb, path, other, number)
         except ToolError:
             pass
+
+    def directories(self) -> set[str]:
+        """The directories there are."""
+        found = (path for path in self.trip.workspace.rglob("*") if path.is_dir())
+        names = {str(path.relative_to(self.trip.workspace)) for path in found}
+        return {name for name in names if not name.startswith(".jaato")}
 
     def touched(self, *paths: str) -> None:
         """Tools work on these paths, knowing what is there."""
@@ -121,6 +130,7 @@ class Story:
             assert set(kept(done).values()) <= TAKEN
         if self.alone and not done.plan.kept and target in self.seen:
             assert after == self.seen[target]
+            assert target != "w0" or self.renamed or self.directories() == {"d"}, "none made is left"
         if done.ceiling is None:
             return
         self.seen[done.ceiling.id] = before

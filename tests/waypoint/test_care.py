@@ -114,6 +114,25 @@ def test_links_modes_and_bytes_come_back(trip: Trip) -> None:
 
 
 @S4
+def test_directories_that_were_made_go_when_they_are_empty(trip: Trip) -> None:
+    """Those made for new, copied, moved and patched files are removed again, but never one in which something is."""
+    w = trip.workspace
+    (w / "mine").mkdir()
+    (w / "a").write_text("0")
+    trip.write("new/deep/b", "1")
+    trip.desk.call("copyFile", source_path="a", destination_path="copies/a")
+    trip.desk.call("multiFileEdit", edits=[{"path": "many/x/y", "new_content": "1"}])
+    trip.desk.call("apply_patch", patch="--- /dev/null\n+++ b/patched/z\n@@ -0,0 +1 @@\n+z\n")
+    trip.move("a", "moved/to/a")
+    trip.write("kept/x", "1")
+    (w / "kept/theirs").write_text("user")
+    trip.move("new", "newer")
+    trip.manager.restore("w0")
+    assert {path.name for path in w.iterdir()} == {".jaato", "mine", "a", "kept"}
+    assert trip.state() == {"a": "0", "kept/theirs": "user"}
+
+
+@S4
 def test_a_mode_the_user_has_set_stays(trip: Trip) -> None:
     """Going back changes what a file holds, not the permission its owner gave it meanwhile."""
     (trip.workspace / "a").write_text("0")

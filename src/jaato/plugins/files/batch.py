@@ -78,6 +78,7 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
                     ) from None
             for change, loaded, text in steps.values():
                 change.content = loaded.form.encode(text) if loaded else text.encode()
+            next(iter(steps.values()))[0].made = made
             changes.commit([change for change, *_ in steps.values()], call)
         except BaseException:
             changes.unmake(made)

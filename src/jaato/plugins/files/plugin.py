@@ -106,7 +106,7 @@ class FilesPlugin(Patching, Plugin):
         made = self.changes.make_parents(path)
         try:
             with self.changes.target(path) as target:
-                change = Change(target, "writeNewFile", None, content.encode())
+                change = Change(target, "writeNewFile", None, content.encode(), made=made)
                 self.changes.commit([change], call)
                 return outcome(change, unified("", content))
         except BaseException:
@@ -176,7 +176,7 @@ class FilesPlugin(Patching, Plugin):
                     check(here, there, overwrite)
                     seen = self.changes.see(there)
                     mode = None if seen else info.st_mode & 0o777
-                    change = Change(there, "copyFile", seen, source.fileno(), mode)
+                    change = Change(there, "copyFile", seen, source.fileno(), mode, made=made)
                     self.changes.commit([change], call)
                     return {**outcome(change, ""), "size_bytes": info.st_size}
             except BaseException:

@@ -16,7 +16,7 @@ from jaato.tools.files.changes import Changes
 from jaato.tools.files.records import IDS, id_text
 from jaato.tools.files.recovery import recover
 from jaato.tools.files.replace import FileChanged
-from jaato.tools.files.sets import carry_out
+from jaato.tools.files.sets import carry_out, remove_empty
 from jaato.tools.waypoints import RESTORING, START, Book, waypoint_key
 
 MAX_WAYPOINTS = 200
@@ -143,6 +143,7 @@ class Course:
         """Carry a plan out."""
         if plan:
             carry_out(self._changes, plan.relocations, plan.steps, call, RESTORING)
+        remove_empty(self._changes, plan.emptied)
 
     def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> Restored:
         """The plan, and whether it would take away what no waypoint has."""

@@ -22,6 +22,8 @@ class Plan:
     relocations: list[Relocation] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    """Directories that are not needed afterwards, if nothing is in them."""
     forced: bool = False
 
     def __bool__(self) -> bool:
@@ -67,7 +69,7 @@ class Planner:
     def plan(self) -> Plan:
         """The plan."""
         world = self._world
-        made = Plan(relocations=list(world.moved))
+        made = Plan(relocations=list(world.moved), emptied=world.spare_directories())
         made.kept += [(destination, reason) for _, destination, reason in world.stuck]
         moves = self._clean_moves()
         for path, content, now in self._differing:

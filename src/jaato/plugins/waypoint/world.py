@@ -111,6 +111,8 @@ class World:
     """Directories that cannot be, both names and why."""
     born: set[str] = field(default_factory=set)
     """Paths at which nothing was for a while."""
+    made: set[str] = field(default_factory=set)
+    """Directories that were made for what is taken back."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def now_at(self, path: str) -> str | None:
@@ -144,6 +146,7 @@ class World:
         if now.held == record.held:
             return  # it is not in effect
         first = path not in self.groups
+        self.made |= set(record.made)
         self._group(path)
         after = record.after or ("absent" if record.before == "directory" else None)
         if record.before == "directory" and now.state != "absent":
@@ -166,9 +169,10 @@ class World:
         if before.state != "absent" and moved.held == arriving.held:
             return  # it is not in effect
         if leaving.before == "directory":
-            self._move_directory(leaving, before, moved)
+            self._move_directory(leaving, arriving, before, moved)
             return
         self._group(source, destination)
+        self.made |= set(arriving.made)
         if before.unknown or before.state != "absent":
             self._blame(source, before.unknown or OCCUPIED.format(path=source))
         elif moved.unknown or moved.state != leaving.before:
@@ -179,10 +183,14 @@ class World:
         )
         self.born.add(source)
 
-    def _move_directory(self, leaving: Record, before: Content, moved: Content) -> None:
+    def _move_directory(self, leaving: Record, arriving: Record, before: Content, moved: Content) -> None:
         """Take back the move of a directory: what is known below its name gets the old one."""
         source, destination = leaving.path, leaving.other or ""
-        below = any(path_below(path, source) and one.held != "absent" for path, one in self.contents.items())
+        inside = [path for path in {*self.contents, *self.groups} if path_below(path, source)]
+        below = any(self.at(path).state != "absent" for path in inside if path != source)
+        place = self.now_at(source)
+        if before.state == "directory" and place is not None and self.look(place).held == "absent":
+            before = ABSENT  # it came and went meanwhile
         reason = ""
         if moved.state != "directory":
             reason = GONE
@@ -195,14 +203,25 @@ class World:
             self._reach(list(self.groups))
             return
 
+        for path in inside:  # those names mean something else from here on
+            self.contents.pop(path, None)
+            self.groups.pop(path, None)
+            self.born.discard(path)
+
         def old(path: str) -> str:
             return source + path[len(destination) :] if path_below(path, destination) else path
 
         self.contents = {old(path): one for path, one in self.contents.items()}
         self.groups = {old(path): one for path, one in self.groups.items()}
         self.born = {old(path) for path in self.born}
+        self.made = {old(path) for path in self.made} | set(arriving.made)
         self.stuck = [(there, old(here), reason) for there, here, reason in self.stuck]
-        self.moved.append(Relocation(destination, source, "directory", moved.mode))
+        if not moved.origin:
+            return  # it was removed since, with all that was in it: it will be made under the old name
+        if self.moved and (self.moved[-1].source, self.moved[-1].destination) == (source, destination):
+            self.moved.pop()  # there and back
+        else:
+            self.moved.append(Relocation(destination, source, "directory", moved.mode))
 
     def _group(self, *paths: str) -> None:
         """These paths belong together."""
@@ -227,6 +246,15 @@ class World:
         known = self.trouble.get(self.groups[path])
         if known is None or (known in MAY_BE_FORCED and reason not in MAY_BE_FORCED):
             self.trouble[self.groups[path]] = reason
+
+    def spare_directories(self) -> list[str]:
+        """Those that were made for what is taken back, but for those that move: they will be looked for."""
+        moving = [path for one in self.moved for path in (one.source, one.destination)]
+        return sorted(
+            path
+            for path in self.made
+            if not any(path_below(path, other) or path_below(other, path) for other in moving)
+        )
 
     def problem(self, path: str) -> str:
         """Why a path is not what the session left, or cannot be reached; empty for none."""

@@ -66,6 +66,7 @@ class Changes(Targets):
             time=0.0,
             before="absent",
             other=other,
+            made=list(change.made),
             call_id=call.id,
             session_id=call.session_id,
         )

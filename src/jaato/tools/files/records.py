@@ -34,6 +34,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Where it was moved to or came from."""
     after: str | None = None
     """What the change left, as `held` says it; None where nobody knows."""
+    made: list[str] = []
+    """The directories that were made for it, outermost first."""
     call_id: str = ""
     session_id: str = ""
     batch: str = ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jaato.errors import ToolError
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileFailed, FileMissing, PathRefused, explained
 from jaato.tools.files.backups import Backups
@@ -90,6 +91,13 @@ def carry_out(
                 ) from error
             raise
         backups.end(shelf, name)
+
+
+def remove_empty(changes: Changes, paths: Iterable[str]) -> None:
+    """Remove those of these directories that are empty, the innermost first."""
+    for path in sorted(paths, reverse=True):
+        with contextlib.suppress(ToolError, OSError), located(changes, path) as target:
+            os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
 
 def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:

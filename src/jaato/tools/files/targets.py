@@ -64,6 +64,8 @@ class Change:
     mode: int | None = None
     link: str | None = None
     record: Record | None = None
+    made: Sequence[str] = ()
+    """The directories that were made for it."""
     notes: list[str] = field(default_factory=list)
     published: Seen | None = None
     done: bool = False
