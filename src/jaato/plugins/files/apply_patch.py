@@ -85,8 +85,8 @@ def apply(
             stages = [stage for stage in work.stages.values() if stage.changes_something()]
             steps = [step_of(stage) for stage in stages if stage.target is not None]
             if not dry_run:
-                for step in steps[:1]:
-                    step.made = work.made
+                for first in steps[:1]:
+                    first.made = work.made
                 changes.commit(steps, call)
         except BaseException:
             changes.unmake(work.made)
