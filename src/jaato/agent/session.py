@@ -26,6 +26,7 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
+from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import (
@@ -101,6 +102,7 @@ class Session:
         self.services |= {
             "session": self,
             "plans": Plans(self.journal),
+            "waypoints": Waypoints(self.journal),
             "clarify": self.desk.clarify,
             "background": self,
         }
