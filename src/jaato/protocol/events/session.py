@@ -39,9 +39,9 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     workspace: str
     model_provider: str
     model_name: str
-    tools: list[dict[str, Any]] = []
-    models: list[str] = []
-    sessions: list[SessionEntry] = []
+    tools: list[dict[str, Any]]
+    models: list[str]
+    sessions: list[SessionEntry]
     clients: list[ClientView] = []
     """Who watches."""
     state: State | None = None
