@@ -9,6 +9,7 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
+from jaato.agent.family import Family
 from jaato.agent.masking import masked_events
 from jaato.agent.state import State
 from jaato.errors import JaatoError
@@ -32,12 +33,18 @@ class Journal:
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
+        self.family = Family(state)
         self._next = state.seq + 1
         self._held: list[Event] = []
-        self._seen: Callable[[], None] | None = None
+        self._holders: list[Journal] = []
+        self._seen: list[Callable[[], None]] = []
         self._fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
+
+    def branch(self, agent_id: str) -> Journal:
+        """The pen of a subagent: the same log, the state of its own."""
+        return Branch(self, self.family.members[agent_id].state)
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
         """The common fields of the next durable event; recorded in the order the heads were taken."""
@@ -55,7 +62,7 @@ class Journal:
         first = masked_events(first, self.secrets)
         self.store.create(first)
         for event in first:
-            self.state.apply(event)
+            self.family.apply(event)
         self._next = self.state.seq + 1
 
     def hold(self, event: Event, seen: Callable[[], None]) -> None:
@@ -64,8 +71,12 @@ class Journal:
         For an event that must be durable before the next effect and not before: what follows at once shares its
         commit. `seen` is called when it has been seen. A failing commit is raised by the next `record`.
         """
+        self._keep_back(self, event, seen)
+
+    def _keep_back(self, holder: Journal, event: Event, seen: Callable[[], None]) -> None:
         self._held.append(event)
-        self._seen = seen
+        self._holders.append(holder)
+        self._seen.append(seen)
         asyncio.get_running_loop().call_soon(self._let_go)
 
     def flush(self) -> None:
@@ -74,26 +85,42 @@ class Journal:
             self.record()
 
     def _let_go(self) -> None:
-        try:
-            self.flush()
-        except JaatoError as error:
-            self._fault = error
+        if self._held:
+            try:
+                self._write((), None)
+            except JaatoError:
+                return  # those whose events they were hear of it when they next record
 
     def record(self, *events: Event) -> None:
         """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
+        self._write(events, self)
+
+    def _write(self, events: tuple[Event, ...], writer: Journal | None) -> None:
+        """Commit what is held and these. What fails is raised, and once more to each other agent whose events it took."""
+        holders, self._holders = self._holders, []
+        seen, self._seen = self._seen, []
         if self._held:
             events, self._held = (*self._held, *events), []
         events = masked_events(events, self.secrets)
-        fault, self._fault = self._fault, None
         try:
-            if fault is not None:
+            if writer is not None and writer._fault is not None:
+                fault, writer._fault = writer._fault, None
                 raise fault
             self.store.append(events)
             for event in events:
-                self.state.apply(event)
+                self.family.apply(event)
+        except JaatoError as error:
+            for holder in holders:
+                if holder is not writer:
+                    holder._fault = error
+            raise
         finally:
             self._next = self.state.seq + 1
-        seen, self._seen = self._seen, None
+        self._tell(events)
+        for tell in seen:
+            tell()
+
+    def _tell(self, events: tuple[Event, ...]) -> None:
         self._unseen.extend(events)
         if self._telling:
             return  # a listener records: what it says is seen after what it heard, by everyone
@@ -103,8 +130,6 @@ class Journal:
                 self.bus.publish(self._unseen.popleft())
         finally:
             self._telling = False
-        if seen is not None:
-            seen()
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
@@ -116,6 +141,42 @@ class Journal:
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
-                self.state.apply(*masked_events((event,), self.secrets))
+                self.family.apply(*masked_events((event,), self.secrets))
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
         self.state.seq = self.loaded_seq = self._next - 1
+
+
+class Branch(Journal):
+    """A subagent's pen: writes its root's log, in the order of all heads taken there, and knows its own state."""
+
+    def __init__(self, root: Journal, state: State) -> None:
+        super().__init__(root.store, state, root.bus, root.secrets)
+        self.family = root.family
+        self.damaged = root.damaged
+        self.loaded_seq = root.loaded_seq
+        self._root = root
+
+    def branch(self, agent_id: str) -> Journal:
+        """A pen for another subagent of the log."""
+        return self._root.branch(agent_id)
+
+    def head(self, agent_id: str | None = None) -> dict[str, Any]:
+        """As the root's, in the name of this agent."""
+        return self._root.head(agent_id or self.state.agent_id)
+
+    def shown(self, agent_id: str | None = None) -> dict[str, Any]:
+        """As the root's, in the name of this agent."""
+        return self._root.shown(agent_id or self.state.agent_id)
+
+    def hold(self, event: Event, seen: Callable[[], None]) -> None:
+        """As the root's."""
+        self._root._keep_back(self, event, seen)
+
+    def flush(self) -> None:
+        """As the root's."""
+        if self._root._held or self._fault is not None:
+            self.record()
+
+    def record(self, *events: Event) -> None:
+        """As the root's."""
+        self._root._write(events, self)

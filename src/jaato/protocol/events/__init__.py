@@ -29,6 +29,7 @@ from jaato.protocol.events.session import (
     SessionCreated,
     SessionInfo,
     SessionUpdated,
+    SharedUpdated,
     SystemMessage,
 )
 from jaato.protocol.events.tools import (
@@ -81,6 +82,7 @@ Event = (
     | ClarificationResolved
     | PlanUpdated
     | PlanCleared
+    | SharedUpdated
     | ErrorRaised
     | Retry
     | InitProgress
@@ -118,6 +120,7 @@ __all__ = [
     "SessionCreated",
     "SessionInfo",
     "SessionUpdated",
+    "SharedUpdated",
     "SystemMessage",
     "ToolActivated",
     "ToolCallEnd",
