@@ -151,11 +151,11 @@ def asked(question: Any) -> str:
     return f"permission for {tool}" if tool else "an answer of the user"
 
 
-def ending_of(turn: TurnCompleted | None) -> tuple[Ending, str | None]:
+def ending_of(turn: TurnCompleted | None) -> tuple[Ending, str]:
     """How a task ended whose last turn is this, and what went wrong."""
     match turn.reason if turn is not None else "cancelled":
         case "stop" | "length":
-            return "completed", None
+            return "completed", ""
         case "cancelled" | "interrupted":
             return "cancelled", "It was stopped."
         case reason:

@@ -168,6 +168,11 @@ class Crew:
 
     # --- ends --------------------------------------------------------------------------------------------------
 
+    async def all_done(self) -> None:
+        """Wait until no subagent has a task."""
+        while working := [child for child in self.children.values() if child.at_work]:
+            await working[0].ended.wait()
+
     def stop_below(self, agent_id: str) -> None:
         """End the tasks of all its subagents, at any depth."""
         if self.children:
@@ -190,7 +195,9 @@ class Crew:
                 continue
             await one.session.__aexit__(None, None, None)
             journal = one.session.journal
-            journal.record(AgentCompleted(**journal.head(), success=one.status == "completed", reason="closed"))
+            journal.record(
+                AgentCompleted(**journal.head(), success=one.status == "completed", reason="closed")
+            )
 
     async def close(self) -> None:
         """The session ends: every task is stopped, every session left; they can be gone on with when it is opened again."""
@@ -224,8 +231,8 @@ class Crew:
 
     def _interrupted(self, child: Child) -> None:
         journal = child.session.journal
-        why = "Interrupted: the program ended while it worked. Nothing was repeated; continue_subagent goes on."
-        journal.record(
-            AgentCompleted(**journal.head(), success=False, summary=why, reason="interrupted")
+        why = (
+            "Interrupted: the program ended while it worked. Nothing was repeated; continue_subagent goes on."
         )
+        journal.record(AgentCompleted(**journal.head(), success=False, summary=why, reason="interrupted"))
         self.labour.tell_parent(child)

@@ -80,7 +80,7 @@ class CrewDesk:
         agent_id = target[0] if target else None
         if who.strip() == crew.root_id:
             agent_id = crew.root_id
-        if who.strip() == "parent" and agent_id is None or agent_id == by:
+        if (who.strip() == "parent" and agent_id is None) or agent_id == by:
             raise NoSubagent("You are the main agent and have no parent; name one of your subagents.")
         sender = self._name(by)
         if agent_id == crew.root_id:
@@ -96,7 +96,9 @@ class CrewDesk:
         elif child.at_work:
             child.session.notice(f"{sender} says: {message}", "child")
         else:
-            raise NoSubagent(f"{child.name} has ended its task, and only agents above it can give it another.")
+            raise NoSubagent(
+                f"{child.name} has ended its task, and only agents above it can give it another."
+            )
         return {"sent_to": child.name, "agent_id": child.id, "status": child.status}
 
     def _name(self, agent_id: str) -> str:
@@ -110,7 +112,9 @@ class CrewDesk:
     def said(self, by: str, count: int) -> list[tuple[str, str]]:
         """The last words of an agent's conversation: who said it, and what."""
         messages = self._crew.session_of(by).state.messages
-        spoken = [(message.role, message.text) for message in messages if message.role != "tool"]
+        spoken: list[tuple[str, str]] = [
+            (message.role, message.text) for message in messages if message.role != "tool"
+        ]
         return [one for one in spoken if one[1]][-count:] if count > 0 else []
 
     def shared(self) -> dict[str, Shared]:

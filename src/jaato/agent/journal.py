@@ -35,10 +35,10 @@ class Journal:
         self.loaded_seq = 0
         self.family = Family(state)
         self._next = state.seq + 1
-        self._held: list[Event] = []
+        self.held: list[Event] = []
         self._holders: list[Journal] = []
         self._seen: list[Callable[[], None]] = []
-        self._fault: JaatoError | None = None
+        self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
 
@@ -71,40 +71,42 @@ class Journal:
         For an event that must be durable before the next effect and not before: what follows at once shares its
         commit. `seen` is called when it has been seen. A failing commit is raised by the next `record`.
         """
-        self._keep_back(self, event, seen)
+        self.keep_back(self, event, seen)
 
-    def _keep_back(self, holder: Journal, event: Event, seen: Callable[[], None]) -> None:
-        self._held.append(event)
+    def keep_back(self, holder: Journal, event: Event, seen: Callable[[], None]) -> None:
+        """Hold an event for one of the agents that write this log."""
+        self.held.append(event)
         self._holders.append(holder)
         self._seen.append(seen)
         asyncio.get_running_loop().call_soon(self._let_go)
 
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
-        if self._held or self._fault is not None:
+        if self.held or self.fault is not None:
             self.record()
 
     def _let_go(self) -> None:
-        if self._held:
+        if self.held:
             try:
-                self._write((), None)
+                self.write((), None)
             except JaatoError:
                 return  # those whose events they were hear of it when they next record
 
     def record(self, *events: Event) -> None:
         """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
-        self._write(events, self)
+        self.write(events, self)
 
-    def _write(self, events: tuple[Event, ...], writer: Journal | None) -> None:
-        """Commit what is held and these. What fails is raised, and once more to each other agent whose events it took."""
+    def write(self, events: tuple[Event, ...], writer: Journal | None) -> None:
+        """Commit what is held and these. What fails is raised, and once more to each other agent whose events it took; a
+        `writer` hears first of what has failed before. Raises `StoreError`."""
         holders, self._holders = self._holders, []
         seen, self._seen = self._seen, []
-        if self._held:
-            events, self._held = (*self._held, *events), []
+        if self.held:
+            events, self.held = (*self.held, *events), []
         events = masked_events(events, self.secrets)
         try:
-            if writer is not None and writer._fault is not None:
-                fault, writer._fault = writer._fault, None
+            if writer is not None and writer.fault is not None:
+                fault, writer.fault = writer.fault, None
                 raise fault
             self.store.append(events)
             for event in events:
@@ -112,7 +114,7 @@ class Journal:
         except JaatoError as error:
             for holder in holders:
                 if holder is not writer:
-                    holder._fault = error
+                    holder.fault = error
             raise
         finally:
             self._next = self.state.seq + 1
@@ -170,13 +172,13 @@ class Branch(Journal):
 
     def hold(self, event: Event, seen: Callable[[], None]) -> None:
         """As the root's."""
-        self._root._keep_back(self, event, seen)
+        self._root.keep_back(self, event, seen)
 
     def flush(self) -> None:
         """As the root's."""
-        if self._root._held or self._fault is not None:
+        if self._root.held or self.fault is not None:
             self.record()
 
     def record(self, *events: Event) -> None:
         """As the root's."""
-        self._root._write(events, self)
+        self._root.write(events, self)

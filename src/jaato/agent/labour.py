@@ -98,9 +98,7 @@ class Labour:
         said = child.last_text() if well else problem
         try:
             summary = said[:SUMMARY_CHARS] or None
-            journal.record(
-                AgentCompleted(**journal.head(), success=well, summary=summary, reason=ending)
-            )
+            journal.record(AgentCompleted(**journal.head(), success=well, summary=summary, reason=ending))
         finally:
             child.told = child.awaited > 0
             child.ended.set()

@@ -51,6 +51,8 @@ class Chat:
         self.args = args
         self.session: Session
         self.turns: list[TurnCompleted] = []
+        self.below: list[TurnCompleted] = []
+        """The turns of subagents since the last turn of the agent ended."""
         self.leaving = False
         self.code = OK
         self._blueprint: Blueprint
@@ -119,10 +121,12 @@ class Chat:
         self._blueprint = dataclasses.replace(
             blueprint, session=session.state.session_id, resume=False, name=None
         )
-        self.turns = []
+        self.turns, self.below = [], []
         self._questions = Questions(session, self.screen)
         narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
+        narrator.family = session.journal.family
         session.journal.bus.listen(narrator)
+        session.journal.bus.listen(self._below)
         if self.editor.interactive:
             self._questions.attend()
         state = session.state
@@ -137,6 +141,11 @@ class Chat:
             )
         else:
             self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
+
+    def _below(self, event: Event) -> None:
+        """Keep what a subagent's turn has used for the next closing line."""
+        if isinstance(event, TurnCompleted) and event.agent_id != self.session.state.agent_id:
+            self.below.append(event)
 
     async def _end(self) -> None:
         close, self._close = self._close, None
@@ -208,7 +217,8 @@ class Chat:
                 self.screen.note("Stopped; what was done is kept.", "yellow")
             case "refusal" | "length":
                 self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
-        self.screen.note(closing_line([turn], self.session.state.session_id), "dim")
+        below, self.below = self.below, []
+        self.screen.note(closing_line([turn], self.session.state.session_id, below), "dim")
 
     async def _typed(self) -> None:
         """What is typed while a turn runs."""

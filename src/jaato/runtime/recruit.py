@@ -19,6 +19,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.events import AgentCreated
 from jaato.protocol.specs import AgentBounds
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.telling import Telling
 from jaato.settings import FIELDS, Settings, Value
 from jaato.tools.catalog import Catalog
 
@@ -44,6 +45,7 @@ class Recruiter:
         self._providers: dict[str, Provider] = {}
         settings: Settings | None = registry.services.get("settings")
         self._settings = settings
+        self._telling: Telling | None = None
         self.limits = CrewLimits()
         if settings is not None:
             self.limits = CrewLimits(
@@ -54,6 +56,7 @@ class Recruiter:
 
     async def enlist(self, parent: Session, order: Order, name: str) -> dict[str, Any]:
         """The fields of the event with which the new agent begins. Raises `NoSubagent` and `ConfigError`s."""
+        self._attend(parent)
         state = parent.state
         provider, model = order.provider or state.provider, order.model or state.model
         if provider != state.provider:
@@ -75,6 +78,11 @@ class Recruiter:
             "bounds": bounds if bounds != AgentBounds() else None,
             "settings": order.settings,
         }
+
+    def _attend(self, session: Session) -> None:
+        """Let who asked for it hear of subagents, from the first on."""
+        if self._telling is None:
+            self._telling = Telling(self._registry, session.crew.root)
 
     def _bounds(self, parent: Session, order: Order) -> AgentBounds:
         """The bounds with every tool by its own name. Raises `NoSubagent` for one that the parent does not have."""
@@ -124,6 +132,7 @@ class Recruiter:
 
     def session(self, parent: Session, member: Member) -> Session:
         """A session for an agent of the log, not entered yet, which speaks with its parent's provider."""
+        self._attend(parent)
         created = member.created
         assert created is not None
         bounds = created.bounds or AgentBounds()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -12,6 +14,7 @@ from jaato.abc.subagents import Crew
 from jaato.errors import ToolError
 from jaato.plugins.subagent.profiles import Profile, Shelf, config_of, order_of, parsed, shown
 from jaato.plugins.subagent.sharing import got, listed, put
+from jaato.protocol.specs import Plan
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -29,11 +32,31 @@ class SubagentPlugin(Plugin):
 
     name: ClassVar[str] = "subagent"
 
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        self.profiles_dir = str(host.config.get("profiles_dir", ".jaato/profiles"))
-        self.auto_discover_profiles = host.config.get("auto_discover_profiles", True) is not False
-        self._shelf = Shelf(host, self.profiles_dir)
+    def __init__(self, host: Host | None = None) -> None:
+        super().__init__(host or Here())
+        self.ui_hooks: Any = None
+        self.retry_callback: Callable[[str, int, int, float], None] | None = None
+        self.plan_reporter: Callable[[str, Plan], None] | None = None
+        self.initialize(dict(self.host.config))
+
+    def initialize(self, config: dict[str, Any] | None = None) -> None:
+        """Use this configuration from now on."""
+        given = config or {}
+        self.profiles_dir = str(given.get("profiles_dir", ".jaato/profiles"))
+        self.auto_discover_profiles = given.get("auto_discover_profiles", True) is not False
+        self._shelf = Shelf(self.host, self.profiles_dir)
+
+    def set_ui_hooks(self, hooks: Any) -> None:
+        """Tell these hooks what subagents do; None: nobody."""
+        self.ui_hooks = hooks
+
+    def set_retry_callback(self, callback: Callable[[str, int, int, float], None] | None) -> None:
+        """Where the retries of subagents are told: (problem, attempt, attempts at most, seconds to wait)."""
+        self.retry_callback = callback
+
+    def set_plan_reporter(self, reporter: Callable[[str, Plan], None] | None) -> None:
+        """Called with (agent_id, plan) whenever the plan of a subagent has changed."""
+        self.plan_reporter = reporter
 
     # --- tasks -------------------------------------------------------------------------------------------------
 
@@ -156,7 +179,11 @@ class SubagentPlugin(Plugin):
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists profiles, and vouches for those of the workspace."""
-        return {UserCommand("profiles", "List the profiles of subagents; trust NAME vouches for one"): self._listing}
+        return {
+            UserCommand(
+                "profiles", "List the profiles of subagents; trust NAME vouches for one"
+            ): self._listing
+        }
 
     def _listing(self, rest: str) -> str:
         verb, _, name = rest.strip().partition(" ")
@@ -166,6 +193,21 @@ class SubagentPlugin(Plugin):
         lines = [line_of(profile) for profile in found.profiles.values()]
         lines += [f"Left out: {problem}" for problem in found.problems]
         return "\n".join(lines) or f"There are none; they are JSON or YAML files in {self.profiles_dir}."
+
+
+class Here:
+    """A host for a plugin made by hand: the current directory, and nothing of a runtime."""
+
+    config: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def workspace(self) -> Path:
+        """The current directory."""
+        return Path.cwd()
+
+    def service(self, name: str) -> Any:
+        """Nothing is offered here."""
+        raise KeyError(name)
 
 
 def crew_of(call: Call) -> Crew:
@@ -187,8 +229,7 @@ def context_text(crew: Crew, by: str, messages: int, keys: list[str], note: str)
     from jaato.protocol.codec import encode
 
     parts = [note] if note else []
-    for key in keys:
-        parts.append(f"Shared {key}: {encode(got(crew, key)['value']).decode()}")
+    parts += [f"Shared {key}: {encode(got(crew, key)['value']).decode()}" for key in keys]
     said = "\n\n".join(f"{role}: {text}" for role, text in crew.said(by, messages))
     if said:
         cut = f"… {len(said) - MAX_CONTEXT_CHARS} characters before this are left out …\n"

@@ -183,7 +183,9 @@ class Shelf:
         return f"trusted {profile.path} as it is now; any change to it must be trusted again"
 
 
-def order_of(task: str, name: str | None, background: bool, profile: Profile | None, inline: Config | None) -> Order:
+def order_of(
+    task: str, name: str | None, background: bool, profile: Profile | None, inline: Config | None
+) -> Order:
     """A task with what a profile and an inline configuration say of who does it; the second may only narrow the first."""
     own, given = profile.config if profile else Config(), inline or Config()
     said = [own.instructions or own.system_instructions, given.instructions or given.system_instructions]
@@ -221,7 +223,9 @@ def shown(profile: Profile) -> dict[str, Any]:
         config.pop(key, None)
     row: dict[str, Any] = {"name": profile.name, "owner": profile.owner, **config}
     if profile.left_out:
-        row["not_trusted"] = f"{', '.join(profile.left_out)} left out until the user types /profiles trust {profile.name}"
+        row["not_trusted"] = (
+            f"{', '.join(profile.left_out)} left out until the user types /profiles trust {profile.name}"
+        )
     return row
 
 
