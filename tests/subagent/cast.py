@@ -32,7 +32,7 @@ class Cast:
 
     name = "scripted"
 
-    def __init__(self, scripts: Mapping[str, Sequence[Line]], info: ModelInfo | None = None) -> None:
+    def __init__(self, scripts: Mapping[str, Any], info: ModelInfo | None = None) -> None:
         self.scripts = scripts
         self.heard: list[tuple[str, list[str]]] = []
         self.now = self.most = 0
@@ -81,7 +81,7 @@ PLUGINS = ("introspection", "subagent")
 @asynccontextmanager
 async def stage(
     path: Path,
-    scripts: Mapping[str, Sequence[Line]],
+    scripts: Mapping[str, Any],
     tools: Sequence[Callable[..., Any] | Tool] = (),
     plugins: Sequence[str] = PLUGINS,
     again: str = "",
@@ -90,6 +90,10 @@ async def stage(
     """A session whose agents play these scripts, with every tool shown from the start; `again` is one that is stored."""
     cast = Cast(scripts, more.pop("info", None))
     more = {"provider": cast, "deferred": False, **more}
-    opened = reopened(path, again, [], tools, plugins, **more) if again else session(path, [], tools, plugins, **more)
+    opened = (
+        reopened(path, again, [], tools, plugins, **more)
+        if again
+        else session(path, [], tools, plugins, **more)
+    )
     async with opened as live:
         yield live, cast

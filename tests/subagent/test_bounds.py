@@ -36,7 +36,10 @@ def test_whoever_delegates_all_the_way_down_is_told_where_it_ends(tmp_path: Path
             result: Any = request.messages[-1].parts[0]
             return say(result.structured["result"]) if result.ok else say(result.error.message)
 
-        scripts = {"main": [call("delegate", task="dig"), pass_on], "anyone": [call("delegate", task="dig"), pass_on]}
+        scripts = {
+            "main": [call("delegate", task="dig"), pass_on],
+            "anyone": [call("delegate", task="dig"), pass_on],
+        }
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert len(live.journal.family.members) == 3
@@ -107,7 +110,11 @@ def test_those_whose_results_are_known_make_room(tmp_path: Path) -> None:
 
     async def main() -> None:
         scripts = {
-            "main": [*[call("delegate", task="x")] * 40, call("get_subagent_result", agent_id="agent-1"), say("done")],
+            "main": [
+                *[call("delegate", task="x")] * 40,
+                call("get_subagent_result", agent_id="agent-1"),
+                say("done"),
+            ],
             "anyone": [say("yes")],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
@@ -129,7 +136,13 @@ def test_names_are_unique_among_those_that_are_open(tmp_path: Path) -> None:
         scripts = {"main": [calls(*tasks), say("done")], "anyone": [say("yes")]}
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
-            assert [r.structured["name"] for r in results(live)] == ["one", "one-2", "main-2", "parent-2", "one-3"]
+            assert [r.structured["name"] for r in results(live)] == [
+                "one",
+                "one-2",
+                "main-2",
+                "parent-2",
+                "one-3",
+            ]
 
     anyio.run(main)
 
@@ -170,7 +183,10 @@ def test_an_unknown_subagent_is_answered_with_those_there_are(tmp_path: Path, wa
             ("share_context", {"note": "n"}),
         ]
         asked = [(name, {"agent_id": wanted, **rest}) for name, rest in tools]
-        scripts = {"main": [call("delegate", task="x", name="finder"), calls(*asked), say("done")], "finder": [say("y")]}
+        scripts = {
+            "main": [call("delegate", task="x", name="finder"), calls(*asked), say("done")],
+            "finder": [say("y")],
+        }
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             for number in range(1, 7):
@@ -184,13 +200,14 @@ def test_a_closed_subagent_is_gone_with_those_below(tmp_path: Path) -> None:
     """Its place is free, what it said cannot be had any more, and the error says so."""
 
     async def main() -> None:
+        stages: list[Session] = []
         async with stage(
             tmp_path,
             {
                 "main": [
                     call("delegate", task="x", name="boss"),
                     call("close_subagent", agent_id="boss"),
-                    lambda request: call("get_subagent_result", agent_id=value(live, 0)["agent_id"]),
+                    lambda request: call("get_subagent_result", agent_id=value(stages[0], 0)["agent_id"]),
                     call("list_active_subagents"),
                     say("done"),
                 ],
@@ -198,6 +215,7 @@ def test_a_closed_subagent_is_gone_with_those_below(tmp_path: Path) -> None:
                 "worker": [say("worked")],
             },
         ) as (live, _cast):
+            stages.append(live)
             await live.post("go")
             assert value(live, 1)["closed"] == ["boss", "worker"]
             assert "is closed" in problem(live, 2)
@@ -239,7 +257,9 @@ def outcomes(live: Session, name: str) -> list[str]:
         ({"plugins": ["subagent"]}, ["tool_unknown", "tool_unknown"]),
     ],
 )
-def test_a_subagent_is_held_as_it_was_ordered(tmp_path: Path, config: dict[str, Any], expected: list[str]) -> None:
+def test_a_subagent_is_held_as_it_was_ordered(
+    tmp_path: Path, config: dict[str, Any], expected: list[str]
+) -> None:
     """Tools it was not given are unknown to it; what is denied is refused whatever the policy allows."""
 
     async def main() -> None:

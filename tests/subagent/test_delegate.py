@@ -51,7 +51,11 @@ def test_a_subagent_does_its_task_in_a_conversation_of_its_own(tmp_path: Path) -
             assert turn is not None
             assert turn.reason == "stop"
             report = value(live)
-            assert (report["name"], report["status"], report["result"]) == ("astro", "completed", "Eighty moons.")
+            assert (report["name"], report["status"], report["result"]) == (
+                "astro",
+                "completed",
+                "Eighty moons.",
+            )
             assert cast.of("astro")[0] == ["[parent] count the moons"]
             assert "Eighty moons." not in [message.text for message in live.state.messages]
             child = live.crew.children[report["agent_id"]]
@@ -137,7 +141,7 @@ def test_a_background_task_is_told_through_the_inbox(tmp_path: Path) -> None:
             ],
             "deep": [slow],
         }
-        async with stage(tmp_path, scripts) as (live, cast):
+        async with stage(tmp_path, scripts) as (live, _cast):
 
             def heard(event: Event) -> None:
                 if isinstance(event, MidTurnQueued):
@@ -220,7 +224,7 @@ def test_a_message_steers_a_subagent_at_work(tmp_path: Path) -> None:
             "main": [call("delegate", task="x", name="one", background=True), steer, release, say("done")],
             "one": [work, say("oui")],
         }
-        async with stage(tmp_path, scripts) as (live, cast):
+        async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert value(live)["result"] == "oui"
             heard = [m.text for m in live.crew.children[value(live)["agent_id"]].member.state.messages]

@@ -53,8 +53,14 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
             resolved = next(event for event in heard if isinstance(event, PermissionResolved))
             assert resolved.agent_id == three.id
             assert outcomes(live, "three") == ["ok"]
-            blocked = [event for event in heard if isinstance(event, AgentStatusChanged) and event.status == "blocked"]
-            assert [(event.agent_id, event.reason) for event in blocked] == [(three.id, "waiting for permission for change")]
+            blocked = [
+                event
+                for event in heard
+                if isinstance(event, AgentStatusChanged) and event.status == "blocked"
+            ]
+            assert [(event.agent_id, event.reason) for event in blocked] == [
+                (three.id, "waiting for permission for change")
+            ]
 
     anyio.run(main)
 
@@ -74,7 +80,9 @@ def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> Non
                 await live.post("go")
             stop()
             three = next(child for child in live.crew.children.values() if child.name == "three")
-            asked = [event for event in heard if isinstance(event, ClarificationQuestion | ClarificationResolved)]
+            asked = [
+                event for event in heard if isinstance(event, ClarificationQuestion | ClarificationResolved)
+            ]
             assert [event.agent_id for event in asked] == [three.id, three.id]
             assert outcomes(live, "three") == ["ok"]
             assert "blue" in str(three.session.state.messages)

@@ -18,7 +18,7 @@ from jaato.protocol.events import AgentCompleted, Event, MessageModel, ToolCallE
 from jaato.providers.scripted import Step
 from jaato.tools.tool import tool
 
-DEEP = {"boss": [call("delegate", task="y", name="worker"), say("did")]}
+DEEP: dict[str, Any] = {"boss": [call("delegate", task="y", name="worker"), say("did")]}
 
 
 class Trap:
@@ -72,7 +72,11 @@ def test_a_stop_of_the_main_agent_reaches_every_depth(tmp_path: Path) -> None:
 
         scripts = {
             "main": [call("delegate", task="x", name="boss"), say("done")],
-            "boss": [calls(("delegate", {"task": "y", "name": "mid"}), ("delegate", {"task": "z", "name": "caller"}))],
+            "boss": [
+                calls(
+                    ("delegate", {"task": "y", "name": "mid"}), ("delegate", {"task": "z", "name": "caller"})
+                )
+            ],
             "mid": [call("delegate", task="y", name="deep")],
             "deep": [trap.speak],
             "caller": [call("stay")],
@@ -165,7 +169,7 @@ def test_a_session_that_is_closed_and_opened_has_its_subagents(tmp_path: Path) -
 
     async def main() -> None:
         trap = Trap()
-        scripts = {
+        scripts: dict[str, Any] = {
             "main": [call("delegate", task="x", name="one", background=True), say("it works")],
             "one": [trap.speak],
         }
@@ -175,7 +179,11 @@ def test_a_session_that_is_closed_and_opened_has_its_subagents(tmp_path: Path) -
                 await trap.full.wait()
             session_id = live.state.session_id
         again = {
-            "main": [*scripts["main"], call("continue_subagent", agent_id="one", message="go on"), say("done")],
+            "main": [
+                *scripts["main"],
+                call("continue_subagent", agent_id="one", message="go on"),
+                say("done"),
+            ],
             "one": [say("finished")],
         }
         async with stage(tmp_path, again, again=session_id) as (live, _cast):
@@ -276,7 +284,11 @@ def test_a_stop_at_any_moment_ends_everything(tmp_path: Path, rounds: int) -> No
             assert not live.state.open_calls
             for child in live.crew.children.values():
                 state = child.session.state
-                assert not (state.open_calls or state.open_turn or child.placed or child.waits or child.awaited)
+                assert not (state.open_calls)
+                assert not (state.open_turn)
+                assert not (child.placed)
+                assert not (child.waits)
+                assert not (child.awaited)
             ended = {e.agent_id for e in recorded(live) if isinstance(e, AgentCompleted)}
             assert ended == set(live.journal.family.members)
             turn = await live.post("again")
@@ -296,7 +308,11 @@ def test_a_subagent_cannot_close_or_cancel_who_is_not_below_it(tmp_path: Path) -
             return calls(*[("cancel_subagent", {"agent_id": name}) for name in names])
 
         scripts = {
-            "main": [call("delegate", task="x", name="two"), call("delegate", task="x", name="one"), say("done")],
+            "main": [
+                call("delegate", task="x", name="two"),
+                call("delegate", task="x", name="one"),
+                say("done"),
+            ],
             "one": [sly, say("did")],
             "two": [say("did")],
         }

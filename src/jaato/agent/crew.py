@@ -230,9 +230,8 @@ class Crew:
                 self._interrupted(child)
 
     def _interrupted(self, child: Child) -> None:
-        journal = child.session.journal
+        child.told = False
         why = (
             "Interrupted: the program ended while it worked. Nothing was repeated; continue_subagent goes on."
         )
-        journal.record(AgentCompleted(**journal.head(), success=False, summary=why, reason="interrupted"))
-        self.labour.tell_parent(child)
+        self.labour.record_end(child, "interrupted", why)

@@ -94,29 +94,35 @@ class Labour:
         """Its task is over, whatever happened."""
         self.places.leave(child)
         self._crew.stop_below(child.id)
-        journal, well = child.session.journal, ending == "completed"
-        said = child.last_text() if well else problem
+        well = ending == "completed"
+        text = child.last_text() if well else problem
+        child.told = child.awaited > 0
         try:
-            summary = said[:SUMMARY_CHARS] or None
-            journal.record(AgentCompleted(**journal.head(), success=well, summary=summary, reason=ending))
+            self.record_end(child, ending, text)
         finally:
-            child.told = child.awaited > 0
             child.ended.set()
+        journal = child.session.journal
         status = AgentStatusChanged(
             **journal.shown(), status="done" if well else "error", reason=None if well else problem
         )
         journal.show(status)
-        if not child.told:
-            self.tell_parent(child)
 
-    def tell_parent(self, child: Child) -> None:
-        """Let its parent read at the next pause what came of it."""
-        report = child.report()
-        text = report.get("result") or report.get("error") or ""
-        cut = f" … (get_subagent_result has all {len(text)} characters)" if len(text) > TOLD_CHARS else ""
-        child.parent.notice(
-            f"The subagent {child.name} ({child.id}): {child.status}.\n{text[:TOLD_CHARS]}{cut}", "child"
+    def record_end(self, child: Child, ending: Ending, text: str) -> None:
+        """Record how a task ended, in one commit with the message to its parent, if that is not waiting for it."""
+        journal = child.session.journal
+        done = AgentCompleted(
+            **journal.head(),
+            success=ending == "completed",
+            summary=text[:SUMMARY_CHARS] or None,
+            reason=ending,
         )
+        if child.told:
+            journal.record(done)
+            return
+        cut = len(text) > TOLD_CHARS
+        more = f" … (get_subagent_result has all {len(text)} characters)" if cut else ""
+        said = f"The subagent {child.name} ({child.id}): {ending}.\n{text[:TOLD_CHARS]}{more}"
+        child.parent.notice(said, "child", done)
         child.told = not cut
 
     async def wait(self, by: str, child: Child, wait_s: float | None = None) -> None:

@@ -31,11 +31,7 @@ from jaato.agent.usage import Context, context_of, price_of
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import Command
-from jaato.protocol.events import (
-    MidTurnQueued,
-    ToolsStatus,
-    TurnCompleted,
-)
+from jaato.protocol.events import Event, MidTurnQueued, ToolsStatus, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
@@ -198,14 +194,14 @@ class Session:
             self._idle.set()
             self.gate.go_idle()
 
-    def _queue(self, message: Message) -> None:
-        self.journal.record(MidTurnQueued(**self.journal.head(), message=message))
+    def _queue(self, message: Message, *before: Event) -> None:
+        self.journal.record(*before, MidTurnQueued(**self.journal.head(), message=message))
         self._inbox.append(message)
         self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
 
-    def notice(self, text: str, source: Source = "system") -> None:
-        """Tell the model something at the next pause; nobody is woken for it."""
-        self._queue(Message("user", [Text(labelled(text, source))], id=new_id("m"), source=source))
+    def notice(self, text: str, source: Source = "system", *before: Event) -> None:
+        """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
+        self._queue(Message("user", [Text(labelled(text, source))], id=new_id("m"), source=source), *before)
 
     def heard(self, message: Message) -> None:
         """This message has joined the conversation and waits no longer."""

@@ -31,9 +31,10 @@ def put(crew: Crew, by: str, key: str, value: Any, expected_version: int | None)
             "Read it again with get_shared_state, and set it from what it is."
         )
     if value is None:
-        if key in there:
+        known = key in there
+        if known:
             crew.share(by, key, None, gone=True)
-        return {"key": key, "removed": key in there}
+        return {"key": key, "removed": known}
     value = plain(value)
     size = len(encode(value))
     if size > MAX_VALUE_BYTES:
