@@ -352,7 +352,8 @@ def test_a_plugin_made_by_hand_finds_profiles_where_it_is_told(
 
 def test_what_a_configuration_may_say_is_checked_by_type() -> None:
     """Every wrong value is one error that names its key."""
-    for value_ in (None, 1, [], {"name": 1}, {"deny": None}, {"read_only": "yes"}, {"model": ""}):
+    wrong: list[Any] = [None, 1, [], {"name": 1}, {"deny": None}, {"read_only": "yes"}, {"model": ""}]
+    for value_ in wrong:
         with pytest.raises(NoProfile):
             config_of(value_, "here")
 

@@ -173,7 +173,7 @@ def test_siblings_can_talk_while_they_work(tmp_path: Path) -> None:
             "three": [
                 call("send_to_subagent", agent_id="two", message="late"),
                 lambda r: say(r.messages[-1].parts[0].error.message),
-            ],  # type: ignore[union-attr]
+            ],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
             with anyio.fail_after(20):

@@ -25,6 +25,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=200)]
 WaitS = Annotated[float, Meta(ge=0, le=3_600)]
 ID_WORDS = {"id": "agent_id", "subagent_id": "agent_id", "name": "agent_id"}
 MAX_CONTEXT_CHARS = 20_000
+PROFILES_DIR = ".jaato/profiles"
 
 
 class SubagentPlugin(Plugin):
@@ -37,14 +38,22 @@ class SubagentPlugin(Plugin):
         self.ui_hooks: Any = None
         self.retry_callback: Callable[[str, int, int, float], None] | None = None
         self.plan_reporter: Callable[[str, Plan], None] | None = None
+        self.profiles_dir, self.auto_discover_profiles = PROFILES_DIR, True
+        self._shelf = Shelf(self.host, PROFILES_DIR)
         self.initialize(dict(self.host.config))
 
     def initialize(self, config: dict[str, Any] | None = None) -> None:
-        """Use this configuration from now on."""
+        """Use this configuration from now on; what it does not say stays as it is."""
         given = config or {}
-        self.profiles_dir = str(given.get("profiles_dir", ".jaato/profiles"))
-        self.auto_discover_profiles = given.get("auto_discover_profiles", True) is not False
+        self.profiles_dir = str(given.get("profiles_dir", self.profiles_dir))
+        self.auto_discover_profiles = bool(given.get("auto_discover_profiles", self.auto_discover_profiles))
         self._shelf = Shelf(self.host, self.profiles_dir)
+
+    def set_plugin_registry(self, registry: Any) -> None:
+        """Work where the registry does; one made by hand knew of none before."""
+        if isinstance(self.host, Here):
+            self.host = Here(registry.workspace, registry.services)
+            self._shelf = Shelf(self.host, self.profiles_dir)
 
     def set_ui_hooks(self, hooks: Any) -> None:
         """Tell these hooks what subagents do; None: nobody."""
@@ -196,18 +205,19 @@ class SubagentPlugin(Plugin):
 
 
 class Here:
-    """A host for a plugin made by hand: the current directory, and nothing of a runtime."""
+    """The host of a plugin made by hand: the current directory, and nothing of a runtime, until a registry is met."""
 
     config: Mapping[str, Any] = MappingProxyType({})
 
-    @property
-    def workspace(self) -> Path:
-        """The current directory."""
-        return Path.cwd()
+    def __init__(
+        self, workspace: Path | None = None, services: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.workspace = workspace or Path.cwd()
+        self._services = services
 
     def service(self, name: str) -> Any:
-        """Nothing is offered here."""
-        raise KeyError(name)
+        """What the registry offers; raises KeyError."""
+        return self._services[name]
 
 
 def crew_of(call: Call) -> Crew:
