@@ -8,9 +8,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.kit import call, calls, recorded, results, say
+from tests.subagent.acts import change, outcomes, value
 from tests.subagent.cast import stage
-from tests.subagent.test_bounds import change, outcomes
-from tests.subagent.test_delegate import value
 
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.events import (
@@ -33,7 +32,7 @@ CHAIN: dict[str, Any] = {
 PLUGINS = ("introspection", "subagent", "clarification")
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
 def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) -> None:
     """The event names the subagent; the answer lets its call run; nobody above waits on a question nobody sees."""
 
@@ -65,7 +64,7 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
     anyio.run(main)
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
 def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> None:
     """The same for what a model asks the user."""
 

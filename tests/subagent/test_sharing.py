@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.kit import call, calls, recorded, results, say
+from tests.subagent.acts import problem, value
 from tests.subagent.cast import stage
-from tests.subagent.test_delegate import problem, value
 
 from jaato.abc.provider import ModelRequest
 from jaato.plugins.subagent.sharing import MAX_KEYS, MAX_TOTAL_BYTES, MAX_VALUE_BYTES
