@@ -220,6 +220,23 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_its_late_answer_dropped
     assert "notifications/cancelled" in methods
 
 
+def test_the_callers_trace_goes_with_the_call(tmp_path: Path) -> None:
+    """A call within a span carries its W3C traceparent; one outside of any carries none."""
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
+
+    trace = tmp_path / "trace"
+
+    async def talk(host: Host) -> None:
+        await call(host, "raw", text="outside")
+        with use_span(NonRecordingSpan(SpanContext(0xABC, 0xDEF, False, TraceFlags(1)))):
+            await call(host, "raw", text="inside")
+
+    hosted(tmp_path, {"raw": raw("late", str(trace))}, talk)
+    asked = [json.loads(line) for line in trace.read_text().splitlines()]
+    metas = [one["meta"] for one in asked if one["method"] == "tools/call"]
+    assert [meta.get("traceparent") for meta in metas] == [None, f"00-{0xABC:032x}-{0xDEF:016x}-01"]
+
+
 def test_progress_is_shown_and_gives_time(tmp_path: Path) -> None:
     """Progress appears as output of the call; a call that shows some outlives its deadline."""
     shown: list[str] = []

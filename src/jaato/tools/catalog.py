@@ -65,6 +65,15 @@ def claim(name: str, tool: Tool, taken: Tool | None) -> None:
         )
 
 
+class Counted:
+    """What is asked of a set of tools that no longer changes."""
+
+    def __init__(self, tools: dict[str, Tool]) -> None:
+        self.tools = tools
+        self.categories = dict(Counter(tool.spec.category for tool in tools.values()))
+        self.core = [tool for tool in tools.values() if tool.spec.discoverability == "core"]
+
+
 class Catalog:
     """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls.
 
@@ -78,8 +87,7 @@ class Catalog:
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
-        self._core: list[Tool] = []
-        self._counts: dict[str, int] = {}
+        self._counted = Counted(self._tools)
         self._changing = threading.Lock()
         self._index = Index(index_folder)
         self._indexed = True
@@ -96,12 +104,19 @@ class Catalog:
     @property
     def core(self) -> list[Tool]:
         """The tools declared from the start, in the order they were added."""
-        return self._core
+        return self._current().core
 
     @property
     def categories(self) -> dict[str, int]:
         """How many tools each category has."""
-        return self._counts
+        return self._current().categories
+
+    def _current(self) -> Counted:
+        """The tools of this moment, counted once."""
+        counted = self._counted
+        if counted.tools is not self._tools:
+            counted = self._counted = Counted(self._tools)
+        return counted
 
     def add(self, tools: Iterable[Tool]) -> None:
         """Make tools known, all or none. Raises `PluginError` when a name is taken, naming both owners."""
@@ -123,8 +138,6 @@ class Catalog:
                 for name in other_names(tool):
                     claim(name, tool, others[name].tool if name in others else None)
                     others.setdefault(name, Found(tool, tool.aliases.get(name, {})))
-            self._counts = dict(Counter(tool.spec.category for tool in tools.values()))
-            self._core = [tool for tool in tools.values() if tool.spec.discoverability == "core"]
             self._tools, self._other_names = tools, others
             self._indexed = False
 

@@ -163,7 +163,10 @@ def trace(message: dict[str, Any]) -> None:
     """Write down what was asked, where the last argument names a file for it."""
     if sys.argv[-1].endswith("trace"):
         with open(sys.argv[-1], "a") as written:
-            written.write(json.dumps({"method": message.get("method"), "pid": os.getpid()}) + "\n")
+            meta = (message.get("params") or {}).get("_meta")
+            written.write(
+                json.dumps({"method": message.get("method"), "pid": os.getpid(), "meta": meta}) + "\n"
+            )
 
 
 def reply(id_: Any, method: str | None, params: dict[str, Any]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 NOREPLACE, EXCHANGE = 1, 2  # renameat2's flags
+PATIENCE_S = 2.0
 CHUNK_BYTES = 1 << 20
 NOTHING = bytes(CHUNK_BYTES)
 
@@ -54,6 +57,33 @@ def rename_new(from_fd: int, source: str, to_fd: int, target: str) -> None:
     else:
         os.link(source, target, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
         os.unlink(source, dir_fd=from_fd)
+
+
+@contextlib.contextmanager
+def alone(dir_fd: int) -> Iterator[None]:
+    """Look at a name of this directory and replace it while no other process or thread of ours does.
+
+    Two exchanges of one name may otherwise interleave, and giving back what the first had taken would undo
+    a third. Whoever holds the lock for seconds is not one of us, who need it for microseconds: we go on.
+    """
+    try:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except OSError:
+        yield
+        return
+    try:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EINTR) or time.monotonic() > until:
+                    break
+                time.sleep(0.0005)
+        yield
+    finally:
+        os.close(fd)
 
 
 def settle(dir_fd: int) -> None:

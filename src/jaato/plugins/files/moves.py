@@ -9,7 +9,7 @@ import stat
 from jaato.errors import ToolError
 from jaato.plugins.files.backups import Record, state_of
 from jaato.plugins.files.changes import Changes
-from jaato.plugins.files.disk import EXCHANGE, rename, rename_new, settle
+from jaato.plugins.files.disk import EXCHANGE, alone, rename, rename_new, settle
 from jaato.plugins.files.replace import Seen, changed, draft, take_away
 from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
@@ -100,15 +100,16 @@ def rename_over(here: Target, there: Target, seen: Seen | None, staging: int) ->
     if seen is None:
         rename_new(*source, *target)
         return
-    if not seen.is_at(*target):
-        raise changed(there.path)
-    if not rename(*source, *target, EXCHANGE):
-        os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
-    elif seen.is_at(*source):
-        take_away(here.place, here.path, seen, staging)
-    else:
-        rename(*source, *target, EXCHANGE)
-        raise changed(there.path)
+    with alone(there.place.dir_fd):
+        if not seen.is_at(*target):
+            raise changed(there.path)
+        if not rename(*source, *target, EXCHANGE):
+            os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
+            return
+        if not seen.is_at(*source):
+            rename(*source, *target, EXCHANGE)
+            raise changed(there.path)
+    take_away(here.place, here.path, seen, staging)
 
 
 def carry(changes: Changes, here: Target, there: Target, seen: Seen | None, staging: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
-from jaato.plugins.files.disk import EXCHANGE, copy, read_at, rename, rename_new, settle, write_all
+from jaato.plugins.files.disk import EXCHANGE, alone, copy, read_at, rename, rename_new, settle, write_all
 from jaato.protocol.ids import new_id
 from jaato.tools.beneath import Place
 from jaato.tools.file_errors import FileFailed, explained
@@ -130,20 +130,31 @@ class Draft:
         """Put the draft in the place of what was seen there. Raises `FileChanged` when that is gone."""
         target, target_fd = self.place.name, self.place.dir_fd
         try:
-            if not seen.is_at(target_fd, target, by_content=False):
-                raise changed(self.path)
-            self.give_name()
-            if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
-                if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment: give it back
-                    rename(self.holder_fd, self.name, target_fd, target, EXCHANGE)
+            with alone(target_fd):
+                if not seen.is_at(target_fd, target, by_content=False):
                     raise changed(self.path)
-            elif seen.is_at(target_fd, target):
-                os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
-            else:
-                raise changed(self.path)
+                self.give_name()
+                if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
+                    if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment
+                        self._give_back()
+                        raise changed(self.path)
+                elif seen.is_at(target_fd, target):
+                    os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
+                else:
+                    raise changed(self.path)
         except OSError as error:
             raise explained(error, self.path) from None
         settle(target_fd)
+
+    def _give_back(self) -> None:
+        """Exchange once more; should a stranger have replaced the draft already, theirs stays."""
+        ends = (self.holder_fd, self.name, self.place.dir_fd, self.place.name, EXCHANGE)
+        rename(*ends)
+        if (
+            os.stat(self.name, dir_fd=self.holder_fd, follow_symlinks=False).st_ino
+            != os.fstat(self.fd).st_ino
+        ):
+            rename(*ends)
 
 
 def changed(path: str) -> FileChanged:
@@ -258,6 +269,13 @@ def copy_attributes(made: Draft) -> None:
 
 def take_away(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
     """Remove what was seen at a place. Raises `FileChanged`, the file still there, when it is another."""
+    with alone(place.dir_fd):
+        _take(place, path, seen, staging_fd)
+    settle(place.dir_fd)
+
+
+def _take(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
+    """Move it out of the way, look once more, and only then unlink it."""
     if not seen.is_at(place.dir_fd, place.name, by_content=False):
         raise changed(path)
     hidden = f".jaato-{new_id('t')}.tmp"
@@ -275,6 +293,5 @@ def take_away(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
             os.unlink(hidden, dir_fd=holder)
         except OSError as error:
             raise explained(error, path) from None
-        settle(place.dir_fd)
         return
     raise FileFailed(f"{path!r} could not be removed.")

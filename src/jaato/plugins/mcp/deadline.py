@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import anyio
 
 from jaato.plugins.mcp.elicit import Caller
-
-if TYPE_CHECKING:
-    from mcp.shared.dispatcher import ProgressFnT
 
 MOST_TIMES = 12
 """How many times its deadline a call may take that goes on showing progress."""
@@ -46,11 +43,11 @@ class Deadline:
             self.more()
 
 
-def shown_progress(caller: Caller, deadline: Deadline) -> ProgressFnT:
+def shown_progress(caller: Caller, deadline: Deadline) -> Callable[[float, float | None, str | None], None]:
     """Progress as output of the call, not more of it than can be read."""
     last = [0.0]
 
-    async def show(progress: float, total: float | None, message: str | None) -> None:
+    def show(progress: float, total: float | None, message: str | None) -> None:
         deadline.more()
         now = anyio.current_time()
         if now - last[0] < PROGRESS_EVERY_S and progress != total:

@@ -30,6 +30,24 @@ WAITING = 256
 PARSE_ERROR = -32700
 
 
+class Waiter:
+    """Somebody who waits for an answer beside the SDK; called on the loop that reads."""
+
+    __slots__ = ()
+
+    def told(self, message: Any) -> None:
+        """The answer, an error among them."""
+        raise NotImplementedError
+
+    def progress(self, params: dict[str, Any]) -> None:
+        """How far the server is."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """No answer will come."""
+        raise NotImplementedError
+
+
 class Incoming:
     """What a server says, message by message. Runs on the loop it is begun on, in callbacks."""
 
@@ -52,8 +70,8 @@ class Incoming:
         self._junk = 0
         self._since_pause = 0
         self.over = asyncio.Event()
-        self.asked: dict[Any, None] = {}
-        """The ids of requests that wait for their answers."""
+        self.asked: dict[Any, Waiter | None] = {}
+        """The ids of requests that wait for their answers; who waits, where it is not the SDK."""
 
     @property
     def ended(self) -> bool:
@@ -83,6 +101,7 @@ class Incoming:
         self._discards = True
         self._held.clear()
         self._ready.clear()
+        self._lose()
         self.begin()
 
     def stop(self) -> None:
@@ -107,6 +126,14 @@ class Incoming:
         self._ended = True
         self.over.set()
         self._wake()
+        self._lose()
+
+    def _lose(self) -> None:
+        """Tell those who wait beside the SDK that nothing will come."""
+        for waiter in list(self.asked.values()):
+            if waiter is not None:
+                waiter.lost()
+        self.asked.clear()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -179,7 +206,11 @@ class Incoming:
                     f"sent more than {UNASKED_A_SECOND} notifications a second, which were dropped"
                 )
                 return
-            self._push(message)
+            waiter = self._waiter_of(message)
+            if waiter is not None:
+                waiter.progress(message.params)
+            else:
+                self._push(message)
             return
         if isinstance(message.id, str) and message.id.isdecimal() and int(message.id[:18]) in self.asked:
             message.id = int(message.id)  # some servers answer with the number as text
@@ -187,9 +218,22 @@ class Incoming:
             self._log.note("answered a request that was not made, or was given up")
             self._is_junk(size)
             return
-        del self.asked[message.id]
         self._junk = 0
-        self._push(message)
+        self._answer(message)
+
+    def _waiter_of(self, message: Any) -> Waiter | None:
+        """Who is told of this progress, where it is not the SDK."""
+        if message.method != "notifications/progress":
+            return None
+        token = (getattr(message, "params", None) or {}).get("progressToken")
+        return self.asked.get(token) if is_id(token) else None
+
+    def _answer(self, message: Any) -> None:
+        waiter = self.asked.pop(message.id)
+        if waiter is None:
+            self._push(message)
+        else:
+            waiter.told(message)
 
     def _push(self, message: Any) -> None:
         from mcp.shared.message import SessionMessage
@@ -203,8 +247,7 @@ class Incoming:
         if id_ is ... and len(self.asked) == 1:
             (id_,) = self.asked
         if id_ in self.asked:
-            del self.asked[id_]
-            self._push(error_for(id_, PARSE_ERROR, f"The server {what}."))
+            self._answer(error_for(id_, PARSE_ERROR, f"The server {what}."))
         self._is_junk(size)
 
     def _is_junk(self, size: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from jaato.plugins.mcp.lines import Incoming
+from jaato.plugins.mcp.lines import Incoming, Waiter
 from jaato.plugins.mcp.wire import encode
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ class Outgoing:
         """Say something; waits while the server has not read what was said before. Raises `anyio.BrokenResourceError`."""
         message = item.message
         data = encode(message)
-        while self._held:
-            if self._drained is None:
-                self._drained = asyncio.Event()
-            await self._drained.wait()
+        await self.room()
         if self._fd < 0:
             raise anyio.BrokenResourceError
         if hasattr(message, "method") and hasattr(message, "id"):
@@ -42,6 +39,28 @@ class Outgoing:
             self._incoming.asked.pop((getattr(message, "params", None) or {}).get("requestId"), None)
         self._held += data
         self._flush()
+
+    async def room(self) -> None:
+        """Wait until the server has read what was said before."""
+        while self._held:
+            if self._drained is None:
+                self._drained = asyncio.Event()
+            await self._drained.wait()
+
+    def request(self, id_: int, line: bytes, waiter: Waiter) -> bool:
+        """Say a request whose answer is the waiter's; False when nobody listens any more."""
+        if self._fd < 0 or self._incoming.ended:
+            return False
+        self._incoming.asked[id_] = waiter
+        self._held += line
+        self._flush()
+        return True
+
+    def give_up(self, id_: int, line: bytes) -> None:
+        """Say that nobody waits for an answer any more, unless it is there."""
+        if self._incoming.asked.pop(id_, None) is not None and self._fd >= 0:
+            self._held += line
+            self._flush()
 
     def _flush(self) -> None:
         try:

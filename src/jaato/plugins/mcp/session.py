@@ -16,6 +16,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 import jaato
+from jaato.plugins.mcp.direct import Direct, Show
+from jaato.plugins.mcp.outgoing import Outgoing
 
 MAX_ROUNDS = 10
 """How often a server may ask for input before it answers."""
@@ -41,7 +43,9 @@ class Page:
 
 
 class Session(ClientSession):
-    """One conversation with a server."""
+    """One conversation with a server. `direct` is the shorter way for calls, where the transport has one."""
+
+    direct: Direct | None = None
 
     async def page(self, request: Any, what: str, kind: type[Any]) -> Page:
         """One page of a list, of which an entry that is wrong costs no other. Raises `MCPError`, ValueError."""
@@ -66,7 +70,7 @@ class Session(ClientSession):
         return Page(entries, cursor if isinstance(cursor, str) else None, held, odd)
 
     async def run_tool(
-        self, name: str, arguments: dict[str, Any], show: ProgressFnT, responses: Any, state: str | None
+        self, name: str, arguments: dict[str, Any], show: Show, responses: Any, state: str | None
     ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
         """One round of a call. The request is written and the result read once, where the SDK does both several times.
 
@@ -81,9 +85,13 @@ class Session(ClientSession):
         if state is not None:
             params["requestState"] = state
         data = {"method": "tools/call", "params": params}
-        options: CallOptions = {"on_progress": show}
+        options: CallOptions = {}
         self._stamp(data, options)
-        told = await self._dispatcher.send_raw_request("tools/call", params, options)
+        if self.direct is not None:
+            told = await self.direct.ask("tools/call", params, show)
+        else:
+            options["on_progress"] = later(show)
+            told = await self._dispatcher.send_raw_request("tools/call", params, options)
         match told.get("resultType"):
             case "input_required":
                 return types.InputRequiredResult.model_validate(told, by_name=False)
@@ -99,7 +107,7 @@ def open_session(
     read: Any, write: Any, callbacks: dict[str, Any], claims: Sequence[ResultClaim[Any]]
 ) -> Session:
     """A session over the streams of a transport, not entered yet."""
-    return Session(
+    session = Session(
         read,
         write,
         client_info=types.Implementation(name="jaato", version=jaato.__version__),
@@ -107,6 +115,18 @@ def open_session(
         result_claims={TASKS: list(claims)} if claims else None,
         **callbacks,
     )
+    if isinstance(write, Outgoing):
+        session.direct = Direct(write)
+    return session
+
+
+def later(show: Show) -> ProgressFnT:
+    """Progress as the SDK tells of it."""
+
+    async def shown(progress: float, total: float | None, message: str | None) -> None:
+        show(progress, total, message)
+
+    return shown
 
 
 async def negotiate(session: Session, handshake_first: bool) -> None:

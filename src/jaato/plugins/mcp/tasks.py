@@ -6,10 +6,10 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
+from jaato.plugins.mcp.direct import Show
 from jaato.plugins.mcp.faults import ServerFault, ServerRefusal
 from jaato.plugins.mcp.session import CreatedTask, Session, answered
 
@@ -39,7 +39,7 @@ class TaskState(types.Result):
     result_type: Any = None
 
 
-async def finished(session: Session, created: CreatedTask, show: ProgressFnT) -> types.CallToolResult:
+async def finished(session: Session, created: CreatedTask, show: Show) -> types.CallToolResult:
     """The result of a task, when it is there. Raises `ServerRefusal` for one that failed or was cancelled."""
     state = members(created)
     task_id = state.get("taskId")
@@ -60,7 +60,7 @@ async def finished(session: Session, created: CreatedTask, show: ProgressFnT) ->
                 case "input_required":
                     await answer(session, task_id, state.get("inputRequests"))
             polls += 1
-            await show(polls, None, text_of(state.get("statusMessage")))
+            show(polls, None, text_of(state.get("statusMessage")))
             await anyio.sleep(poll_s(state))
             state = members(await ask(session, "tasks/get", task_id))
     except anyio.get_cancelled_exc_class():
