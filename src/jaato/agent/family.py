@@ -69,7 +69,7 @@ class Family:
     def apply(self, event: Event) -> None:
         """Take one event in."""
         root = self.root
-        if event.agent_id == root.agent_id or event.agent_id in self._own:
+        if event.agent_id in self._own:
             root.apply(event)
             if type(event) in OF_ALL:
                 self._of_all(event)

@@ -35,9 +35,7 @@ class Journal:
         self.loaded_seq = 0
         self.family = Family(state)
         self._next = state.seq + 1
-        self.held: list[Event] = []
-        self._holders: list[Journal] = []
-        self._seen: list[Callable[[], None]] = []
+        self.held: list[tuple[Event, Callable[[], None], Journal]] = []
         self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
@@ -65,19 +63,14 @@ class Journal:
             self.family.apply(event)
         self._next = self.state.seq + 1
 
-    def hold(self, event: Event, seen: Callable[[], None]) -> None:
+    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """Commit an event together with the next one, at the latest when the loop gets its turn.
 
         For an event that must be durable before the next effect and not before: what follows at once shares its
-        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record`.
+        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
+        pen, which is `holder` when it is a subagent's.
         """
-        self.keep_back(self, event, seen)
-
-    def keep_back(self, holder: Journal, event: Event, seen: Callable[[], None]) -> None:
-        """Hold an event for one of the agents that write this log."""
-        self.held.append(event)
-        self._holders.append(holder)
-        self._seen.append(seen)
+        self.held.append((event, seen, holder or self))
         asyncio.get_running_loop().call_soon(self._let_go)
 
     def flush(self) -> None:
@@ -86,52 +79,53 @@ class Journal:
             self.record()
 
     def _let_go(self) -> None:
-        if self.held:
-            try:
-                self.write((), None)
-            except JaatoError:
-                return  # those whose events they were hear of it when they next record
-
-    def record(self, *events: Event) -> None:
-        """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
-        self.write(events, self)
-
-    def write(self, events: tuple[Event, ...], writer: Journal | None) -> None:
-        """Commit what is held and these. What fails is raised, and once more to each other agent whose events it took; a
-        `writer` hears first of what has failed before. Raises `StoreError`."""
-        holders, self._holders = self._holders, []
-        seen, self._seen = self._seen, []
-        if self.held:
-            events, self.held = (*self.held, *events), []
-        events = masked_events(events, self.secrets)
+        if not self.held:
+            return
+        holders = [holder for _, _, holder in self.held]
+        waiting, self.fault = self.fault, None
         try:
-            if writer is not None and writer.fault is not None:
-                fault, writer.fault = writer.fault, None
-                raise fault
-            self.store.append(events)
-            for event in events:
-                self.family.apply(event)
+            self.record()
         except JaatoError as error:
             for holder in holders:
-                if holder is not writer:
-                    holder.fault = error
+                holder.fault = error  # heard of when it next records
+        if waiting is not None:
+            self.fault = waiting
+
+    def record(self, *events: Event, writer: Journal | None = None) -> None:
+        """Commit events, and what is held before them, together, then let them be seen. Raises `StoreError`; nothing has
+        happened then, and others whose events were held hear of it too. `writer` is the pen, where it is a subagent's."""
+        held = self.held
+        if held:
+            self.held = []
+            events = (*[event for event, _, _ in held], *events)
+        events = masked_events(events, self.secrets)
+        pen = writer or self
+        try:
+            if pen.fault is not None:
+                fault, pen.fault = pen.fault, None
+                raise fault
+            self.store.append(events)
+            apply = self.family.apply
+            for event in events:
+                apply(event)
+        except JaatoError as error:
+            for _, _, holder in held:
+                holder.fault = error if holder is not pen else None
             raise
         finally:
             self._next = self.state.seq + 1
-        self._tell(events)
-        for tell in seen:
-            tell()
-
-    def _tell(self, events: tuple[Event, ...]) -> None:
         self._unseen.extend(events)
-        if self._telling:
-            return  # a listener records: what it says is seen after what it heard, by everyone
-        self._telling = True
-        try:
-            while self._unseen:
-                self.bus.publish(self._unseen.popleft())
-        finally:
-            self._telling = False
+        if (
+            not self._telling
+        ):  # else a listener records: what it says is seen after what it heard, by everyone
+            self._telling = True
+            try:
+                while self._unseen:
+                    self.bus.publish(self._unseen.popleft())
+            finally:
+                self._telling = False
+        for _, seen, _ in held:
+            seen()
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
@@ -170,15 +164,15 @@ class Branch(Journal):
         """As the root's, in the name of this agent."""
         return self._root.shown(agent_id or self.state.agent_id)
 
-    def hold(self, event: Event, seen: Callable[[], None]) -> None:
+    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """As the root's."""
-        self._root.keep_back(self, event, seen)
+        self._root.hold(event, seen, holder or self)
 
     def flush(self) -> None:
         """As the root's."""
         if self._root.held or self.fault is not None:
             self.record()
 
-    def record(self, *events: Event) -> None:
+    def record(self, *events: Event, writer: Journal | None = None) -> None:
         """As the root's."""
-        self._root.write(events, self)
+        self._root.record(*events, writer=writer or self)
