@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jaato.tools.near
-from jaato.tools.semantic_model import TOKENIZER, package_file, the_model
+from jaato.tools.semantic_model import TOKENIZER, Model, package_file
 from jaato.tools.words import STOP, stem
 
 WORDS = 12_000
@@ -146,6 +146,56 @@ convert conversion exchange
 undo revert restore rollback
 auth authentication login token
 repo git github gitlab
+open show read view
+scrap discard trash bin delete remove
+compress shrink squeeze pack zip archive
+internet web online
+human user person
+folder subfolder directory subdirectory
+row line record entry
+column field attribute
+finish complete done end
+fix repair correct resolve
+program script application app
+terminal console shell
+listen port socket
+history log past
+version revision commit
+difference change diff modify
+problem error issue bug
+plot chart graph histogram draw
+allow permit permission grant authorize
+plan step stage task
+remember note recall memory
+schema structure format
+copy duplicate replicate clone
+send submit post forward
+combine merge join unite concatenate
+split divide separate partition
+filter select choose narrow
+sort order rank arrange
+count number quantity total
+watch monitor observe track supervise
+pause suspend halt resume
+publish release deploy launch
+block ban forbid deny refuse
+enable activate
+disable deactivate
+borrow lend loan
+grade mark score rate
+guess estimate predict approximate
+trip ride drive travel
+wage salary pay income earn
+boss supervisor employer manager
+vacation holiday leave absence
+illness sick disease sickness
+meal food dish cuisine
+shop store market buy
+luggage baggage suitcase bag
+dirty clean wash
+broken damage repair
+lock unlock secure
+ticket pass admission
 """.strip().splitlines()
 """Words that tools use for each other, whatever a model says: they count as one."""
 
@@ -163,7 +213,7 @@ def stem_vectors(words: list[str]) -> tuple[list[str], Any]:
     """Each stem and the mean direction of its words, seen from the middle of them all."""
     import numpy as np
 
-    model = the_model()
+    model = Model(exact=True)
     rows = np.concatenate([model.vectors(words[at : at + BATCH]) for at in range(0, len(words), BATCH)])
     rows -= rows.mean(axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

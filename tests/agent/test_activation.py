@@ -233,3 +233,20 @@ def test_list_tools_in_its_three_forms(tmp_path: Path) -> None:
             assert bad.error.code == "arguments_invalid"
 
     anyio.run(main)
+
+
+def test_a_hundred_at_once(tmp_path: Path) -> None:
+    """A hundred and twenty names in one call, each twice, among thousands there are none of: all are activated and run."""
+    many = [numbered(n) for n in range(120)]
+    names = [f"tool_{n}" for n in range(120)] * 2 + [f"none_{n}\x00" for n in range(3000)]
+
+    async def main() -> None:
+        script = [call("get_tool_schemas", names=names), call("tool_119", text="x"), say("done")]
+        async with session(tmp_path, script, many) as live:
+            await live.post("go")
+            assert live.state.activated == [f"tool_{n}" for n in range(120)]
+            schemas, last = results(live)
+            assert schemas.ok
+            assert last.ok
+
+    anyio.run(main)

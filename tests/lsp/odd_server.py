@@ -50,6 +50,12 @@ def answer(message: dict[str, Any]) -> Any:
     match WAY:
         case "outside":
             return whole(outside, "x")
+        case "half":
+            return {"contents": "half \ud83d a pair, and a whole one \U0001f600"}
+        case "meanwhile":
+            with open("a.odd", "w") as file:
+                file.write("# a line more\nword here\n")
+            return whole(uri, "x")
         case "control":
             return whole(os.path.dirname(uri) + "/.git/hooks/pre-commit", "x")
         case "creates":
@@ -134,6 +140,12 @@ def main() -> None:
     send({"id": hello["id"], "result": {"capabilities": dict.fromkeys(ways, True)}})
     while True:
         message = read()
+        if message.get("method") == "textDocument/didOpen":
+            told = {"uri": message["params"]["textDocument"]["uri"], "diagnostics": []}
+            if WAY == "late news":
+                time.sleep(1.5)
+                told["diagnostics"] = [{"range": place("")["range"], "message": "late"}]
+            send({"method": "textDocument/publishDiagnostics", "params": told})
         if "id" not in message or "method" not in message:
             continue
         misbehave(message)

@@ -10,12 +10,14 @@ import pytest
 from tests.kit import call, results, say, session
 from tests.mcp.hosting import configure, hosted, raw
 
+from jaato.plugins.mcp.config import load
 from jaato.plugins.mcp.faults import ServerFault
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.pool import POOL
 from jaato.plugins.mcp.tools import tools_from
 from jaato.protocol.messages import ToolResult
+from jaato.tools.catalog import wire_name
 
 
 def offered(path: Path, mode: str) -> tuple[Manifest, list[str]]:
@@ -66,6 +68,44 @@ def test_of_two_tools_of_one_name_there_is_neither(tmp_path: Path) -> None:
     assert refused.error is not None
     assert "two tools 'echo', so neither can be called" in refused.error.message
     assert fine.ok
+
+
+def test_a_name_that_is_another_ones_on_the_wire(tmp_path: Path) -> None:
+    """A name made to be what another name becomes: there is neither, and the next session starts all the same."""
+    odd = "\u00fc"
+    twin = wire_name(f"mcp__raw__{odd}").removeprefix("mcp__raw__")
+    results = twice(tmp_path, {"raw": raw("named", odd, twin, "other")}, "raw")
+    assert results == ["other"]
+
+
+def test_servers_whose_tools_would_have_one_name(tmp_path: Path) -> None:
+    """The first server's tool has the name; the other server's is still called by `call_mcp_tool`, and the next session
+    starts all the same."""
+    servers = {"a": raw("named", "b__echo"), "a__b": raw("named", "echo", "more")}
+    assert twice(tmp_path, servers, "a", "a__b") == ["echo", "more"]
+
+
+def twice(path: Path, servers: dict[str, Any], *order: str) -> list[str]:
+    """What of the servers' tools a second session knows, after a first one has connected them in this order."""
+    configure(path, servers)
+
+    async def main() -> list[str]:
+        try:
+            steps = [call("get_tool_schemas", names=["mcp_connect", "call_mcp_tool"])]
+            steps += [call("mcp_connect", server=name) for name in order]
+            last = {"server": order[-1], "tool": "echo" if len(order) > 1 else "other", "args": {"text": "x"}}
+            steps += [call("call_mcp_tool", **last), say("done")]
+            async with session(path, steps, plugins=("introspection", "mcp")) as live:
+                await live.post("go")
+                assert all(result.ok for result in results(live)), results(live)
+            async with session(path, [say("done")], plugins=("introspection", "mcp")) as live:
+                await live.post("go")
+                known = [spec.name for spec, _ in live.catalog.search("say something back", 20)]
+            return sorted(name.rpartition("__")[2] for name in known if name.startswith("mcp__"))
+        finally:
+            await anyio.to_thread.run_sync(POOL.close)
+
+    return anyio.run(main)
 
 
 def test_names_of_built_in_tools_cannot_be_taken(tmp_path: Path) -> None:
@@ -140,3 +180,19 @@ def test_a_server_that_dies_of_the_newer_protocol_is_asked_in_the_older(tmp_path
         return str((await host.connect("raw")).protocol_version)
 
     assert hosted(tmp_path, {"raw": raw("dies-at-discover")}, talk) == "2025-06-18"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"), [("git", "git__evil"), ("git", "git_"), ("git__hub", "git"), ("a b", "a.b__c")]
+)
+def test_a_workspace_cannot_have_tools_of_a_name_of_mine(tmp_path: Path, mine: str, theirs: str) -> None:
+    """`mcp__git__*` in a rule of the user's means tools of the user's server `git`, and of no server of a workspace."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    configure(home, {mine: {"command": "mine"}})
+    configure(work, {theirs: {"command": "theirs"}, "other": {"command": "x"}})
+    found = load(work, home)
+    assert set(found.servers) == {mine, "other"}
+    assert [(one.server, f"your own server {mine!r}" in one.text) for one in found.problems] == [
+        (theirs, True)
+    ]

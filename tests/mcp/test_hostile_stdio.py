@@ -266,3 +266,14 @@ def test_servers_get_no_keys_they_are_not_given(tmp_path: Path) -> None:
     )
     assert environ["TOKEN"] == "t-1"
     assert not {"OPENAI_API_KEY", "GITHUB_TOKEN", "DATABASE_URL", "MY_TOKEN"} & environ.keys()
+
+
+def test_progress_too_large_for_a_number_costs_no_answer(tmp_path: Path) -> None:
+    """The answer that comes with it is there at once."""
+    shown: list[str] = []
+
+    async def talk(host: Host) -> Any:
+        return (await call(host, "raw", text="hi", call=Call("c", "x", {}, output=shown.append))).text
+
+    assert hosted(tmp_path, {"raw": raw("huge-progress", call_timeout_s=2)}, talk) == "hi"
+    assert all("999" not in text for text in shown)

@@ -66,6 +66,11 @@ def test_another_workspace(tmp_path: Path) -> None:
         {"command": "python3", "args": ["${SERVER:-./server.py}"]},
         {"command": "python3", "args": ["../server.py"], "cwd": "deep"},
         {"command": "python3", "args": ["link.py"]},
+        {"command": "python3", "args": ["-m", "server"]},
+        {"command": "uv", "args": ["run", "--", "python3", "-m", "server"]},
+        {"command": "uvicorn", "args": ["server:app"]},
+        {"command": "python3", "args": ["server.py"], "cwd": "${PWD}"},
+        {"command": "python3", "args": ["server.py"], "cwd": "${NOWHERE:-x}/deep/.."},
     ],
 )
 def test_the_program_counts_too(tmp_path: Path, entry: dict[str, Any]) -> None:
@@ -85,6 +90,36 @@ def test_the_program_counts_too(tmp_path: Path, entry: dict[str, Any]) -> None:
     trusted.add(config)
     for name in ("run", "server.py"):
         (work / name).unlink()
+    assert not trusted.holds(config)
+
+
+@pytest.mark.parametrize(
+    ("args", "file"),
+    [
+        (["python3", "-m", "pack"], "pack/__main__.py"),
+        (["python3", "-m", "pack.serve"], "pack/serve.py"),
+        (["python3", "pack"], "pack/__main__.py"),
+        (["node", "."], "index.js"),
+        (["node", "./pack"], "pack/index.mjs"),
+        (["npm", "run", "mcp"], "package.json"),
+        (["yarn", "mcp"], "package.json"),
+        (["make", "-s", "mcp"], "Makefile"),
+        (["docker", "compose", "run", "mcp"], "compose.yaml"),
+    ],
+)
+def test_a_program_that_is_named_by_its_module_counts_too(tmp_path: Path, args: list[str], file: str) -> None:
+    """What an interpreter, or a runner of the project's recipes, takes for the name in the command line is looked at."""
+    config = server(tmp_path, {"command": args[0], "args": args[1:]})
+    trusted, path = Trusted(tmp_path / "state"), tmp_path / "work" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("as it was")
+    trusted.add(config)
+    assert trusted.holds(config)
+    path.write_text("as it is now")
+    assert not trusted.holds(config)
+    path.unlink()
+    trusted.add(config)
+    path.write_text("made later")
     assert not trusted.holds(config)
 
 

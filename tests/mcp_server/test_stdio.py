@@ -6,8 +6,10 @@ import json
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -257,15 +259,37 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_grows_nothing(begin: Be
     raw.greet()
     assert raw.process.stdin is not None
     os.set_blocking(raw.process.stdin.fileno(), False)
-    listing = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}).encode() + b"\n"
+    data, asked = b"", count(10)
     until = time.monotonic() + 3
     while time.monotonic() < until:
+        if not data:
+            lines = [{"jsonrpc": "2.0", "id": next(asked), "method": "tools/list"} for _ in range(100)]
+            data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         try:
-            os.write(raw.process.stdin.fileno(), listing * 20)
+            data = data[os.write(raw.process.stdin.fileno(), data) :]
         except BlockingIOError:
             time.sleep(0.02)
     status = Path(f"/proc/{raw.process.pid}/status").read_text()
     resident_kb = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-    assert resident_kb < 400_000
+    assert resident_kb < 120_000
     raw.process.terminate()
     assert raw.process.wait(PATIENCE_S) == 0
+
+
+def test_a_client_that_only_asks_is_refused(begin: Begin) -> None:
+    """More requests at once than anybody waits for: each gets an answer, some of them that there are too many; then all
+    is as before."""
+    raw = begin()
+    raw.greet()
+    ids = range(10, 3_010)
+    lines = [json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/list"}).encode() for id_ in ids]
+    sending = threading.Thread(target=raw.send, args=(b"\n".join(lines) + b"\n",))
+    sending.start()
+    answers = [raw.read() for _ in ids]
+    sending.join()
+    assert sorted(answer["id"] for answer in answers) == list(ids)
+    refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+    assert all("512 requests wait for their answers" in text for text in refused)
+    raw.send(PING)
+    assert raw.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert raw.end()[0] == 0

@@ -72,6 +72,28 @@ def test_what_is_forbidden_to_run_is_forbidden_to_type(tmp_path: Path, rule: str
 
 
 @C4
+@pytest.mark.parametrize(
+    ("more", "method"),
+    [
+        ({"enter": False}, "no_channel"),
+        ({"keys": ["tab"]}, "no_channel"),
+        ({"keys": ["up", "enter"]}, "no_channel"),
+        ({"enter": True, "keys": ["up", "enter"]}, "no_channel"),
+        ({"keys": "enter"}, "no_channel"),
+        ({"enter": True}, "session"),
+        ({"keys": ["enter"]}, "session"),
+        ({"keys": ["return", "ctrl-d"]}, "session"),
+    ],
+)
+def test_a_forbidden_line_is_not_typed_in_pieces(tmp_path: Path, more: dict[str, Any], method: str) -> None:
+    """Where commands are forbidden, a grant covers whole lines: a part that is harmless alone is asked about."""
+    grants = [Grant(id="g", effect="allow", tool="shell_input", scope="session")]
+    forbidding = Policy.of({"blacklist": {"patterns": ["rm *"]}})
+    assert typing(Gate(forbidding, workspace=tmp_path, grants=grants), tmp_path, "r", **more)[1] == method
+    assert typing(Gate(Policy(), workspace=tmp_path, grants=grants), tmp_path, "r", **more)[1] == "session"
+
+
+@C4
 @pytest.mark.parametrize("name", ["run", "cli_execute"])
 def test_who_forbids_run_forbids_terminals(tmp_path: Path, name: str) -> None:
     """The blacklisted tool `run` is not to be had by another door."""

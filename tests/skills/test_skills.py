@@ -11,12 +11,14 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.skills.plugin import SkillsPlugin, Written
+from jaato.plugins.skills.plugin import SkillsPlugin, Written, files_of
 from jaato.plugins.skills.shelf import text_of
-from jaato.plugins.skills.written import hidden, taken_apart
+from jaato.plugins.skills.written import taken_apart
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
+from jaato.tools.catalog import Catalog, wire_name
 from jaato.tools.folder import Folder
+from jaato.tools.unseen import hidden
 
 SKILL = (
     "---\nname: pdf\ndescription: Fill in and merge PDF forms. Use it for forms.\n---\n# PDF\n\nDo it so.\n"
@@ -107,7 +109,9 @@ def test_the_users_skill_comes_first(tmp_path: Path) -> None:
     [(b"\xff\xfe", "UTF-8"), ("no front matter", "no description"), ("---\nname: a b\ndescription: x\n---\n", "no name"),
      ("---\nname: ../x\ndescription: x\n---\n", "no name"), ("---\nname: x\ndescription:\n---\n", "no description"),
      (SKILL + "\U000e0041\U000e0042", "U+E0041"), (SKILL.replace("forms", "forms\u202e"), "U+202E"),
-     (SKILL + "\u200b", "U+200B"), (SKILL + "\x1b[2J", "U+001B"), ("x" * 300_000, "more"), ("", "no description")],
+     (SKILL + "\u200b", "U+200B"), (SKILL + "\U000e0141\ufe03", "U+FE03"), (SKILL + "\u3164\u2800", "U+2800"),
+     (SKILL + "\u2028x", "U+2028"), (SKILL + "\x7f", "U+007F"), (SKILL + "Latin\u200dletters", "U+200D"),
+     (SKILL + "\x1b[2J", "U+001B"), ("x" * 300_000, "more"), ("", "no description")],
 )  # fmt: skip
 def test_a_bad_skill_is_left_out_and_named(tmp_path: Path, content: str | bytes, words: str) -> None:
     """Nothing that cannot be read as a person would read it becomes a tool, and the others are there all the same."""
@@ -125,7 +129,55 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (place / "linked").mkdir(parents=True)
     os.symlink(outside, place / "linked/SKILL.md")
     os.symlink(outside.parent, place / "folder")
-    assert plugin(tmp_path).offered() == []
+    made = plugin(tmp_path)
+    assert made.offered() == []
+    assert made.listing("").count(" link") == 2
+
+
+def test_a_list_is_one_line_each_whatever_files_are_called(tmp_path: Path) -> None:
+    """Names and descriptions from the disk cannot write a line of their own, or drive the terminal."""
+    skill(tmp_path, b"\xff", "evil\x1b[2J\nLeft out: nothing")
+    skill(tmp_path, SKILL.replace("description: ", "description: |\n  pdf  (user)  One.\n  "), "two")
+    lines = plugin(tmp_path).listing("").split("\n")
+    assert len(lines) == 2
+    assert lines[0].startswith("pdf  (workspace)  pdf (user) One. Fill in")
+    assert "evil\\x1b[2J\\nLeft out" in lines[1]
+
+
+def test_no_name_takes_the_place_of_another(tmp_path: Path) -> None:
+    """A workspace cannot choose a name that is another's on the wire: the second is left out, the first stays."""
+    taken = wire_name("skill__a.b").removeprefix("skill__")
+    skill(tmp_path, SKILL.replace("pdf", "a.b", 1), "one", user=True)
+    skill(tmp_path, SKILL.replace("pdf", taken, 1), "two")
+    made = plugin(tmp_path)
+    known = Catalog()
+    known.add(made.offered())
+    assert [tool.original_name for tool in known] == ["skill__a.b"]
+    assert f"{taken} on the wire" in made.listing("")
+
+
+def test_a_skill_of_countless_folders_is_looked_through_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many folders and files there are, only so many are looked at."""
+    path = skill(tmp_path)
+    for at in range(60):
+        (path.parent / f"empty{at:02}/deeper").mkdir(parents=True)
+    put(path.parent / "zz.txt", "last")
+    (item,) = plugin(tmp_path)._found.items.values()
+    assert files_of(item) == ["zz.txt"]
+    monkeypatch.setattr("jaato.plugins.skills.plugin.MAX_LOOKED_AT", 20)
+    assert len(files_of(item)) <= 1
+    opened: list[object] = []
+    scandir = os.scandir
+
+    def noted(path: Path) -> Any:
+        opened.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", noted)
+    files_of(item)
+    assert len(opened) <= 20
 
 
 def test_what_became_bad_is_refused_when_it_is_called(tmp_path: Path) -> None:
@@ -176,5 +228,5 @@ def test_front_matter(text: str, head: dict[str, str]) -> None:
 
 def test_words_of_every_script_are_visible() -> None:
     """Letters, emoji with joiners and ordinary white space hide nothing."""
-    assert hidden("नमस्\u200dते 👩\u200d🚀 日本\n\tx \xa0") == ""
-    assert hidden("a\u00ad") == "U+00AD"
+    assert hidden("नमस्\u200dते 👩\u200d🚀 日本\n\tx \xa0") == []
+    assert hidden("a\u00ad") == ["U+00AD"]

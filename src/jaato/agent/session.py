@@ -95,7 +95,7 @@ class Session:
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
         self._composer = Composer(self.enrich, self.services)
-        self._busy = self._closed = False
+        self._busy = self._closed = self._making_room = False
         self._idle = anyio.Event()
         self.crew = self.member_of or Crew(self)
         self.services |= {
@@ -173,10 +173,10 @@ class Session:
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
-            if not self.stopping:
+            if not self.stopping and not self._making_room:
                 self._queue(message)
                 return None
-            await self._idle.wait()  # what is said after a stop is not for the turn that ends
+            await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
         return await self._turn(message, stopped)
 
     async def heed(self) -> TurnCompleted | None:
@@ -275,13 +275,18 @@ class Session:
         """Make room now, between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
         if self.compaction is None:
             raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
+        if self._closed:
+            raise JaatoError(CLOSED)
         if self._busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")
-        self._busy, self._idle = True, anyio.Event()
+        self._busy, self._idle, self._making_room = True, anyio.Event(), True
         try:
-            return await self.compaction.collect(self, reason)
+            with anyio.CancelScope() as self.scope:
+                return await self.compaction.collect(self, reason)
+            return False
         finally:
-            self._busy = False
+            self.scope = None
+            self._busy = self._making_room = self.reply.stopped = False
             self._idle.set()
 
     def context(self) -> Context:

@@ -148,8 +148,10 @@ class State:
                 self.plan_id = None if self.plan_id == event.plan_id else self.plan_id
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
-            case GcCompleted() if event.problem is None:
-                self._made_room(event)
+            case GcCompleted():
+                self._pay(event.usage, event.cost_usd)
+                if event.problem is None:
+                    self._made_room(event)
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
@@ -178,11 +180,16 @@ class State:
         for call in event.message.function_calls:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
-            self.usage, self.last_usage = self.usage.plus(event.usage), event.usage
+            self.last_usage = event.usage
             self.counted_tokens = event.usage.input_tokens + event.usage.output_tokens
             self.counted_chars = self.written_chars
-            self.unpriced = self.unpriced or event.cost_usd is None
-            self.cost_usd += event.cost_usd or 0.0
+            self._pay(event.usage, event.cost_usd)
+
+    def _pay(self, usage: Usage | None, cost_usd: float | None) -> None:
+        if usage is not None:
+            self.usage = self.usage.plus(usage)
+            self.unpriced = self.unpriced or cost_usd is None
+            self.cost_usd += cost_usd or 0.0
 
     def _call_ended(self, event: ToolCallEnd) -> None:
         """Results join the conversation as one message, in call order, once the last of them is there."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
+from jaato.agent.compaction.room import Compaction
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
@@ -41,16 +42,11 @@ async def assemble(
     store = open_store(settings, blueprint.state_dir)
     runtime: Runtime | None = None
     provider: Provider | None = None
+    strategy: Compaction | None = None
     try:
         secrets = known_secrets(settings, blueprint)
         journal = resumed(store, blueprint, workspace, secrets)
-        if journal is not None:
-            workspace = Path(journal.state.workspace)
-            if not workspace.is_dir():
-                raise ConfigError(
-                    f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
-                    "bring it back, or begin a new session."
-                )
+        workspace = workspace if journal is None else place_of(journal)
         provider, model = await pick_provider(blueprint, settings, journal)
         registry = blueprint.registry or make_registry(workspace, settings, model, blueprint, secrets)
         runtime = Runtime(
@@ -64,12 +60,15 @@ async def assemble(
         plan = plan_of(blueprint, settings, provider, model, workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, settings)
+        strategy = strategy_for(settings, registry)
         session = runtime.open(journal, plan) if journal else runtime.create(plan)
+        session.compaction = strategy
         await session.__aenter__()
-        session.compaction = strategy = strategy_for(settings, registry)
         if wire:
             registry.set_session(session)
     except BaseException:
+        if strategy is not None:
+            release(strategy.strategy, settings["gc"] or "", foreign=True)
         if provider is not None and provider is not blueprint.provider:
             await provider.aclose()
         (runtime or store).close()
@@ -85,10 +84,21 @@ async def assemble(
             if wire:
                 registry.forget_session(session)
             if strategy is not None:
-                release(strategy.strategy, foreign=True)
+                release(strategy.strategy, settings["gc"] or "", foreign=True)
             runtime.close()
 
     return session, close
+
+
+def place_of(journal: Journal) -> Path:
+    """The directory a stored session works in. Raises `ConfigError` when it is gone."""
+    workspace = Path(journal.state.workspace)
+    if not workspace.is_dir():
+        raise ConfigError(
+            f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
+            "bring it back, or begin a new session."
+        )
+    return workspace
 
 
 def workspace_of(blueprint: Blueprint) -> Path:

@@ -127,7 +127,9 @@ class Recruiter:
         root: Session = session.crew.root
         if session.compaction is None and root.compaction is not None:
             room = root.compaction
-            session.compaction = Compaction(room.strategy, room.config, room.asking_s, room.collecting_s)
+            session.compaction = Compaction(
+                room.strategy, room.config, room.asking_s, room.collecting_s, room.model_s
+            )
         session.reply.streaming = root.reply.streaming
 
     def session(self, parent: Session, member: Member) -> Session:

@@ -14,7 +14,7 @@ MAX_QUERY = 4000
 MAX_CLAUSES = 12
 QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
 CLAUSE = re.compile(
-    r"[.!?;\n]+\s+|,?\s+(?:and then|then|finally|next|lastly|also|additionally)\b,?|,\s+and\s+|\s+and\s+",
+    r"(?<![.!?;\n])[.!?;\n]+\s+|,?\s+(?:and then|then|finally|next|lastly|also|additionally)\b,?|,\s+and\s+|\s+and\s+",
     re.IGNORECASE,
 )
 
@@ -37,6 +37,13 @@ PHRASES = {
     "spend the night": "hotel", "pick up": "collect", "drop off": "deliver", "hand in": "submit", "fill in": "complete form",
     "fill out": "complete form", "split up": "divide", "add up": "sum", "work out": "calculate", "figure out": "calculate",
     "keep track": "track", "keep an eye on": "monitor", "make sure": "verify", "double check": "verify", "who wrote": "author",
+    "take back": "undo revert", "taking back": "undo revert", "bring back": "restore", "hunt down": "search find",
+    "track down": "search find", "dig up": "search find", "hand over": "transfer send", "pass on": "forward send",
+    "pull out": "extract", "clean up": "clean remove", "check with": "ask confirm", "break down": "split",
+    "break into": "split", "left to do": "remaining task", "how do you say": "translate", "how do i say": "translate",
+    "wake me": "alarm", "swap out": "replace", "switch on": "enable", "switch off": "disable", "turn on": "enable",
+    "turn off": "disable", "go wrong": "error", "went wrong": "error", "anything wrong": "error", "run into": "error",
+    "in charge of": "owner manager", "pay back": "refund", "money back": "refund", "give back": "return",
     "make a copy": "copy", "blow up": "enlarge", "cut down": "reduce", "speed up": "optimize", "go back": "restore",
 }  # fmt: skip
 """What people say for which tools have other words."""
@@ -47,7 +54,14 @@ PHRASE = re.compile(
 
 def asked_in(query: str) -> list[dict[str, float]]:
     """For each step of a request its terms, each with its share."""
-    return [part for part in map(wanted_terms, CLAUSE.split(query[:MAX_QUERY], MAX_CLAUSES)) if part]
+    return [part for part in map(wanted_terms, clauses(query[:MAX_QUERY])) if part]
+
+
+def clauses(text: str) -> list[str]:
+    """A text cut where a step may end; what is left after `MAX_CLAUSES` cuts stays whole."""
+    # spaces are joined first: the pattern would try each of them as the beginning of a cut
+    flat = "\n ".join(" ".join(line.split()) for line in text.splitlines())
+    return CLAUSE.split(flat, MAX_CLAUSES)
 
 
 def wanted_terms(clause: str) -> dict[str, float]:
@@ -71,5 +85,5 @@ def wanted_terms(clause: str) -> dict[str, float]:
 
 def steps_of(query: str) -> list[str]:
     """The steps of a request in its own words; the whole of it when it has but one."""
-    steps = [part.strip() for part in CLAUSE.split(query[:MAX_QUERY], MAX_CLAUSES) if len(part.split()) > 1]
+    steps = [part.strip() for part in clauses(query[:MAX_QUERY]) if len(part.split()) > 1]
     return steps if len(steps) > 1 else [query[:MAX_QUERY]]

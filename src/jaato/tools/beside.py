@@ -30,6 +30,7 @@ class Beside:
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._failure = ""
 
     @property
     def begun(self) -> bool:
@@ -63,7 +64,9 @@ class Beside:
                 raise self._over()
             if self._loop is None:
                 self._begin()
-            assert self._loop is not None
+            if self._loop is None:
+                work.close()
+                raise ToolError(f"{self._name} cannot be started now: {self._failure}. Try again later.")
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
@@ -80,8 +83,13 @@ class Beside:
 
     def _begin(self) -> None:
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(ready,), name=self._name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._serve, args=(ready,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # as many threads as may be
+            self._failure = str(error)
+            return
+        self._thread = thread
         ready.wait()
 
     def _serve(self, ready: threading.Event) -> None:
@@ -91,7 +99,12 @@ class Beside:
             ready.set()
             await stop.wait()
 
-        asyncio.run(main())  # at its end it cancels every task and waits for each
+        try:
+            asyncio.run(main())  # at its end it cancels every task and waits for each
+        except OSError as error:  # no descriptors for a loop
+            self._failure = error.strerror or str(error)
+        finally:
+            ready.set()
 
     def _over(self) -> ToolError:
         return ToolError(f"{self._name} has been shut down; nothing is run by it any more.")

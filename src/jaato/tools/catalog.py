@@ -89,8 +89,12 @@ class Catalog:
         self._other_names: dict[str, Found] = {}
         self._counted = Counted(self._tools)
         self._changing = threading.Lock()
+        self._reading = threading.Lock()
+        """Held while the index is brought up to date and read; never while anything else is waited for."""
         self._index = Index(index_folder)
         self._indexed = True
+        self._known = self._tools
+        """The tools as they were when the index was last brought up to date."""
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -152,15 +156,17 @@ class Catalog:
 
     def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
         """The best tools for what somebody wants to do, with scores from 0 to 1; an original name finds its tool."""
-        if not self._indexed:
-            specs = [tool.spec for tool in self._tools.values()]
-            self._index.update(specs)
-            self._look_again(specs)
-            self._indexed = True
-        scores = self._index.scores(query)
-        if self.meaning is not None and self._view is not None:
-            scores = mixed(scores, self.meaning.scores(query, self._view))
-        ranked = [(self._tools[name].spec, score) for name, score in best(scores, limit)]
+        with self._reading:
+            if not self._indexed:
+                self._indexed = True
+                self._known = self._tools
+                specs = [tool.spec for tool in self._known.values()]
+                self._index.update(specs)
+                self._look_again(specs)
+            scores, known, view = self._index.scores(query), self._known, self._view
+        if self.meaning is not None and view is not None:
+            scores = mixed(scores, self.meaning.scores(query, view))
+        ranked = [(known[name].spec, score) for name, score in best(scores, limit)]
         exact = self.find(query.strip())
         if exact is not None:
             ranked = [(exact.tool.spec, 1.0), *(row for row in ranked if row[0].name != exact.tool.name)]

@@ -32,23 +32,33 @@ def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
     return access
 
 
+Hits = list[tuple[ToolSpec, float]]
+
+
+def searched(catalog: Catalog, queries: Sequence[str], count: int) -> list[Hits]:
+    """The best tools for each of the first `MAX_QUERIES` queries; it may take a second, so no loop should wait for it."""
+    return [catalog.search(query, count) for query in queries[:MAX_QUERIES]]
+
+
 def ranked(
     catalog: Catalog,
     queries: Sequence[str],
     access: Access,
     *,
+    hits: Sequence[Hits] | None = None,
     limit: int,
     start: int = 0,
     verbose: bool = False,
 ) -> dict[str, Any]:
     """For each of the first `MAX_QUERIES` queries the tools from `start` on, at most `limit`, the best first.
 
-    Where none fits well a note says so, and the categories are there to look in.
+    Where none fits well a note says so, and the categories are there to look in. `hits` are those that `searched` found
+    already, one more than `start` and `limit` together.
     """
+    hits = searched(catalog, queries, start + limit + 1) if hits is None else hits
     results: list[dict[str, Any]] = []
     more = False
-    for query in queries[:MAX_QUERIES]:
-        best = catalog.search(query, start + limit + 1)
+    for query, best in zip(queries, hits, strict=False):
         more = more or len(best) > start + limit
         entry: dict[str, Any] = {
             "query": shortened(query, ECHO_CHARS),

@@ -10,7 +10,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -46,11 +46,13 @@ class Packed:
     """A line for each term: itself, where its postings begin, and how many there are."""
     tools: memoryview[int]
     weights: memoryview[float]
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Where the postings of the terms that were asked for lie."""
 
     def entries(self) -> dict[str, bytes | None]:
         """The digest of each tool by its name."""
-        each = struct.iter_unpack(f"{DIGEST_BYTES}s", self.digests)
-        return dict(zip(self.names, (row[0] for row in each), strict=True))
+        each = struct.unpack(f"{DIGEST_BYTES}s" * len(self.names), self.digests)
+        return dict(zip(self.names, each, strict=True))
 
     def posting(self, term: str) -> dict[str, float]:
         """The tools that have a term, with its weight in each."""
@@ -62,11 +64,12 @@ class Packed:
         return self._place(term)[1]
 
     def _place(self, term: str) -> tuple[int, int]:
-        line = line_of(self.terms, term.encode("utf-8", "replace"))
-        if line is None:
-            return 0, 0
-        first, count = line.split(b" ")
-        return int(first), int(count)
+        place = self.places.get(term)
+        if place is None:
+            line = line_of(self.terms, term.encode("utf-8", "replace"))
+            first, count = (b"0", b"0") if line is None else line.split(b" ")
+            place = self.places[term] = int(first), int(count)
+        return place
 
     def all_terms(self) -> Iterator[str]:
         """Every term."""

@@ -163,7 +163,8 @@ class Index:
         for clause in clauses:
             for term, share in clause.items():
                 shares[term] = max(share, shares.get(term, 0.0))
-        scores = self._covered(self._scores(clauses, shares), shares)
+        raw, strength = self._scores(clauses, shares)
+        scores = scaled(self._covered(raw, shares), strength)
         exact = query.strip()
         if exact in self._entries:
             scores[exact] = 1.0
@@ -171,8 +172,8 @@ class Index:
 
     def _scores(
         self, clauses: Sequence[Mapping[str, float]], shares: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Every tool that has a term of these, or one near to it, with its score.
+    ) -> tuple[dict[str, float], float]:
+        """What every tool earns that has a term of these, or one near to it, and how strong the best is, up to 1.
 
         Each step of a request deserves its tool, so the best of each clause is mixed with the best of all.
         """
@@ -188,10 +189,10 @@ class Index:
             for name, value in credit.items():
                 whole[name] = whole.get(name, 0.0) + value
         if not whole:
-            return whole
+            return whole, 0.0
         top = max(whole.values())
         if len(clauses) < 2:
-            return {name: score / (top + STRONG) for name, score in whole.items()}
+            return whole, top / (top + STRONG)
         strength = 0.0
         peaks: dict[str, float] = {}
         for clause in clauses:
@@ -209,10 +210,10 @@ class Index:
             name: (1 - CLAUSE_SHARE) * score / top + CLAUSE_SHARE * peaks.get(name, 0.0)
             for name, score in whole.items()
         }
-        return scaled(mixed, strength)
+        return mixed, strength
 
     def _covered(self, scores: dict[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-        """The scores with those of the best raised as far as the whole of their name was asked for."""
+        """These scores, those of the best raised as far as the whole of their name was asked for."""
         if len(scores) < 2:
             return scores
         asked = dict(shares)
@@ -220,7 +221,6 @@ class Index:
             for other, nearness in near(term):
                 asked[other] = max(asked.get(other, 0.0), NEAR_COVERS * nearness * share)
         count = len(self._entries)
-        strength = max(scores.values())
         rarities: dict[str, float] = {}
         for name in heapq.nlargest(MAX_COVERED, scores, key=scores.__getitem__):
             of_name = self._pieces.get(name)
@@ -235,7 +235,7 @@ class Index:
                 given += tells * asked.get(term, 0.0)
             if whole:
                 scores[name] *= 1 + COVERED_SHARE * given / whole
-        return scaled(scores, strength)
+        return scores
 
     def _frequency(self, term: str) -> int:
         """How many tools have this term."""
@@ -249,7 +249,11 @@ class Index:
         own = self._posting(term)
         share = shares[term]
         count = len(self._entries)
-        credit: dict[str, float] = {}
+        tells = share * rarity(count, len(own))
+        if among is None:
+            credit = {name: tells * weight for name, weight in own.items()}
+        else:
+            credit = {name: tells * own[name] for name in own.keys() & among}
         related = share * (RELATED_SHARE if own else MISSING_SHARE)
         frequent = FREQUENT + FREQUENT_SHARE * count
         for other, nearness in near(term):
@@ -258,8 +262,6 @@ class Index:
                 # no rarer than the word asked for
                 factor = related * nearness * rarity(count, max(having, len(own)))
                 raise_to(credit, self._posting(other), factor, among)
-        if own:
-            raise_to(credit, own, share * rarity(count, len(own)), among)
         return credit
 
 
@@ -275,7 +277,7 @@ def raise_to(
 
 def scaled(scores: Mapping[str, float], strength: float) -> dict[str, float]:
     """Scores brought to where the best is this strong."""
-    scale = strength / max(scores.values())
+    scale = strength / max(scores.values(), default=1.0)
     return {name: score * scale for name, score in scores.items()}
 
 

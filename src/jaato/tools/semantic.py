@@ -31,7 +31,7 @@ MAX_DESCRIPTION = 600
 MAX_PARAMETERS = 24
 BATCH = 16
 SAVE_EVERY = 512
-MAX_QUERIES_KEPT = 64
+MAX_STEPS_KEPT = 256
 BEST = 300
 """Tools per step that have an opinion; the rest are too far away to matter."""
 BACKGROUND_NICENESS = 10
@@ -64,26 +64,34 @@ class Meaning:
         self._failed = False
         self._model: Model | None = None
         self._rows: dict[bytes, bytes] = {}
-        self._queries: dict[str, Vectors] = {}
+        self._steps: dict[str, Vectors] = {}
 
     def scores(self, query: str, view: View) -> dict[str, float] | None:
         """How near the best tools are to what a request means, from 0 to 1; None until there are vectors.
 
         Each step of a request deserves its tool, so the best of each step is mixed with the best of all.
         """
+        import numpy as np
+
         matrix, model = view.matrix, self._model
         if matrix is None or model is None:
             self._want(view)
             return None
         if not view.names or not query.strip():
             return {}
-        asked = self._queries.get(query)
-        if asked is None:
-            asked = model.steps([step[:MAX_STEP] for step in steps_of(query)])
-            if len(self._queries) >= MAX_QUERIES_KEPT:
-                self._queries.clear()
-            self._queries[query] = asked
+        asked = np.stack([self._read(model, step[:MAX_STEP]) for step in steps_of(query)])
         return best_of(asked, matrix, view.names)
+
+    def _read(self, model: Model, step: str) -> Vectors:
+        """The vector of a step, alone: texts of one length cost no filling up; those asked for last are kept."""
+        found = self._steps.pop(step, None)
+        if found is None:
+            found = model.vectors([step])[0]
+            if len(self._steps) >= MAX_STEPS_KEPT:
+                with contextlib.suppress(StopIteration, KeyError, RuntimeError):
+                    del self._steps[next(iter(self._steps))]
+        self._steps[step] = found
+        return found
 
     def await_view(self, view: View, timeout_s: float) -> bool:
         """Have a catalogue's vectors made and wait for them; False when that cannot be, or not in this time."""
@@ -201,19 +209,25 @@ def key_of(text: str) -> bytes:
 
 
 def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:
-    """The nearest tools to a request's vectors, the whole first and then its steps, with a score each up to 1."""
+    """The nearest tools to the vectors of a request's steps, with a score each up to 1.
+
+    The best of each step is mixed with the best of their middle.
+    """
     import numpy as np
 
     # not `@`: the threads of a BLAS spin for longer than this takes
-    near = np.clip(np.einsum("ij,kj->ik", matrix, asked), 0.0, 1.0)
-    tops = np.maximum(near.max(axis=0), 1e-9)
-    mixed = near[:, 0] / tops[0]
+    near = np.einsum("ij,kj->ki", matrix, asked)
+    nearest = near / np.maximum(near.max(axis=1, keepdims=True), 1e-9)
+    mixed, top = nearest[0], float(near.max())
     if len(asked) > 1:
-        mixed = (1 - STEP_SHARE) * mixed + STEP_SHARE * (near[:, 1:] / tops[1:]).max(axis=1)
-    mixed *= tops.max() / max(float(mixed.max()), 1e-9)
+        middle = near.sum(axis=0) / max(float(np.linalg.norm(asked.sum(axis=0))), 1e-9)
+        highest = max(float(middle.max()), 1e-9)
+        mixed = (1 - STEP_SHARE) * middle / highest + STEP_SHARE * nearest.max(axis=0)
+        top = max(top, highest)
+    mixed = np.maximum(mixed * (max(top, 0.0) / max(float(mixed.max()), 1e-9)), 0.0)
     count = min(BEST, len(names))
     best = np.argpartition(-mixed, count - 1)[:count]
-    return {names[at]: float(mixed[at]) for at in best}
+    return dict(zip((names[at] for at in best.tolist()), mixed[best].tolist(), strict=True))
 
 
 def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str, float]:
@@ -227,10 +241,9 @@ def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str
     top = max(meaning.values()) or 1.0
     surest = max(words.values(), default=0.0) or 1.0
     far = min(meaning.values()) / top if len(meaning) >= BEST else 0.0
-    both = {
-        name: (1 - MIXED_SHARE) * words.get(name, 0.0) / surest
-        + MIXED_SHARE * (meaning[name] / top if name in meaning else far)
-        for name in words.keys() | meaning.keys()
-    }
+    by_words, by_meaning, rest = (1 - MIXED_SHARE) / surest, MIXED_SHARE / top, MIXED_SHARE * far
+    both = {name: by_words * score + rest for name, score in words.items()}
+    for name, nearness in meaning.items():
+        both[name] = by_words * words.get(name, 0.0) + by_meaning * nearness
     scale = max(meaning.values()) / (max(both.values()) or 1.0)
     return {name: score * scale for name, score in both.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 3.0, 0.5, 1.0
 """How much a word counts in each field."""
 NAME_TERMS, DESCRIPTION_TERMS, PARAMETER_TERMS = 4.0, 12.0, 24.0
 """The usual length of each field; fixed, so that adding a tool changes no other tool's weights."""
+OPENING, OPENING_TERMS = 1.0, 4
+"""How much two neighbours count among the first terms of a description, which mostly say what is done to what."""
 LENGTH_SHARE = 0.5
 SATURATION = 0.6
 MAX_TEXT = 4000
@@ -50,10 +53,11 @@ def digest_of(tool: ToolSpec) -> bytes | None:
 
 def weights_of(tool: ToolSpec) -> dict[str, float]:
     """The weight of each term of a tool: its occurrences by field and field length, saturated."""
-    sums: dict[str, float] = {}
+    described = terms(tool.description[:MAX_TEXT])
+    sums = {first + second: OPENING for first, second in pairwise(described[:OPENING_TERMS])}
     fields = (
         (terms(tool.name[:MAX_TEXT]), NAME, NAME_TERMS),
-        (terms(tool.description[:MAX_TEXT]), DESCRIPTION, DESCRIPTION_TERMS),
+        (described, DESCRIPTION, DESCRIPTION_TERMS),
         (terms(" ".join(parameter_texts(tool.parameters))[:MAX_TEXT]), PARAMETERS, PARAMETER_TERMS),
         (terms(tool.category[:MAX_TEXT]), CATEGORY, 0.0),
     )

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
 
+ENTER = ("enter", "return")
+
+
 def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) -> Verdict:
     """What is typed into a program at a terminal: no rule for commands allows it, only one for the tool, for exactly
     this text, or for this terminal."""
@@ -41,7 +44,8 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
     if found is not None:
         return Verdict("ask", "control_path", CONTROL.format(found=found), None, lasting=False)
     shape = f"session_id={call.arguments.get('session_id')}"
-    sure = certain(analysis, tool, rules, given) or not forbids(tool, rules, given)
+    understood = certain(analysis, tool, rules, given) and is_line(call.arguments)
+    sure = understood or not forbids(tool, rules, given)
     if sure and rules.allowed is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})")
     if only_text(call.arguments) and any(one.text == text for one in rules.shell):
@@ -53,6 +57,15 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
     if policy.default != "ask" and (sure or policy.default == "deny"):
         return Verdict(policy.default, "default", f"no rule covers it, and the default is {policy.default}")
     return Verdict("ask", "default", "what a program does with what is typed cannot be told", shape)
+
+
+def is_line(arguments: dict[str, Any]) -> bool:
+    """Whether the text is all of a line: no part that another input goes on with, no keys that make another of it."""
+    keys, enter = arguments.get("keys") or [], arguments.get("enter")
+    if not isinstance(keys, list):
+        return False
+    entered = enter is True or (enter is None and (not keys or keys[0] in ENTER))
+    return entered and all(key in (*ENTER, "ctrl-c", "ctrl-d") for key in keys)
 
 
 def only_text(arguments: dict[str, Any]) -> bool:

@@ -39,6 +39,7 @@ IRREGULAR = {
     "retrieval": "retrieve", "arrival": "arrive", "weekly": "week", "daily": "day", "monthly": "month",
     "sum": "sum", "classification": "classify", "notification": "notify", "verification": "verify",
     "identification": "identify", "modification": "modify", "specification": "specify", "multiplication": "multiply",
+    "setting": "setting", "settings": "setting",
 }  # fmt: skip
 
 SUFFIXES = (

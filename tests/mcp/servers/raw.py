@@ -93,6 +93,10 @@ def answer(id_: Any, text: str) -> bytes | None:
             return line(id_, error={"code": -32602, "message": "no such thing, try another"})
         case "surrogate":
             return line(id_, result={"content": [{"type": "text", "text": "a\ud800b"}]})
+        case "huge-progress":
+            wild = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%s}}\n'
+            lines = "".join(wild % (id_, number) for number in ("9" * 400, '"x"', "[]"))
+            return lines.encode() + line(id_, result={"content": content})
         case "deep":
             return b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (id_, b"[" * 100_000 + b"]" * 100_000)
         case "task" | "task-fails" | "task-asks" | "task-forever":
@@ -140,6 +144,9 @@ def begin() -> None:
             time.sleep(1000)
         case "exit":
             print("cannot find my configuration", file=sys.stderr, flush=True)
+            sys.exit(7)
+        case "exit-told":
+            print("my key is", os.environb[b"SHOP_API_KEY"].decode(), file=sys.stderr, flush=True)
             sys.exit(7)
         case "ignore-term":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -35,6 +35,8 @@ def tools(mode: str) -> list[dict[str, Any]]:
             ]
         case "odd-names":
             return [{**ECHO, "name": name} for name in ("a.b/c d", "ünïcode", "x" * 200, "")]
+        case "named":
+            return [{**ECHO, "name": name} for name in sys.argv[2:]]
         case "no-list":
             return 7  # type: ignore[return-value]
         case "lies" | "liar-text":

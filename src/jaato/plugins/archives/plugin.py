@@ -98,8 +98,8 @@ class ArchivesPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Pack or compress files and directories into an archive (zip, tarball, tar.gz, …). Links are packed as links. Returns
-        how much it holds."""
+        """Zip, pack or compress files and folders (directories) into an archive (zip, tarball, tar.gz, …). Links are packed
+        as links. Returns how much it holds."""
         from jaato.plugins.archives.fresh import fresh
         from jaato.plugins.archives.pack import format_for
 

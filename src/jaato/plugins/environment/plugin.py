@@ -43,7 +43,7 @@ class EnvironmentPlugin(Plugin):
 
     @tool(name="get_environment", category="system", access="read", core=True)
     async def get_environment(self, aspect: Aspect | None = None, *, call: Call) -> dict[str, Any]:
-        """The system, shell, date, git state, installed programs."""
+        """The operating system, shell, date, git state, installed programs."""
         given = environ_of(self.host)
         facts: dict[str, Any] = {}
         match aspect:

@@ -86,7 +86,7 @@ class FilesPlugin(Patching, Plugin):
         *,
         call: Call,
     ) -> str | Output:
-        """Read lines of a text file, see an image, or read on in a result:… handle."""
+        """Read the contents or some lines of a text file, see an image, or read on in a result:… handle."""
         if limit is not None and limit < 1:
             raise EditRefused("limit must be at least 1. Leave it out for the usual number of lines.")
         if path.startswith(HANDLE):
@@ -197,8 +197,8 @@ class FilesPlugin(Patching, Plugin):
 
     @tool(category=FILES, access="read")
     def get_file_info(self, path: str) -> dict[str, Any]:
-        """Tell what a file or path is: size, permissions (mode), owner, when it was modified, type, encoding,
-        newlines, link target."""
+        """Tell what a file or path is: how large (size), permissions (mode), owner, when it was modified, type,
+        encoding, newlines, link target."""
         return listing.info(self.roots, path)
 
     @tool(

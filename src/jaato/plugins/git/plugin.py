@@ -57,8 +57,8 @@ class GitPlugin(Plugin):
         ] = "directories",
         limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        """Branch, upstream and changed files of a repository: staged, unstaged, untracked and conflicted, each with
-        its status. Use it before editing or committing."""
+        """Show uncommitted changes: branch, upstream and changed files of a repository: staged, unstaged, untracked and
+        conflicted, each with its status. Use it before editing or committing."""
         here = await self._open(repo)
         mode = {"files": "all", "directories": "normal", "none": "no"}[untracked]
         asked = ["status", "--porcelain=v2", "--branch", "-z", f"--untracked-files={mode}", "--show-stash",
@@ -90,8 +90,8 @@ class GitPlugin(Plugin):
         output: Annotated[Literal["patch", "stat"], "stat counts lines per file"] = "patch",
         context: Annotated[int, msgspec.Meta(ge=0, le=50)] = 3,
     ) -> dict[str, Any]:
-        """Differences of files, staged ones or revisions. Returns each changed file with added and deleted lines, and
-        the patch up to 60 kB; narrow a longer one with paths."""
+        """Show what changed: in uncommitted or staged files, or between commits. Returns each changed file with added and
+        deleted lines, and the patch up to 60 kB; narrow a longer one with paths."""
         here = await self._open(repo)
         if to_revision is not None and from_revision is None:
             raise ToolError("to_revision needs from_revision; to see one commit, use git_show.")
@@ -116,7 +116,7 @@ class GitPlugin(Plugin):
         limit: Limit = 20,
         cursor: Annotated[str | None, "next_cursor of the page before"] = None,
     ) -> dict[str, Any]:
-        """Commits, newest first: hash, author, date, subject and body. Use it to learn when and why something changed;
+        """History of commits, newest first: hash, author, date, subject and body. Use it to learn when and why something changed;
         git_show gives a commit's patch."""
         here = await self._open(repo)
         if follow and len(paths or ()) != 1:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import anyio.to_thread
+
 from jaato.abc.plugin import Plugin
 from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
-from jaato.tools.found import Access, access_by, ranked, row_of
+from jaato.tools.found import Access, access_by, ranked, row_of, searched
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
 MAX_PAGE = 200
+MAX_GUESSED = 10
+"""Unknown names for which similar ones are looked up."""
 
 
 class IntrospectionPlugin(Plugin):
@@ -45,8 +49,10 @@ class IntrospectionPlugin(Plugin):
         start = read_cursor(cursor)
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
+            catalog = self.catalog(call)
+            hits = await anyio.to_thread.run_sync(searched, catalog, asked, start + limit + 1)
             return ranked(
-                self.catalog(call), asked, self._access(call), limit=limit, start=start, verbose=verbose
+                catalog, asked, self._access(call), hits=hits, limit=limit, start=start, verbose=verbose
             )
         if category is not None:
             return self._category(category, limit, start, call, verbose)
@@ -115,8 +121,13 @@ class IntrospectionPlugin(Plugin):
             "activated": activated,
             "not_found": missing,
         }
-        suggestions = {name: near for name in missing[:10] if (near := self.catalog(call).similar(name))}
-        return result | {"suggestions": suggestions}
+        if not missing:
+            return result | {"suggestions": {}}
+        similar = [
+            await anyio.to_thread.run_sync(self.catalog(call).similar, name) for name in missing[:MAX_GUESSED]
+        ]
+        near = zip(missing, similar, strict=False)
+        return result | {"suggestions": {name: names for name, names in near if names}}
 
 
 def schema_row(spec: ToolSpec) -> dict[str, Any]:

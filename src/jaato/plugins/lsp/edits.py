@@ -50,7 +50,9 @@ def new_texts(edit: Any, project: Project, roots: Roots) -> list[NewText]:
             )
         if roots.is_control(path):
             raise EditRefused(f"This would change {path!r}, which decides what runs. Nothing was changed.")
-        _, old = project.read(path)
+        place, old = project.read(path)
+        if not project.known(place, old):
+            raise EditRefused(f"{path!r} has changed meanwhile. Nothing was changed; ask again.")
         new = applied(old, edits, path)
         room -= len(new)
         if room < 0:

@@ -24,7 +24,8 @@ class NoServer(ToolError):
 class Language:
     """A language: which identifier its files have by their suffix, and the commands that may serve it, the best first.
 
-    One whose servers run what a workspace contains (`runs_workspace`) is used only when the user has named it.
+    One whose servers run what a workspace contains (`runs_workspace`) is used only when the user has named it. With
+    `knows_shown` they know only the files they were shown.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Language:
     options: Mapping[str, Any] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     runs_workspace: str = ""
+    knows_shown: bool = False
     named: bool = False
 
 
@@ -58,6 +60,7 @@ C_FAMILY = {
     ".m": "objective-c",
 }
 OFF = {"enabled": False}
+ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 KNOWN = (
     Language(
@@ -78,7 +81,12 @@ KNOWN = (
             },
         },
     ),
-    Language("c", C_FAMILY, (("clangd", "--background-index=0", "--enable-config=0", "--log=error"),)),
+    Language(
+        "c",
+        C_FAMILY,
+        (("clangd", "--background-index=0", "--enable-config=0", "--log=error"),),
+        knows_shown=True,
+    ),
     Language(
         "go",
         {".go": "go"},
@@ -191,6 +199,16 @@ def inside(program: Path, roots: Sequence[Path]) -> bool:
     """Whether the session may write it, by its own name or where a link leads."""
     places = (program.parent.resolve() / program.name, program.resolve())
     return any(place.is_relative_to(root) for place in places for root in roots)
+
+
+def environment_of(environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, str]:
+    """The environment without a virtual environment that the session may write: servers run the Python in it."""
+    refused = [root.resolve() for root in roots]
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in ENVIRONMENTS or not value or not inside(Path(value), refused)
+    }
 
 
 def settings_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, Any]:

@@ -182,8 +182,10 @@ class LspPlugin(Plugin):
         """Rename a function, class or variable everywhere in the project, by its meaning and not by text; all files or
         none. undoFileChange reverts a file. Returns the diffs."""
         where = Where(path, symbol, line, column)
-        found = await self._beside.run(work.rename(self._pool, self._roots, where, new_name), call.token)
-        return await self._changed(found, call, only_shown=preview)
+        asking = work.rename(self._pool, self._roots, where, new_name)
+        found, left = await self._beside.run(asking, call.token)
+        value = await self._changed(found, call, only_shown=preview)
+        return {**value, "same_name_unchanged_in": left} if left else value
 
     @tool(category=CODE, access="write")
     async def lsp_get_code_actions(

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaato.errors import ToolError
-from jaato.plugins.lsp.languages import Language, NoServer, command_of, language_of, settings_of
+from jaato.plugins.lsp.languages import (
+    Language,
+    NoServer,
+    command_of,
+    environment_of,
+    language_of,
+    settings_of,
+)
 from jaato.plugins.lsp.project import Project
 from jaato.plugins.lsp.server import Server, ServerFailed, Way
 from jaato.tools.paths import Roots
@@ -93,7 +100,7 @@ class Pool:
                 return project
             if project is not None:
                 slot.project = None
-                self._failed(slot, "it ended by itself")
+                self._failed(slot, project.server.why or "it ended by itself")
             pause_s = slot.not_before - time.monotonic()
             if pause_s > 0:
                 raise ServerFailed(
@@ -111,7 +118,7 @@ class Pool:
         way = Way(
             language.name,
             argv,
-            for_commands(self._environ, extra=language.environment),
+            for_commands(environment_of(self._environ, self._roots.paths), extra=language.environment),
             settings_of(language, self._environ, self._roots.paths),
             language.options,
         )

@@ -72,6 +72,12 @@ class Lines:
             f"{name!r} is not on line {line}{where}." if line else f"{name!r} is on no line of this file."
         )
 
+    def word(self, position: dict[str, int]) -> str:
+        """The name at a position; empty where there is none."""
+        text = self.line(position["line"])
+        at = index_of(text, position["character"])
+        return next((m[0] for m in re.finditer(r"\w+", text) if m.start() <= at <= m.end()), "")
+
 
 def position_at(number: int, text: str, index: int) -> dict[str, int]:
     """The position of a character of a line."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,7 +23,10 @@ from jaato.tools.paths import Roots
 MAX_TEXT_BYTES = 4 << 20
 MAX_OPEN = 50
 MAX_SHOWN = 20
+MAX_MENTIONS = 40
+MENTIONS_S = 2.0
 MAX_WATCHED = 10_000
+MAX_LOOKED = 200_000
 LOOK_S = 0.5
 PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "venv", "dist", "build"})
 CREATED, CHANGED, DELETED = 1, 2, 3
@@ -52,17 +57,76 @@ class Project:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._seen: dict[str, tuple[int, int]] | None = None
         self._looked_at = 0.0
+        self.changes = 0
+        """How often the server was told of something that others have changed."""
 
-    def open(self, path: str) -> tuple[str, Lines]:
-        """Have the server know a file as it is now; gives its URI and text. Raises `ToolError`s."""
+    def open(self, path: str, *, now: bool = False) -> tuple[str, Lines]:
+        """Have the server know a file as it is now; gives its URI and text. Raises `ToolError`s.
+
+        `now` has it know all others as they are now, too, not as they were a moment ago.
+        """
         place, text = self.read(path)
         uri = place.as_uri()
         self._sync(uri, place, text)
-        self.refresh()
+        self.refresh(now=now)
         while len(self._open) > MAX_OPEN:
             old, _ = self._open.popitem(last=False)
             self._close(old)
         return uri, Lines(text)
+
+    def opened(self) -> str | None:
+        """The URI of a file the server was shown, of any if of none so far; None where there is no file for it."""
+        for name in self._seen or () if not self._open else ():
+            try:
+                path, text = self.read(name)
+            except ToolError:
+                continue
+            self._sync(path.as_uri(), path, text)
+            break
+        return next(reversed(self._open), None)
+
+    def show_mentions(self, word: str) -> list[str]:
+        """Show a server that knows no other files those that have a word; gives their URIs.
+
+        Raises `NotSource` where there are too many of them.
+        """
+        if not self._language.knows_shown:
+            return []
+        found = list(itertools.islice(self.mentions(word), MAX_MENTIONS + 1))
+        if len(found) > MAX_MENTIONS:
+            raise NotSource(
+                f"More than {MAX_MENTIONS} files have {word[:80]!r}, too many to show to this language server. "
+                "Use grep_content or ast_search."
+            )
+        for path, text in found:
+            self._sync(path.as_uri(), path, text)
+        return [path.as_uri() for path, _ in found]
+
+    def mentions(self, word: str) -> Iterator[tuple[Path, str]]:
+        """The files of the language that have a word, as far as they can be read in bounded time."""
+        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+        until = time.monotonic() + MENTIONS_S
+        for name in self._seen or () if word else ():
+            if time.monotonic() > until:
+                return
+            try:
+                path, text = self.read(name)
+            except ToolError:
+                continue
+            if pattern.search(text):
+                yield path, text
+
+    def known(self, path: Path, text: str) -> bool:
+        """Whether a file is as the server knows it: what it wants edited would be at wrong places otherwise."""
+        document = self._open.get(path.as_uri())
+        if document is not None:
+            return document.text == text
+        state = (self._seen or {}).get(str(path))
+        try:
+            info = path.stat()
+        except OSError:
+            return False
+        return state is None or state == (info.st_mtime_ns, info.st_size)
 
     def version(self, path: str) -> int:
         """Which version of a file the server has; 0 of one that is not open."""
@@ -88,19 +152,22 @@ class Project:
         except UnicodeDecodeError:
             raise NotSource(f"{path!r} is not UTF-8 text, so no language server reads it.") from None
 
-    def refresh(self) -> None:
-        """Tell the server what has changed on disk, of the open files and of the others of its language."""
+    def refresh(self, *, now: bool = False) -> None:
+        """Tell the server what has changed on disk, of the open files and of the others of its language.
+
+        The others are looked at every half second at most, unless it is to be `now`.
+        """
         for uri, document in list(self._open.items()):
             try:
                 self._sync(uri, *self.read(str(document.path)))
             except ToolError:
                 del self._open[uri]
                 self._close(uri)
-        now = time.monotonic()
-        if now - self._looked_at < LOOK_S and self._seen is not None:
+        at = time.monotonic()
+        if at - self._looked_at < LOOK_S and self._seen is not None and not now:
             return
         before, self._seen = self._seen, dict(self._files())
-        self._looked_at = now
+        self._looked_at = at
         if before is None:
             return
         changes = [
@@ -112,6 +179,7 @@ class Project:
             {"uri": Path(name).as_uri(), "type": DELETED} for name in before if name not in self._seen
         ]
         if changes:
+            self.changes += 1
             self.server.tell("workspace/didChangeWatchedFiles", {"changes": changes})
         for change in changes[:MAX_SHOWN]:  # servers take their time with what they are told is on disk
             if change["type"] != DELETED:
@@ -156,11 +224,12 @@ class Project:
 
     def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """The files of the language below the server's root, by path: when each was changed, and its size."""
-        count, waiting = 0, [str(self.server.root)]
-        while waiting and count < MAX_WATCHED:
+        count, looked, waiting = 0, 0, [str(self.server.root)]
+        while waiting and count < MAX_WATCHED and looked < MAX_LOOKED:
             try:
                 with os.scandir(waiting.pop()) as found:
                     for entry in found:
+                        looked += 1
                         name = entry.name
                         if entry.is_dir(follow_symlinks=False):
                             if not name.startswith(".") and name not in PASSED:

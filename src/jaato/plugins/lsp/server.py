@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
+from jaato.plugins.lsp import scratch
 from jaato.plugins.lsp.hello import CAPABILITIES
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
@@ -25,7 +26,7 @@ MESSAGE_BYTES = 48 << 20
 MAX_DIAGNOSED = 500
 MAX_DIAGNOSTICS = 500
 MAX_PROGRESS = 1_000
-MAX_QUESTIONS = 2_000
+MOST_UNANSWERED = 2
 METHOD_NOT_FOUND = -32601
 
 
@@ -58,16 +59,22 @@ class Server:
         self.diagnosed: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self.told: dict[str, int] = {}
         """How often each file's diagnostics have come."""
+        self.acquainted = False
+        """Whether it has had its time to look at all of the project."""
+        self._unanswered = 0
         self._news = asyncio.Event()
         self._progress: set[Any] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
+        self._scratch = scratch.make(way.environment.get("TMPDIR"))
+        more = {"TMPDIR": str(self._scratch)} if self._scratch is not None else {}
+        self._tidying: asyncio.Task[None] | None = None
         self._talk = Talk(
             way.argv,
             root,
-            way.environment,
+            {**way.environment, **more},
             take=self._take,
             most_bytes=MESSAGE_BYTES,
             limits=Limits(grace_s=1.0),
@@ -76,11 +83,17 @@ class Server:
     @property
     def alive(self) -> bool:
         """Whether it can be spoken with."""
-        return not self._talk.over.is_set()
+        return not self._talk.over.is_set() and self._unanswered < MOST_UNANSWERED
+
+    @property
+    def why(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        return self._talk.why
 
     async def start(self, launcher: Launcher) -> None:
         """Start it and shake hands. Raises `ServerFailed`; then nothing of it is left."""
         self._talk.begin(launcher)
+        self._tidying = asyncio.create_task(self._tidy(), name="jaato-lsp-tidy")
         try:
             answer = await self.ask(
                 "initialize",
@@ -122,6 +135,7 @@ class Server:
                 return self._result(method, waiting.result())
             if over.done():
                 raise ServerFailed(f"The language server ended. {self._talk.why}")
+            self._give_up(within_s)
             raise ToolTimeout(f"The language server did not answer {method} within {within_s:g} s.")
         except TalkEnded as error:
             raise ServerFailed(f"The language server ended. {error}") from None
@@ -134,6 +148,12 @@ class Server:
                 waiting.cancel()
                 self.tell("$/cancelRequest", {"id": number})
 
+    def _give_up(self, within_s: float) -> None:
+        """End it when it has answered nothing for long: it is at work on something that it will not finish."""
+        self._unanswered += within_s >= ANSWER_S
+        if self._unanswered >= MOST_UNANSWERED:
+            self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
+
     def tell(self, method: str, params: Any) -> None:
         """Send a notification; one to a server that has ended is lost."""
         try:
@@ -144,6 +164,14 @@ class Server:
     async def news_of(self, uri: str, since: int, within_s: float) -> bool:
         """Wait until diagnostics of a file have come more often than this; whether they did."""
         until = time.monotonic() + within_s
+        self.in_use += 1
+        try:
+            return await self._news_until(uri, since, until)
+        finally:
+            self.in_use -= 1
+            self.used_at = time.monotonic()
+
+    async def _news_until(self, uri: str, since: int, until: float) -> bool:
         while self.told.get(uri, 0) <= since and self.alive and time.monotonic() < until:
             self._news.clear()
             try:
@@ -156,6 +184,18 @@ class Server:
     async def close(self) -> None:
         """End it; nothing of it is left."""
         await self._talk.close()
+        if self._tidying is not None:
+            await asyncio.wait([self._tidying])
+
+    async def _tidy(self) -> None:
+        """When it has ended, however that was, remove its temporary files."""
+        try:
+            await self._talk.over.wait()
+        except asyncio.CancelledError:
+            await self._talk.close()
+            raise
+        finally:
+            scratch.remove(self._scratch)
 
     async def _settled(self) -> None:
         """Wait until it has looked at the project, if it says that it does so."""
@@ -180,6 +220,7 @@ class Server:
             case {"method": str(method)}:
                 self._note(method, message.get("params"))
             case {"id": int(number)} if number in self._waiting and not self._waiting[number].done():
+                self._unanswered = 0
                 self._waiting[number].set_result(message)
 
     def _answer(self, method: str, number: int | str, params: Any) -> None:

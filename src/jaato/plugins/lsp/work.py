@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 from jaato.errors import ToolError
@@ -15,7 +16,11 @@ from jaato.tools.paths import Roots
 
 DIAGNOSED_S = 10.0
 QUIET_S = 0.3
+OTHERS_S = 1.5
 MAX_ACTIONS = 50
+MAX_LEFT = 20
+OF_ALL = ("references", "implementation", "rename", "workspace_symbols")
+"""What is asked of the whole project."""
 METHODS = {
     "definition": ("textDocument/definition", "definitionProvider"),
     "type_definition": ("textDocument/typeDefinition", "typeDefinitionProvider"),
@@ -40,8 +45,12 @@ class Where:
 async def at(pool: Pool, where: Where, what: str, **more: Any) -> tuple[Project, Any]:
     """What the server of a file says of a place. Raises `ToolError`s."""
     project = await pool.project_of(where.path)
-    uri, lines = project.open(where.path)
+    uri, lines = project.open(where.path, now=what == "rename")
     position = lines.place(where.symbol, where.line, where.column)
+    if what in OF_ALL:
+        for mention in project.show_mentions(lines.word(position)):
+            if mention not in project.server.diagnosed:
+                await project.server.news_of(mention, 0, DIAGNOSED_S)
     return project, await asked(project, what, {"textDocument": {"uri": uri}, "position": position, **more})
 
 
@@ -53,7 +62,22 @@ async def asked(project: Project, what: str, params: dict[str, Any]) -> Any:
         raise ToolError(
             f"{program} cannot be asked for {what.replace('_', ' ')}. Use grep_content or ast_search."
         )
+    if what in OF_ALL:
+        await acquainted(project)
     return await project.server.ask(method, params)
+
+
+async def acquainted(project: Project) -> None:
+    """Wait, once, until a new server has had its time to look at the project: it answers before that, of one file.
+
+    It has when it says by itself what is wrong in a file that it was shown.
+    """
+    server = project.server
+    if not server.acquainted and not server.capabilities.get("diagnosticProvider"):
+        uri = project.opened()
+        if uri is not None and uri not in server.diagnosed:
+            await server.news_of(uri, 0, DIAGNOSED_S)
+    server.acquainted = True
 
 
 async def diagnostics(
@@ -62,8 +86,8 @@ async def diagnostics(
     """What is wrong in a file as it is now, and its text. Raises `ToolError`s."""
     server = project.server
     before = dict(server.told)
-    known = project.version(path)
-    uri, lines = project.open(path)
+    known, changes = project.version(path), project.changes
+    uri, lines = project.open(path, now=True)
     if server.capabilities.get("diagnosticProvider"):
         answer = await server.ask(
             "textDocument/diagnostic", {"textDocument": {"uri": uri}}, max(within_s, 1.0)
@@ -79,18 +103,30 @@ async def diagnostics(
             raise ToolError(
                 f"The language server has said nothing of {path!r} within {within_s:g} s. Try again."
             )
+    elif changes != project.changes:  # what others have changed may matter here
+        count = before.get(uri, 0)
+        while await server.news_of(uri, count, OTHERS_S if count == before.get(uri, 0) else QUIET_S):
+            count = server.told[uri]
     return server.diagnosed.get(uri, []), lines
 
 
-async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> list[NewText]:
-    """The files as a renaming would leave them. Raises `ToolError`s."""
+async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> tuple[list[NewText], list[str]]:
+    """The files as a renaming would leave them, and those that have the name and stay as they are.
+
+    Raises `ToolError`s.
+    """
     project, edit = await at(pool, where, "rename", newName=new_name)
     texts = new_texts(edit, project, roots) if edit is not None else []
     if not texts:
         raise EditRefused(
             "Nothing can be renamed there. Name the symbol and the line it is defined or used on."
         )
-    return texts
+    _, text = project.read(where.path)
+    lines = Lines(text)
+    changed = {one.path for one in texts}
+    found = project.mentions(lines.word(lines.place(where.symbol, where.line, where.column)))
+    shown = (project.shown_path(path.as_uri())[0] for path, _ in found)
+    return texts, list(itertools.islice((path for path in shown if path not in changed), MAX_LEFT))
 
 
 async def actions(

@@ -94,10 +94,18 @@ def load(workspace: Path, home: Path) -> Found:
         others, more = read(workspace_file, "workspace", within=workspace)
         problems += more
         taken = {plain(name): name for name in servers}
+        prefixes = {prefix_of(name): name for name in servers}
         for name, config in others.items():
             mine = servers.get(taken.get(plain(name), ""))
             if mine is None:
-                servers[name] = config
+                near = next(
+                    (one for own, one in prefixes.items() if either_begins(own, prefix_of(name))), None
+                )
+                if near is None:
+                    servers[name] = config
+                    continue
+                text = f"is left out: its tools could have names of your own server {near!r}; rename it"
+                problems.append(Problem(name, workspace_file, text))
             elif content_of(mine) != content_of(config):
                 text = f"is left out, because your own {user_file} has a server {mine.name!r}; rename one of them"
                 problems.append(Problem(name, workspace_file, text))
@@ -196,6 +204,18 @@ def plain(name: str) -> str:
 
     folded = unicodedata.normalize("NFKC", name).casefold()
     return "".join(letter if letter.isalnum() else "_" for letter in folded)
+
+
+def prefix_of(name: str) -> str:
+    """How the names of a server's tools begin, and the rules of a user that are meant for them."""
+    return (
+        "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name) + "__"
+    )
+
+
+def either_begins(one: str, other: str) -> bool:
+    """Whether a text begins with another, whichever is longer."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def shortened(name: str) -> str:

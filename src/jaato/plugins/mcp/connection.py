@@ -29,7 +29,6 @@ from jaato.plugins.mcp.survey import survey
 from jaato.plugins.mcp.tasks import finished
 from jaato.plugins.mcp.transport import Transport
 
-REFRESH_AFTER_S = 0.3
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
 """How long after a lost subscription the next is asked for."""
 R = TypeVar("R")
@@ -60,6 +59,7 @@ class Connection:
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self.why = ""
+        self.fault: JaatoError | None = None  # what ended it, where that is an error of its own: a login, say
 
     # --- life --------------------------------------------------------------------------------------------------
 
@@ -84,6 +84,7 @@ class Connection:
             ended = "" if self.stopped else await self._transport.how_it_ended()
         except JaatoError as error:
             self.why, fault = str(error), error
+            self.fault = error
         else:
             parts = (ended or self.why, self.log.explained().strip())
             self.why = " ".join(part for part in parts if part)
@@ -132,9 +133,7 @@ class Connection:
 
     async def _refreshing(self, session: Session) -> None:
         while True:
-            await self._listener.changed.wait()
-            await anyio.sleep(REFRESH_AFTER_S)
-            self._listener.changed.clear()
+            await self._listener.change()
             try:
                 with anyio.fail_after(self.config.start_timeout_s):
                     self._on_manifest(await survey(session, self.config.digest, self.log))
@@ -283,10 +282,12 @@ class Connection:
             f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
         )
 
-    async def _gone(self, what: str, said: str = "") -> ServerFault:
+    async def _gone(self, what: str, said: str = "") -> JaatoError:
         """That the connection ended, with the reason as soon as it is known."""
         with anyio.move_on_after(3):
             await self.over.wait()
+        if self.fault is not None:
+            return self.fault
         why = self.why or said
         return ServerFault(
             f"The MCP server {self.config.name} ended before it answered {what}; whether it did what was asked is "

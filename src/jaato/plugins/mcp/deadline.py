@@ -45,15 +45,25 @@ class Deadline:
 
 def shown_progress(caller: Caller, deadline: Deadline) -> Callable[[float, float | None, str | None], None]:
     """Progress as output of the call, not more of it than can be read."""
-    last = [0.0]
+    last, at_end = 0.0, False
 
     def show(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal last, at_end
         deadline.more()
         now = anyio.current_time()
-        if now - last[0] < PROGRESS_EVERY_S and progress != total:
+        arrives = progress == total and not at_end  # the end is shown at once, and once
+        if now - last < PROGRESS_EVERY_S and not arrives:
             return
-        last[0] = now
-        share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+        last, at_end = now, at_end or arrives
+        share = f"{figure(progress)}/{figure(total)}" if total else figure(progress)
         caller.call.output(f"[{share}] {message[:500]}\n" if message else f"[{share}]\n")
 
     return show
+
+
+def figure(number: float) -> str:
+    """A number as it is shown; a server may send one that is too large to be any."""
+    try:
+        return f"{number:g}"
+    except OverflowError:
+        return "?"

@@ -16,7 +16,6 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from jaato.plugins.mcp.lines import Waiter
 from jaato.plugins.mcp.outgoing import Outgoing
 
 FIRST_ID = 1_000_000_000
@@ -24,7 +23,7 @@ FIRST_ID = 1_000_000_000
 Show = Callable[[float, float | None, str | None], None]
 
 
-class Asked(Waiter):
+class Asked:
     """A request under way."""
 
     __slots__ = ("answer", "show")

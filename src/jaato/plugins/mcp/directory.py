@@ -22,6 +22,7 @@ from jaato.plugins.mcp.trusted import Trusted
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask
     from jaato.plugins.mcp.server import Setting
+    from jaato.tools.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Places:
     allow_hosts: tuple[str, ...] = ()
     ask: Ask | None = None
     """How a person is asked to log in, where there is one."""
+    secrets: Secrets | None = None
+    """What the session masks: it learns the keys in servers' entries."""
 
 
 class Directory:
@@ -75,6 +78,18 @@ class Directory:
         except ConfigError:
             return False
 
+    def needs_login(self, config: ServerConfig) -> bool:
+        """Whether it said, when it was last asked, that somebody has to log in."""
+        if config.kind == "stdio":
+            return False
+        from jaato.plugins.mcp.expand import expanded
+        from jaato.plugins.mcp.oauth_store import needs_login
+
+        try:
+            return needs_login(expanded(config, self.places.environ), self.places.state_dir)
+        except ConfigError:
+            return False
+
     def setting(self, name: str) -> Setting:
         """What to start a server with. Raises `ServerUnusable` for one that may not start or lacks something."""
         config = self.entry(name)
@@ -85,14 +100,18 @@ class Directory:
             )
         setting = self._settings.get(name)
         if setting is None:
-            from jaato.plugins.mcp.expand import expanded
+            from jaato.plugins.mcp.expand import expanded, secrets_in
             from jaato.plugins.mcp.server import Setting
             from jaato.plugins.mcp.ways import way_to
+            from jaato.tools.secrets import Secrets
 
             try:
                 filled = expanded(config, self.places.environ)
             except ConfigError as error:
                 raise ServerUnusable(str(error)) from None
+            secrets = self.places.secrets or Secrets()
+            for key, value in secrets_in(filled).items():
+                secrets.add(key, value)
             setting = self._settings[name] = Setting(
                 filled,
                 self.places.environ,
@@ -103,6 +122,7 @@ class Directory:
                 LogFile(self.places.state_dir, config),
                 self.places.ask,
                 judged.manifest.protocol_version if (judged := self.judgement(config)) else "",
+                secrets.mask,
             )
         return setting
 

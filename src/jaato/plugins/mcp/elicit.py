@@ -8,16 +8,21 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from jaato.abc.asker import Clarification
+from jaato.plugins.mcp.manifest import depth_within
 from jaato.protocol.ids import new_id
+from jaato.tools.address import METADATA, AddressRefused, Url, parse_url
 from jaato.tools.call import Call
 from jaato.tools.route import is_loopback
+from jaato.tools.unseen import visible
 
 Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
 MAX_FIELDS = 20
 MAX_TEXT = 2_000
+MAX_LABEL = 200
+MAX_DEPTH = 16
+MAX_NUMBER = 2**53
 TRIES = 3
 YES = ("yes", "no")
 
@@ -55,7 +60,7 @@ CALLER: ContextVar[Caller | None] = ContextVar("jaato_mcp_caller", default=None)
 
 async def elicited(server: str, caller: Caller, params: Any) -> tuple[str, dict[str, Any] | None]:
     """The action and content that answer an elicitation: accept, decline or cancel."""
-    message = str(params.message)[:MAX_TEXT]
+    message = readable(params.message, MAX_TEXT)
     context = f"The MCP server {server} asks: {message}"
     if params.mode == "url":
         return await visited(server, caller, context, str(params.url))
@@ -64,26 +69,44 @@ async def elicited(server: str, caller: Caller, params: Any) -> tuple[str, dict[
     if not isinstance(properties, dict) or not properties:
         answers = await caller.ask(context, [{"question": message or "Go on?", "choices": list(YES)}])
         return agreed(answers), ({} if agreed(answers) == "accept" else None)
-    if len(properties) > MAX_FIELDS:
+    if len(properties) > MAX_FIELDS or not depth_within(schema, MAX_DEPTH):
         return "decline", None
-    return await filled(context, caller, properties, set(schema.get("required") or ()))
+    needed = schema.get("required")
+    required = {name for name in needed if isinstance(name, str)} if isinstance(needed, list) else set()
+    return await filled(context, caller, properties, required)
+
+
+def readable(text: Any, most: int) -> str:
+    """A server's text as it may be shown: nothing in it hides, and it has an end."""
+    return "\n".join(visible(line) for line in str(text)[:most].split("\n"))
 
 
 async def visited(server: str, caller: Caller, context: str, url: str) -> tuple[str, None]:
     """Whether the user goes to a page of the server's; only to https, or to this machine."""
-    parts = urlsplit(url)
-    fine = parts.scheme == "https" or (parts.scheme == "http" and is_loopback((parts.hostname or "").lower()))
-    if (
-        not fine
-        or not parts.hostname
-        or parts.username is not None
-        or not url.isprintable()
-        or len(url) > MAX_TEXT
-    ):
+    page = page_of(url)
+    if page is None:
         return "decline", None
-    question = f"Open this page of {parts.hostname} in a browser and say yes when done: {url}"
+    question = f"Open this page of {page.authority} in a browser and say yes when done: {url}"
     answers = await caller.ask(context, [{"question": question, "choices": list(YES)}])
     return agreed(answers), None
+
+
+def page_of(text: str) -> Url | None:
+    """The page a text names, if a person can see where it leads and it is one to be sent to."""
+    if (
+        len(text) > MAX_TEXT
+        or not text.isascii()
+        or not text.isprintable()
+        or any(char in text for char in " \"'<>`")
+    ):
+        return None
+    try:
+        page = parse_url(text)
+    except AddressRefused:
+        return None
+    if page.host in map(str, METADATA):
+        return None
+    return page if page.scheme == "https" or is_loopback(page.host) else None
 
 
 def agreed(answers: list[str | None] | None) -> str:
@@ -129,8 +152,8 @@ async def filled(
 def question(name: str, entry: Any, required: bool, wrong: str | None) -> dict[str, Any]:
     """One field as a question."""
     entry = entry if isinstance(entry, dict) else {}
-    title = str(entry.get("title") or name)[:200]
-    told = str(entry.get("description") or "")[:500]
+    title = readable(entry.get("title") or name, MAX_LABEL)
+    told = readable(entry.get("description") or "", 500)
     text = f"{title}: {told}" if told else title
     if wrong:
         text += f" (the answer before does not fit: {wrong})"
@@ -154,8 +177,8 @@ def written(default: Any) -> str:
     if isinstance(default, bool):
         return YES[not default]
     if isinstance(default, list):
-        return ", ".join(map(str, default))[:500]
-    return str(default)[:500]
+        return readable(", ".join(map(str, default)), 500)
+    return readable(default, 500)
 
 
 def choices(entry: dict[str, Any]) -> list[tuple[str, str]]:
@@ -166,7 +189,7 @@ def choices(entry: dict[str, Any]) -> list[tuple[str, str]]:
     named = source.get("oneOf") or source.get("anyOf")
     if isinstance(named, list):
         return [
-            (str(one.get("title") or one["const"]), str(one["const"]))
+            (readable(one.get("title") or one["const"], MAX_LABEL), str(one["const"]))
             for one in named[:100]
             if isinstance(one, dict) and "const" in one
         ]
@@ -175,7 +198,8 @@ def choices(entry: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     names = source.get("enumNames")
     labels = names if isinstance(names, list) and len(names) == len(values) else values
-    return [(str(label), str(value)) for label, value in zip(labels, values, strict=True)][:100]
+    pairs = list(zip(labels, values, strict=True))[:100]
+    return [(readable(label, MAX_LABEL), str(value)) for label, value in pairs]
 
 
 def value_of(entry: Any, answer: str | None) -> Any:
@@ -186,7 +210,8 @@ def value_of(entry: Any, answer: str | None) -> Any:
         return entry.get("default")
     kind = entry.get("type")
     if kind == "array":
-        return [chosen(entry, part.strip()) for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        return [chosen(entry, part) for part in parts] if choices(entry) else parts
     if choices(entry):
         return chosen(entry, text)
     match kind:
@@ -221,6 +246,6 @@ def within(entry: dict[str, Any], number: float) -> float:
         raise ValueError(f"at least {low}")
     if isinstance(high, int | float) and number > high:
         raise ValueError(f"at most {high}")
-    if not math.isfinite(number):
+    if abs(number) > MAX_NUMBER if isinstance(number, int) else not math.isfinite(number):
         raise ValueError("a number")
     return number

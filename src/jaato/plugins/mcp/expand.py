@@ -12,6 +12,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import Malformed, ServerConfig
 from jaato.plugins.mcp.entry import MAX_TEXT_CHARS, check_header, check_url
+from jaato.tools.secret_words import like_secret, names_secret
 from jaato.tools.unseen import strings_in
 
 PLACE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -57,6 +58,20 @@ def variables_of(config: ServerConfig) -> list[str]:
     texts = [config.command, *config.args, *config.env.values(), config.cwd, config.url]
     texts += [*config.headers.values(), *strings_in(config.oauth)]
     return sorted({found[1] for text in texts for found in PLACE.finditer(text)})
+
+
+def secrets_in(config: ServerConfig) -> dict[str, str]:
+    """The values of a filled-in entry that nobody else is to see, by name: keys in its variables, headers and login."""
+    found = {name: value for name, value in config.env.items() if names_secret(name)}
+    for name, value in config.headers.items():
+        if names_secret(name) or name.lower() in ("authorization", "cookie", "proxy-authorization"):
+            found[name] = value.rpartition(" ")[2]
+    found |= {
+        name: value
+        for name, value in config.oauth.items()
+        if name.lower().replace("_", "") in ("clientsecret", "privatekey") and isinstance(value, str)
+    }
+    return {name: value for name, value in found.items() if like_secret(value)}
 
 
 def inside(value: Any, fill: Callable[[str], str]) -> Any:

@@ -12,6 +12,10 @@ class ServerFault(ToolError):
     retryable = True
 
 
+class SessionForgotten(ServerFault):
+    """The server does not know our session any more and did nothing for the request: a new one is begun."""
+
+
 class ServerRefusal(ToolError):
     """The server answered a request with an error, or a tool says that it failed."""
 

@@ -7,11 +7,12 @@ import importlib.util
 import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.elicit import Caller
-from jaato.plugins.mcp.faults import DefinitionHeld, ServerUnusable
+from jaato.plugins.mcp.faults import DefinitionHeld, ServerUnusable, SessionForgotten
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pool import POOL, User
 from jaato.plugins.mcp.tools import checked_output
@@ -52,7 +53,10 @@ class Host:
         """Ask a server something, which is started if need be; from a loop."""
 
         async def asked(server: Server) -> R:
-            result = await do(await server.connected())
+            try:
+                result = await do(await server.connected())
+            except SessionForgotten:  # nothing was done, so it is no repetition
+                result = await do(await server.connected())
             server.answered()
             return result
 
@@ -97,6 +101,8 @@ class Host:
         if not self.directory.trusts(config):
             return "needs trust", f"`jaato mcp trust {name}`"
         server = POOL.known(config.digest)
+        if (server is None or server.connection is None) and self.directory.needs_login(config):
+            return "needs login", f"log in with `jaato mcp login {quote(name)}`"
         if server is not None and server.state in ("started", "starting", "failed"):
             return server.state, server.failure
         return ("known" if self.directory.judgement(config) else "configured"), ""

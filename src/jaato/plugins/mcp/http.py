@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from ipaddress import IPv6Address, ip_address
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,123 +15,30 @@ from mcp.client.streamable_http import streamable_http_client
 
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.faults import SessionForgotten
+from jaato.plugins.mcp.guard import MAX_BODY_BYTES, Client, Guard
+from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
-from jaato.tools.address import Allowed, parse_url
+from jaato.plugins.mcp.watched import Streams
+from jaato.tools.address import METADATA, Address, Allowed, Url, parse_url
 from jaato.tools.dial import Dialer, open_pool
 from jaato.tools.route import is_loopback, open_transport, proxy_for
 
-MAX_BODY_BYTES = 32 << 20
-STREAM_BURST_BYTES = 64 << 20
-STREAM_BYTES_A_SECOND = 4 << 20
-"""What a stream may go on sending; a faster one has to wait."""
 CONNECT_S = 30.0
 WRITE_S = 60.0
 NOT_THERE = (404, 405)
 
 
-class Guard(httpx2.AsyncBaseTransport):
-    """Requests to one server: remembers how it answered, and takes no answer without end or packed."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-        self.refused = 0
-        self.said = ""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request."""
-        request.headers["accept-encoding"] = "identity"
-        response = await self._inner.handle_async_request(request)
-        if response.status_code >= 400:
-            self.refused = response.status_code
-            self.said = f"It answered HTTP {response.status_code} {response.reason_phrase}".strip() + "."
-        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            await response.aclose()
-            raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
-        endless = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        response.stream = Bounded(response.stream, endless=endless)
-        return response
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._inner.aclose()
-
-
-class Bounded(httpx2.AsyncByteStream):
-    """A body that ends, or is no faster than it can be taken."""
-
-    def __init__(self, inner: Any, *, endless: bool) -> None:
-        self._inner = inner
-        self._endless = endless
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        total, allowance, at = 0, float(STREAM_BURST_BYTES), time.monotonic()
-        async for chunk in self._inner:
-            total += len(chunk)
-            if not self._endless and total > MAX_BODY_BYTES:
-                raise httpx2.StreamError(f"the answer is larger than {MAX_BODY_BYTES >> 20} MB")
-            now = time.monotonic()
-            allowance = min(STREAM_BURST_BYTES, allowance + (now - at) * STREAM_BYTES_A_SECOND) - len(chunk)
-            at = now
-            if allowance < 0:
-                await anyio.sleep(min(-allowance / STREAM_BYTES_A_SECOND, 1.0))
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Let go of the connection."""
-        await self._inner.aclose()
-
-
-class Watched:
-    """The stream of a server's messages, whose end is heard of."""
-
-    def __init__(self, inner: Any, over: anyio.Event) -> None:
-        self._inner = inner
-        self._over = over
-
-    @property
-    def last_context(self) -> Any:
-        """Who sent the last message, as the SDK keeps it."""
-        return self._inner.last_context
-
-    async def receive(self) -> Any:
-        """The next message."""
-        try:
-            return await self._inner.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self._over.set()
-            raise
-
-    def __aiter__(self) -> Watched:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def aclose(self) -> None:
-        """Listen no more."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Watched:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
 class HttpTransport:
     """The way to one server, as the SDK takes it."""
 
-    def __init__(self, setting: Setting, *, older: bool) -> None:
+    def __init__(self, setting: Setting, log: ServerLog, *, older: bool) -> None:
         self._setting = setting
+        self._log = log
         self._older = older
         self._stack = AsyncExitStack()
         self._over = anyio.Event()
-        self._guard = Guard(inner_transport(setting))
+        self._guard = Guard(inner_transport(setting), self._over, older=older)
         self._auth = auth_of(setting)
 
     @property
@@ -145,13 +51,7 @@ class HttpTransport:
         limits = httpx2.Timeout(CONNECT_S, read=None, write=WRITE_S, pool=None)
 
         def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(
-                transport=self._guard,
-                headers=config.headers,
-                auth=self._auth,
-                timeout=limits,
-                trust_env=False,
-            )
+            return Client(self._guard, headers=config.headers, auth=self._auth, timeout=limits)
 
         try:
             if self._older:
@@ -165,8 +65,8 @@ class HttpTransport:
             raise
 
     def _watched(self, streams: tuple[Any, Any]) -> tuple[Any, Any]:
-        read, write = streams
-        return Watched(read, self._over), write
+        made = Streams(*streams, self._guard, self._log)
+        return made.incoming, made.outgoing
 
     async def until_over(self) -> None:
         """Until the server says no more."""
@@ -182,6 +82,10 @@ class HttpTransport:
         failure = getattr(self._auth, "failure", None)
         if isinstance(failure, JaatoError):
             raise failure
+        if self._guard.forgot:
+            raise SessionForgotten(
+                f"The MCP server {self._setting.config.name} has forgotten its session: {self._guard.said}"
+            )
         return self._guard.said
 
 
@@ -204,30 +108,50 @@ def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
         return open_transport(config.url, proxy_for(config.url, setting.environ), setting.environ)
     allowed = allowed_for(config, setting.allow_hosts) or Allowed()
     url = parse_url(config.url)
-    pool, _ = open_pool(url, Dialer(allowed), setting.environ)
-    transport = httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
+    dialer = Dialer(allowed)
+    pool, proxied = open_pool(url, dialer, setting.environ)
+    transport = Proxied(dialer, url) if proxied else httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
     transport._pool = pool  # noqa: SLF001 httpx2 takes no network backend of its own accord
     return transport
 
 
+class Proxied(httpx2.AsyncHTTPTransport):
+    """The way through a proxy, which looks the host up by itself: what can be known of it is checked here."""
+
+    def __init__(self, dialer: Dialer, url: Url) -> None:
+        super().__init__(trust_env=False, verify=False)
+        self._dialer = dialer
+        self._url = url
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request."""
+        await self._dialer.check_proxied(self._url)
+        return await super().handle_async_request(request)
+
+
 def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> Allowed | None:
     """What may be reached beside public addresses: what the user allows, and the address that was vouched for
-    when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not."""
+    when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not. Where clouds
+    answer what is secret, and beside it, only the user's own word leads."""
     parts = urlsplit(config.url)
     host = (parts.hostname or "").lower()
-    if not (is_loopback(host) or is_literal(host)):
+    if not (is_loopback(host) or may_be_named(host)):
         return Allowed.of(hosts)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     name = f"[{host}]" if ":" in host else host
     return Allowed.of([*hosts, f"{name}:{port}"])
 
 
-def is_literal(host: str) -> bool:
-    """Whether a host is an address, not a name."""
-    import ipaddress
-
+def may_be_named(host: str) -> bool:
+    """Whether a host is an address, not a name, and none that only a machine's own system should reach."""
     try:
-        ipaddress.ip_address(host)
+        address = meant(ip_address(host))
     except ValueError:
         return False
-    return True
+    return not address.is_link_local and address not in METADATA
+
+
+def meant(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for, if it stands for one."""
+    inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return inner or address

@@ -12,10 +12,11 @@ MAX_NOTES = 50
 
 
 class ServerLog:
-    """The tail of what a server printed as errors, and notes on its conduct. Safe from any thread."""
+    """The tail of what a server printed as errors, and notes on its conduct, `mask`ed. Safe from any thread."""
 
-    def __init__(self, also: Callable[[str], None] | None = None) -> None:
+    def __init__(self, also: Callable[[str], None] | None = None, mask: Callable[[str], str] = str) -> None:
         self._lock = threading.Lock()
+        self._mask = mask
         self._also = also
         self._parts: deque[str] = deque()
         self._chars = 0
@@ -23,7 +24,7 @@ class ServerLog:
 
     def write(self, text: str) -> None:
         """Some more of its errors."""
-        text = text[-TAIL_CHARS:]
+        text = self._mask(text[-TAIL_CHARS:])
         with self._lock:
             self._parts.append(text)
             self._chars += len(text)
@@ -46,7 +47,8 @@ class ServerLog:
     def tail(self, chars: int = TAIL_CHARS) -> str:
         """The end of its errors."""
         with self._lock:
-            return "".join(self._parts)[-chars:]
+            text = "".join(self._parts)
+        return self._mask(text)[-chars:]
 
     def notes(self) -> list[str]:
         """What was noted, with how often."""

@@ -7,7 +7,7 @@ import os
 import time
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -30,22 +30,20 @@ WAITING = 256
 PARSE_ERROR = -32700
 
 
-class Waiter:
+class Waiter(Protocol):
     """Somebody who waits for an answer beside the SDK; called on the loop that reads."""
-
-    __slots__ = ()
 
     def told(self, message: Any) -> None:
         """The answer, an error among them."""
-        raise NotImplementedError
+        ...
 
     def progress(self, params: dict[str, Any]) -> None:
         """How far the server is."""
-        raise NotImplementedError
+        ...
 
     def lost(self) -> None:
         """No answer will come."""
-        raise NotImplementedError
+        ...
 
 
 class Incoming:

@@ -12,6 +12,10 @@ from jaato.plugins.mcp.elicit import CALLER, Caller, elicited
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.sayings import first_line
 
+REFRESH_AFTER_S = 0.3
+MOST_REFRESH_S = 60.0
+"""How long after a change the lists are asked for; longer and longer when they change all the time."""
+
 
 class Listener:
     """The SDK's callbacks. `callers` are the calls under way, `changed` is set when the server offers something else."""
@@ -22,6 +26,18 @@ class Listener:
         self._log = log
         self.callers: list[Caller] = []
         self.changed = asyncio.Event()
+        self._pause_s = REFRESH_AFTER_S
+
+    async def change(self) -> None:
+        """Wait until the server offers something else, and as long as makes sense before it is asked what."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        await self.changed.wait()
+        if loop.time() - since > self._pause_s:
+            self._pause_s = REFRESH_AFTER_S
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, MOST_REFRESH_S)
+        self.changed.clear()
 
     async def elicit(self, _context: Any, params: Any) -> types.ElicitResult:
         """What the user says to a question of the server's, which is always that of some call."""

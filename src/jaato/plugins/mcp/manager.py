@@ -53,7 +53,7 @@ class MCPClientManager:
         self._host = Host(self._directory, lambda _name: None)
 
     def list_servers(self) -> dict[str, str]:
-        """How each server stands: configured, known, started, failed, needs trust, switched off. Starts nothing."""
+        """How each server stands: configured, known, started, failed, needs login, needs trust, switched off. Starts nothing."""
         return {name: self._host.state(name)[0] for name in self._directory.servers}
 
     def connect(self, server: str) -> Manifest:

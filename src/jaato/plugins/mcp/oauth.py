@@ -131,6 +131,8 @@ async def logout(
     await store.forget(made.name)
     if record is None:
         return f"Nobody was logged in to {plain(config.name)}."
+    if any(entry.tokens for entry in record.entries.values()) and made.options.grant != "client_credentials":
+        await store.note(made.name, needed=True)
     notes = [f"Logged out of {plain(config.name)}."]
     for entry in record.entries.values():
         try:

@@ -23,6 +23,7 @@ class Bearer(httpx2.Auth):
     def __init__(self, login: Login) -> None:
         self.login = login
         self.failure: JaatoError | None = None
+        self._let_in = False
 
     def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Not used: logging in waits for others, which only the asynchronous client does."""
@@ -45,6 +46,7 @@ class Bearer(httpx2.Auth):
                 challenge = asked(response, tokens)
                 if challenge is None:
                     self.failure = None
+                    await self._is_let_in()
                     return
                 await drop(response)
                 tokens = await turn.next(response.status_code, challenge, tokens)
@@ -53,7 +55,14 @@ class Bearer(httpx2.Auth):
             )
         except JaatoError as error:
             self.failure = error
+            self._let_in = False
             raise
+
+    async def _is_let_in(self) -> None:
+        """A login that was once needed is needed no more, since the server answers."""
+        if not self._let_in:
+            self._let_in = True
+            await self.login.store.note(self.login.name, needed=False)
 
     def _is_for(self, request: httpx2.Request) -> bool:
         try:

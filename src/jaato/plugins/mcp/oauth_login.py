@@ -232,6 +232,7 @@ class Login:
         if self.ask is None:
             if before is not None and scope != before.asked_scope:
                 await self.save(msgspec.structs.replace(before, asked_scope=scope))
+            await self.store.note(self.name, needed=True)
             more = before.tokens is not None and bool(asked) if before else False
             what = f"a wider login ({plain(' '.join(asked))})" if more else "you to log in"
             raise LoginNeeded(f"{plain(self.server_name)} needs {what}: run {self.command('login')}.")
@@ -288,6 +289,8 @@ class Login:
             record = await self.store.read(self.name) or Record(server=str(self.server))
             self.record = record.having(entry)
             await self.store.write(self.name, self.record)
+        if entry.tokens is not None:
+            await self.store.note(self.name, needed=False)
 
 
 def without(entry: Entry, *, client_lost: bool) -> Entry:

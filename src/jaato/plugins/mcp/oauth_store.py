@@ -15,8 +15,9 @@ import anyio.to_thread
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.oauth_data import OAuthFault, Options, Record
-from jaato.tools.address import Url
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.oauth_data import OAuthFault, Options, Record, options_of
+from jaato.tools.address import AddressRefused, Url, parse_url
 from jaato.tools.atomic import read_small, reason, write_private
 
 SERVICE = "jaato-mcp"
@@ -68,6 +69,14 @@ class TokenStore:
         """Keep nothing under this name."""
         await anyio.to_thread.run_sync(self._forget, name)
 
+    async def note(self, name: str, *, needed: bool) -> None:
+        """Keep that a login is needed, or no more, for who asks how a server stands; a disk that refuses loses it."""
+        await anyio.to_thread.run_sync(self._note, name, needed)
+
+    def needed(self, name: str) -> bool:
+        """Whether a login was needed when the server was last asked; nobody is asked now."""
+        return self._mark(name).exists()
+
     @contextlib.asynccontextmanager
     async def alone(self, name: str, purpose: str, within_s: float) -> AsyncIterator[None]:
         """Hold the right to do one thing to a login, among tasks, threads and processes. Raises `OAuthFault` when
@@ -98,6 +107,17 @@ class TokenStore:
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
+
+    def _mark(self, name: str) -> Path:
+        return self.directory / f"{name}.needed"
+
+    def _note(self, name: str, needed: bool) -> None:
+        with contextlib.suppress(OSError, ConfigError):
+            if needed:
+                self._make_directory()
+                self._mark(name).touch(0o600)
+            else:
+                self._mark(name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> Record | None:
         path = self._path(name)
@@ -160,6 +180,17 @@ class TokenStore:
             return keyring.get_password(SERVICE, name)
         except keyring_errors():
             raise ConfigError("The system keyring does not answer; unlock it, or log in again.") from None
+
+
+def needs_login(config: ServerConfig, state_dir: Path) -> bool:
+    """Whether a server, its variables filled in, is known to want a login that nobody has made."""
+    if config.kind == "stdio" or any(name.lower() == "authorization" for name in config.headers):
+        return False
+    try:
+        name = name_of(parse_url(config.url), options_of(config.oauth, config.name))
+    except (AddressRefused, ConfigError):
+        return False
+    return TokenStore(state_dir).needed(name)
 
 
 def keyring_errors() -> tuple[type[BaseException], ...]:

@@ -12,7 +12,7 @@ from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.faults import ServerUnusable
-from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, tools_from
+from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
 from jaato.tools.names import shown_name
@@ -45,7 +45,10 @@ class MCPToolPlugin(Plugin):
     def _tools_of(self, name: str) -> list[Tool]:
         config = self.directory.servers[name]
         judged = self.directory.judgement(config)
-        return [] if judged is None else tools_from(config, judged.manifest, self._call)
+        if judged is None:
+            return []
+        others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
+        return not_taken(tools_from(config, judged.manifest, self._call), others)
 
     def _changed(self, name: str) -> None:
         """A server offers something else than it did; on the pool's thread."""
@@ -101,8 +104,8 @@ class MCPToolPlugin(Plugin):
 
     @tool(category="MCP", access="read")
     def mcp_servers(self) -> dict[str, Any]:
-        """List the MCP servers: how each stands (configured, known, started, failed, needs trust), what it offers, and
-        what is held back and why. Starts nothing."""
+        """List the MCP servers: how each stands (configured, known, started, failed, needs login, needs trust), what it
+        offers, and what is held back and why. Starts nothing."""
         from jaato.plugins.mcp.shown import servers_shown
 
         return servers_shown(self.directory, self.servers)
@@ -204,4 +207,8 @@ def places_of(host: PluginHost) -> Places:
         state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
         cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
         allowed = ()
-    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed)
+    try:
+        secrets = host.service("secrets")
+    except KeyError:
+        secrets = None
+    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed, secrets=secrets)

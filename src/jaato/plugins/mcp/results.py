@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from jaato.plugins.mcp.faults import ServerRefusal
@@ -19,6 +20,9 @@ MAX_MEDIA_BYTES = 16 << 20
 MAX_PARTS = 500
 MAX_TEXT_CHARS = 8_000_000
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MIME = re.compile(
+    r"[A-Za-z0-9][\w!#$&^.+-]{0,63}/[A-Za-z0-9][\w!#$&^.+-]{0,63}(?:; ?[\w=.-]{1,64}){0,4}", re.ASCII
+)
 
 
 class Parts:
@@ -48,6 +52,7 @@ class Parts:
 
     def data(self, mime: str, encoded: str, name: str | None = None) -> None:
         """Bytes in base64: an image or sound as media, what cannot be kept as a note."""
+        mime = mime if MIME.fullmatch(mime) else "application/octet-stream"
         if len(encoded) > MAX_MEDIA_BYTES * 4 // 3 + 4:
             self.text(f"[{mime} of more than {MAX_MEDIA_BYTES >> 20} MB, left out]")
             return

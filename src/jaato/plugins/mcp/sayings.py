@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from mcp.shared.exceptions import MCPError
 
 from jaato.errors import JaatoError
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+"""The SDK logs what strangers send, as they send it; without a handler that would be written to the terminal."""
 
 
 def first_line(error: Exception) -> str:

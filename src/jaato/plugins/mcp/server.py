@@ -37,7 +37,8 @@ MOST_TIMEOUTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last."""
+    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last, `mask` hides what is secret
+    in what the server prints."""
 
     config: ServerConfig
     environ: Mapping[str, str]
@@ -48,6 +49,7 @@ class Setting:
     log: Callable[[str], None] | None = None
     ask: Ask | None = None
     spoke: str = ""
+    mask: Callable[[str], str] = str
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +69,7 @@ class Server:
     def __init__(self, setting: Setting, launcher: Launcher) -> None:
         self.setting = setting
         self.users: set[object] = set()
-        self.log = ServerLog(setting.log)
+        self.log = ServerLog(setting.log, setting.mask)
         self.manifest: Manifest | None = None
         self.watchers: dict[object, Callable[[Manifest], None]] = {}
         self.failure = ""
@@ -127,7 +129,7 @@ class Server:
             self._failed(str(error))
             raise
         except JaatoError as error:
-            self.failure = str(error)  # somebody has to log in; trying again costs nothing
+            self._stopped_by(error)  # somebody has to log in; trying again costs nothing
             raise
 
     async def _opened(self, handshake_first: bool) -> Connection:
@@ -142,7 +144,7 @@ class Server:
         return await self._over(self._way(older=setting.config.kind != "stdio"), handshake_first=True)
 
     def _way(self, *, older: bool = False) -> Transport:
-        self.log = ServerLog(self.setting.log)
+        self.log = ServerLog(self.setting.log, self.setting.mask)
         try:
             return self.setting.make(self.setting, self._launcher, self.log, older)
         except JaatoError as error:
@@ -175,10 +177,16 @@ class Server:
         await connection.run()
         if self.connection is connection:
             self.connection = None
-            if not connection.stopped:
+            if connection.fault is not None:
+                self._stopped_by(connection.fault)
+            elif not connection.stopped:
                 if time.monotonic() - self._since >= LIVED_S:
                     self._failures = 0
                 self._failed(f"The MCP server {self.setting.config.name} ended. {connection.why}")
+
+    def _stopped_by(self, error: JaatoError) -> None:
+        """It cannot be used for a reason of its own. Whether a login is needed is kept with the logins."""
+        self.failure = "" if error.code == "login_needed" else str(error)
 
     def _failed(self, why: str) -> None:
         self.failure = why

@@ -11,7 +11,7 @@ from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.tools.call import Call, Output
-from jaato.tools.catalog import wire_name
+from jaato.tools.catalog import other_names, wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool
 
@@ -39,9 +39,16 @@ def access_of(config: ServerConfig) -> Access:
 
 
 def tools_from(config: ServerConfig, manifest: Manifest, run: Run) -> list[Tool]:
-    """The tools of a manifest; of two with one name there is neither."""
-    counts = Counter(entry.name for entry in manifest.tools)
-    return [make_tool(config, entry, run) for entry in manifest.tools if counts[entry.name] == 1]
+    """The tools of a manifest; of two with one name, or one name on the wire, there is neither."""
+    made = [make_tool(config, entry, run) for entry in manifest.tools]
+    counts = Counter(tool.name for tool in made)
+    return [tool for tool in made if counts[tool.name] == 1]
+
+
+def not_taken(tools: list[Tool], others: list[Tool]) -> list[Tool]:
+    """Those tools that have no name of another server's: two underscores can be part of a server's name or a tool's."""
+    taken = {name for tool in others for name in (tool.name, *other_names(tool))}
+    return [tool for tool in tools if taken.isdisjoint((tool.name, *other_names(tool)))]
 
 
 def make_tool(config: ServerConfig, entry: ToolEntry, run: Run) -> Tool:

@@ -20,6 +20,22 @@ PROGRAMS = frozenset(
     ".bash .bat .cjs .cmd .exe .fish .jar .js .jsx .lua .mjs .mts .php .pl .ps1 .py .pyz .rb .sh .ts .tsx .wasm .zsh".split()
 )
 """How files that are run are called."""
+IMPLIED = (".py", ".js", ".cjs", ".mjs", ".ts", ".sh")
+"""What an interpreter adds to a name."""
+ENTRIES = ("__main__.py", "__init__.py", "index.js", "index.cjs", "index.mjs", "index.ts")
+"""What of a folder is run."""
+RECIPES_OF = {
+    "run": ("package.json", "deno.json"),
+    "start": ("package.json",),
+    "yarn": ("package.json",),
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+    "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+}
+"""Words of a command line that run what a file of the project says."""
+RECIPES = frozenset(name for names in RECIPES_OF.values() for name in names)
+DOTTED = re.compile(r"\w+(?:\.\w+)*")
 MAX_PROGRAM_BYTES = 16_777_216
 MAX_PROGRAMS = 20
 MAX_WORDS = 2_000
@@ -81,17 +97,39 @@ def programs(config: ServerConfig) -> list[Path]:
     if config.kind != "stdio":
         return []
     workspace = resolved(config.origin.parent)
-    directory = workspace / config.cwd
-    found: list[Path] = []
-    for text, is_command in words_of(config):
-        path = resolved(directory / text)
-        if path in found or not path.is_relative_to(workspace) or path == workspace:
-            continue
-        if is_command or path.suffix.lower() in PROGRAMS or is_executable(path):
-            found.append(path)
-            if len(found) == MAX_PROGRAMS:
-                break
-    return found
+    found: dict[Path, None] = {}
+    for directory in directories(config, workspace):
+        for text, is_command in words_of(config):
+            for path in (resolved(directory / text), *modules(directory, text)):
+                if path == workspace or not path.is_relative_to(workspace) or path.is_dir():
+                    continue
+                if (
+                    is_command
+                    or path.suffix.lower() in PROGRAMS
+                    or path.name in RECIPES
+                    or is_executable(path)
+                ):
+                    found[path] = None
+    return list(found)[:MAX_PROGRAMS]
+
+
+def directories(config: ServerConfig, workspace: Path) -> list[Path]:
+    """Where a server may run: what a variable stands for is not known here, so what follows it counts from the workspace."""
+    found = [workspace / config.cwd, workspace / Path(config.cwd).expanduser()]
+    if "${" in config.cwd:
+        found += [workspace, workspace / config.cwd.rpartition("}")[2].lstrip("/")]
+    return list(dict.fromkeys(found))
+
+
+def modules(directory: Path, text: str) -> list[Path]:
+    """The files that an interpreter finds under a name that is none of a file: `-m package.module`, `node folder`, `make`."""
+    found = [directory / recipe for recipe in RECIPES_OF.get(text.rpartition("/")[2], ())]
+    name = text.partition(":")[0]
+    for stem in dict.fromkeys((name, name.replace(".", "/") if DOTTED.fullmatch(name) else name)):
+        place = directory / stem
+        found += [place.with_name(place.name + suffix) for suffix in IMPLIED if place.name]
+        found += [place / entry for entry in ENTRIES] if place.is_dir() else []
+    return [path for path in map(resolved, found) if path.is_file()]
 
 
 def words_of(config: ServerConfig) -> list[tuple[str, bool]]:

@@ -29,4 +29,4 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
         )
     from jaato.plugins.mcp.http import HttpTransport
 
-    return HttpTransport(setting, older=older or config.kind == "sse")
+    return HttpTransport(setting, log, older=older or config.kind == "sse")

@@ -44,7 +44,8 @@ class Book:
         try:
             document = json.loads(text)
             cells = document["cells"]
-            whole = document["nbformat"] == 4 and all(
+            whole = isinstance(cells, list) and document["nbformat"] == 4
+            whole = whole and all(
                 isinstance(cell, dict) and isinstance(cell["cell_type"], str) and source_of(cell) is not None
                 for cell in cells
             )
@@ -52,6 +53,11 @@ class Book:
             whole = False
         if not whole:
             raise NotebookRefused(f"{path!r} is no notebook of format 4. Convert it, or name a new file.")
+        language = language_of(document)
+        if "python" not in language.lower():
+            raise NotebookRefused(
+                f"{path!r} is a notebook for {language[:40]!r}; only Python can be run here."
+            )
         return cls(document)
 
     @property
@@ -72,6 +78,13 @@ class Book:
             raise NotebookRefused(f"Cell {number} is {cells[number - 1]['cell_type']}, not code.")
         return source_of(cells[number - 1]) or ""
 
+    def find(self, number: int) -> str | None:
+        """The code of a cell, None where there is no such cell of code."""
+        try:
+            return self.source(number)
+        except NotebookRefused:
+            return None
+
     def record(self, number: int | None, code: str, count: Any, outputs: list[dict[str, Any]]) -> int:
         """Put what a cell gave into it; a new cell at the end without a number. Gives the number."""
         cells = self.document["cells"]
@@ -80,10 +93,21 @@ class Book:
             cells[number - 1].update(given)
             return number
         cell = {"cell_type": "code", "metadata": {}, **given, "source": code.splitlines(keepends=True)}
-        if self.document.get("nbformat_minor", 0) >= 5:
+        minor = self.document.get("nbformat_minor")
+        if isinstance(minor, int) and minor >= 5:
             cell["id"] = secrets.token_hex(4)
         cells.append(cell)
         return len(cells)
+
+
+def language_of(document: dict[str, Any]) -> str:
+    """The language its cells are in, Python where it does not say."""
+    match document.get("metadata"):
+        case {"kernelspec": {"language": str(language)}} if language:
+            return language
+        case {"language_info": {"name": str(language)}} if language:
+            return language
+    return "python"
 
 
 def source_of(cell: dict[str, Any]) -> str | None:

@@ -40,6 +40,7 @@ class Kernel:
         self._news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._show: Callable[[str], None] | None = None
         self._ids = 0
+        self._why = ""
         self.pid = 0
 
     @property
@@ -47,10 +48,18 @@ class Kernel:
         """Whether there is a process."""
         return self._talk is not None and not self._talk.over.is_set()
 
+    @property
+    def lost(self) -> str:
+        """Why the last kernel is gone, when it ended by itself between two cells."""
+        if self._talk is None or self.alive:
+            return ""
+        return self._why or self._talk.why.rstrip(".")
+
     async def start(self) -> None:
         """Have a kernel that answers. Raises `KernelFailed`."""
         if self.alive:
             return
+        self._why = ""
         self._news = asyncio.Queue()
         self._talk = Talk(
             [self._python, "-X", "utf8", str(BRIDGE)],
@@ -163,4 +172,6 @@ class Kernel:
             if self._show is not None:
                 self._show(str(message.get("text", "")))
         elif self._news.qsize() < 1000:
+            if message.get("event") == "over":
+                self._why = str(message.get("why"))
             self._news.put_nowait(message)

@@ -106,6 +106,22 @@ def bound_replies(kernel: Any) -> None:
     kernel.do_execute = executed
 
 
+def bound_texts(session: Any) -> None:
+    """Let half a surrogate pair, which is no text, be sent as a question mark; the message would be lost otherwise."""
+    from jupyter_client.jsonutil import json_default
+
+    inner = session.pack
+
+    def packed(message: Any) -> Any:
+        try:
+            return inner(message)
+        except UnicodeEncodeError:
+            text = json.dumps(message, default=json_default, ensure_ascii=False, allow_nan=False)
+            return text.encode("utf-8", "replace")
+
+    session.pack = packed
+
+
 class Late(BaseException):
     """A repr took too long."""
 
@@ -138,7 +154,14 @@ def short(value: Any) -> str:
     brief.maxstring = brief.maxother = SHORT_CHARS
     exact = type(value) in PLAIN
     text = brief.repr(value) if exact else repr(value)
+    text = str.__getitem__(text, slice(SHORT_CHARS + 1))  # what a repr gives may be a text with tricks
     return text if len(text) <= SHORT_CHARS else text[: SHORT_CHARS - 1] + "…"
+
+
+def kind_of(value: Any) -> str:
+    """The name of its type."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"[:SHORT_CHARS].replace("builtins.", "", 1)
 
 
 def shape(value: Any) -> Any:
@@ -151,16 +174,11 @@ def shape(value: Any) -> Any:
 
 def described(name: str, value: Any) -> dict[str, Any]:
     """One variable."""
-    kind = type(value)
-    entry: dict[str, Any] = {
-        "name": name[:SHORT_CHARS],
-        "type": f"{kind.__module__}.{kind.__qualname__}"[:SHORT_CHARS],
-    }
-    entry["type"] = entry["type"].replace("builtins.", "", 1)
+    entry: dict[str, Any] = {"name": name[:SHORT_CHARS], "type": guarded(lambda: kind_of(value))}
     sides = guarded(lambda: shape(value))
     if isinstance(sides, list):
         entry["shape"] = sides
-    entry["value"] = str(guarded(lambda: short(value)))
+    entry["value"] = guarded(lambda: short(value))
     return entry
 
 
@@ -173,7 +191,7 @@ def variables(offset: int, limit: int, within_s: float) -> str:
     names = [
         name
         for name, value in list(shell.user_ns.items())
-        if isinstance(name, str)
+        if type(name) is str
         and not name.startswith("_")
         and (name not in hidden or hidden[name] is not value)
     ]
@@ -196,6 +214,7 @@ def main() -> None:
     bound_streams()
     bound_displays(app.shell)
     bound_replies(app.kernel)
+    bound_texts(app.session)
     sys.path.insert(0, "")  # from here on, cells import what lies in the workspace
     app.start()
 

@@ -12,15 +12,16 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.notebook.book import MAX_FILE_BYTES, Book, NotebookRefused
+from jaato.plugins.notebook.book import Book, NotebookRefused
 from jaato.plugins.notebook.kernel import Kernel, KernelFailed
 from jaato.plugins.notebook.report import LOSS, report
+from jaato.plugins.notebook.shelf import Shelf
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import FileMissing
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
-from jaato.tools.reach import environ_of, roots_of
+from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 MAX_NOTEBOOKS = 8
@@ -51,7 +52,7 @@ class NotebookPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._roots = roots_of(host)
+        self._shelf = Shelf(host)
         self._python = str(host.config.get("python") or sys.executable)
         self._beside = Beside("jaato-notebooks")
         self._launcher = Launcher()
@@ -134,15 +135,16 @@ class NotebookPlugin(Plugin):
     ) -> Output:
         book = self._find(name, call, make=name == MAIN)
         async with book.lock:
-            document = await asyncio.to_thread(self._read, book.path) if book.path else None
+            document = await asyncio.to_thread(self._shelf.read, book.path) if book.path else None
             if cell is not None:
                 if document is None:
                     raise ToolError(f"The notebook {name} has no file. Bind one with notebook_create.")
                 code = document.source(cell)
-            before, book.lost = book.lost, ""
+            before = book.lost or book.kernel.lost
             book.busy = True
             try:
                 await book.kernel.start()
+                book.lost = ""
                 answer = await book.kernel.ask({"op": "execute", "code": code}, timeout_s, call.output)
             except KernelFailed as error:
                 book.lost = str(error)
@@ -157,8 +159,12 @@ class NotebookPlugin(Plugin):
                 said = f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
                 result = Output(said + result.text, {**result.structured, "fresh_kernel": True}, result.media)
             if document is not None and book.path is not None:
-                document.record(cell, code or "", answer.get("count"), answer.get("outputs", []))
-                await asyncio.to_thread(self._write, book.path, document, call)
+                note = await asyncio.to_thread(
+                    self._shelf.record, book.path, document, cell, code or "", answer, call
+                )
+                if note:
+                    facts = {**result.structured, "file_note": note}
+                    result = Output(f"{result.text}\n[{note}]", facts, result.media)
             return result
 
     async def _create(self, name: str, path: str | None, call: Call) -> dict[str, Any]:
@@ -169,10 +175,10 @@ class NotebookPlugin(Plugin):
             if not path.endswith(".ipynb"):
                 raise NotebookRefused(f"{path!r} does not end with .ipynb. Name a notebook file.")
             try:
-                document = await asyncio.to_thread(self._read, path)
+                document = await asyncio.to_thread(self._shelf.read, path)
             except FileMissing:
                 document = Book.empty()
-                await asyncio.to_thread(self._write, path, document, call)
+                await asyncio.to_thread(self._shelf.write, path, document, call)
         book = self._find(name, call, make=True)
         book.path = path
         try:
@@ -246,22 +252,6 @@ class NotebookPlugin(Plugin):
         )
         made = self._books[call.session_id, name] = Notebook(name, kernel)
         return made
-
-    def _read(self, path: str) -> Book:
-        with self._roots.open_file(path) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise NotebookRefused(
-                f"{path!r} has more than {MAX_FILE_BYTES >> 20} MB. Clear its outputs first."
-            )
-        return Book.read(path, data.decode("utf-8", "replace"))
-
-    def _write(self, path: str, document: Book, call: Call) -> None:
-        """Write the file as the file tools do, so that it can be undone."""
-        found = self.host.service("catalog").find("multiFileEdit")
-        if found is None:
-            raise ToolError("Notebook files are written by the plugin file_edit, which is not exposed here.")
-        found.tool.run({"edits": [{"path": path, "new_content": document.text}]}, call)
 
     async def _watch(self, call: Call) -> None:
         """See to it that the session's kernels end with it."""

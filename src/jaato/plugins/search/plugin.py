@@ -68,7 +68,7 @@ class SearchPlugin(Plugin):
         *,
         call: Call,
     ) -> Output:
-        """Find or locate files by name. Returns their paths, sorted; hidden and git-ignored ones are left out."""
+        """Find or locate all files of a name or kind. Returns their paths, sorted; hidden and git-ignored ones are left out."""
         glob = Glob.of(pattern)
         most = bounded(max_results, MAX_RESULTS)
         limits = Limits(call.token)

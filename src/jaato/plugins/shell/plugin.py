@@ -68,7 +68,7 @@ class ShellPlugin(Plugin):
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Run a bash command in the workspace, without stdin or terminal.
+        """Run a bash command in the workspace (tests, installs), without stdin or terminal.
 
         What it leaves running is killed; use background for servers.
         """

@@ -15,10 +15,12 @@ import msgspec
 from jaato.abc.plugin import Host
 from jaato.errors import ConfigError, ToolError
 from jaato.log import logger
-from jaato.plugins.skills.written import hidden, taken_apart
+from jaato.plugins.skills.written import taken_apart
 from jaato.tools.call import clean
+from jaato.tools.catalog import wire_name
 from jaato.tools.folder import Folder
 from jaato.tools.reach import roots_of
+from jaato.tools.unseen import hidden, visible
 
 LOG = logger("skills")
 SKILL_FILE = "SKILL.md"
@@ -29,6 +31,7 @@ MAX_FOUND = 500
 MAX_LISTED = 5_000
 MAX_CACHE_BYTES = 4 * 1024 * 1024
 Kind = Literal["skills", "commands"]
+PREFIXES: dict[Kind, str] = {"skills": "skill__", "commands": "prompt__"}
 Owner = Literal["user", "workspace"]
 
 
@@ -95,17 +98,22 @@ def found(host: Host, kind: Kind) -> Found:
     cache = cache_file(host, kind)
     before = remembered(cache)
     after: dict[str, Known] = {}
+    on_wire: set[str] = set()
     for place, parts in there:
         label = "/".join((str(place.root), *parts))
         known = looked_at(place, parts, before.get(label), kind)
         if known is None:
             continue
         after[label] = known
+        shown, wire = visible(label), wire_name(PREFIXES[kind] + known.name)
         if known.problem:
-            said.problems.append(f"{label}: {known.problem}")
+            said.problems.append(visible(f"{label}: {known.problem}"))
         elif known.name in said.items:
-            said.problems.append(f"{label}: another one is called {known.name} already.")
+            said.problems.append(f"{shown}: another one is called {known.name} already.")
+        elif wire in on_wire:
+            said.problems.append(f"{shown}: another one is called {wire} on the wire.")
         else:
+            on_wire.add(wire)
             said.items[known.name] = Item(known.name, known.description, place.owner, str(place.root), parts)
     if after != before and cache is not None:
         remember(cache, after)
@@ -115,16 +123,17 @@ def found(host: Host, kind: Kind) -> Found:
 
 
 def candidates(where: Iterable[Place], kind: Kind) -> Iterator[tuple[Place, tuple[str, ...]]]:
-    """Every file that may be one, as the parts of its path; no link is followed."""
+    """Every file that may be one, as the parts of its path; a link is named, so that it can be said to be none."""
     for place in where:
         with contextlib.suppress(OSError), os.scandir(place.root.joinpath(*place.parts)) as listing:
             entries = sorted(islice(listing, MAX_LISTED), key=lambda entry: entry.name)[:MAX_FOUND]
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                if kind == "skills" and entry.is_dir(follow_symlinks=False):
+                linked = entry.is_symlink()
+                if kind == "skills" and (linked or entry.is_dir(follow_symlinks=False)):
                     yield place, (*place.parts, entry.name, SKILL_FILE)
-                elif kind == "commands" and entry.is_file(follow_symlinks=False):
+                elif kind == "commands" and (linked or entry.is_file(follow_symlinks=False)):
                     yield place, (*place.parts, entry.name)
 
 
@@ -165,9 +174,9 @@ def text_of(folder: Folder, name: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ToolError(f"{label} is not UTF-8 text.") from None
-    if code := hidden(text):
+    if codes := hidden(text.removeprefix("\ufeff")):
         raise ToolError(
-            f"{label} has invisible characters ({code}), which may say what a reader does not see."
+            f"{label} has invisible characters ({', '.join(codes[:3])}), which may say what a reader does not see."
         )
     return text
 

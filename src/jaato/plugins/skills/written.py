@@ -1,16 +1,13 @@
-"""What an instruction file says of itself: its front matter, and whether a reader sees all that a model would."""
+"""What an instruction file says of itself: its front matter."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
 FENCE = "---"
 KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 MAX_HEAD_LINES = 200
-JOINERS = "\u200c\u200d"
-"""Invisible, but without them words of some scripts and many emoji are misspelled."""
 
 
 class Written(NamedTuple):
@@ -57,21 +54,3 @@ def joined(parts: list[str]) -> str:
     if len(whole) > 1 and whole[0] == whole[-1] and whole[0] in "\"'":
         return whole[1:-1]
     return whole
-
-
-def hidden(text: str) -> str:
-    """The code of the first character that a reader of the text does not see, empty when there is none."""
-    if text.isascii():
-        found = next((char for char in text if char < " " and char not in "\t\n\r"), "")
-    else:
-        found = next((char for char in text.removeprefix("\ufeff") if unseen(char)), "")
-    return f"U+{ord(found):04X}" if found else ""
-
-
-def unseen(char: str) -> bool:
-    """Whether a character does not show: controls, formats such as bidirectional marks and tags, and private ones."""
-    return (
-        char not in "\t\n\r"
-        and char not in JOINERS
-        and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co")
-    )

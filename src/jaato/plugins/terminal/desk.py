@@ -11,8 +11,9 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
+from jaato.plugins.terminal.device import end_of_file
 from jaato.plugins.terminal.entry import Typed
-from jaato.plugins.terminal.keys import key_bytes
+from jaato.plugins.terminal.keys import key_bytes, typed_bytes
 from jaato.plugins.terminal.results import ended_fields, listed, shown
 from jaato.plugins.terminal.session import Session
 from jaato.tools.call import Call
@@ -109,9 +110,9 @@ class Desk:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Type something."""
         session = self._own(session_id, call, alive=True)
-        data = given.text.replace("\n", "\r").encode() + b"".join(
-            key_bytes(key, session.screen.application_keys) for key in given.keys
-        )
+        several = "\n" in given.text and not given.secret
+        data = typed_bytes(given.text, pasted=several and session.pastes())
+        data += b"".join(key_bytes(key, session.screen.application_keys) for key in given.keys)
         given.check(session.typed)
         if given.secret or not session.echoes():
             session.secrets.update(line for line in given.text.split("\n") if len(line) >= 4)
@@ -141,10 +142,10 @@ class Desk:
                     bounded(columns or session.screen.columns, 10, MAX_COLUMNS),
                 )
             case "eof":
-                await session.send(session.end_of_file())
+                await session.send(end_of_file(session.streams.input_fd))
             case _:
                 try:
-                    session.signal(SIGNALS[action])
+                    await session.signal(SIGNALS[action])
                 except OSError as error:
                     raise ToolError(f"It could not be signalled: {error.strerror}.") from None
         return shown(session, await session.settle(wait_s), whole=False)

@@ -33,6 +33,12 @@ SPELLINGS = {
 }
 
 
+def typed_bytes(text: str, *, pasted: bool) -> bytes:
+    """What a terminal sends for a text. What an environment variable has beside UTF-8 goes as it is."""
+    data = text.replace("\n", "\r").encode("utf-8", "surrogateescape")
+    return b"\x1b[200~" + data + b"\x1b[201~" if pasted else data
+
+
 def key_bytes(name: str, application: bool) -> bytes:
     """What a key sends; `application` when the program asked for its own form of the arrows.
 
@@ -55,5 +61,6 @@ def key_bytes(name: str, application: bool) -> bytes:
         return f"\x1b{FUNCTION[int(spelled[1:])]}".encode()
     known = "enter, tab, escape, backspace, up, down, left, right, home, end, page-up, page-down, f1, ctrl-c, alt-x"
     raise InvalidArguments(
-        f"{name[:40]!r} is no key; there are {known} and others like them.", [("/keys", f"{name[:40]!r}")]
+        f"{name[:40]!r} is no key (characters are text); there are {known} and others like them.",
+        [("/keys", f"{name[:40]!r}")],
     )

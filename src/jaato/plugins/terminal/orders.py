@@ -17,6 +17,7 @@ TOKEN = re.compile(
 )
 BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*)")
 """A sequence whose end has not come yet."""
+SCREENS = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
 STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 MAX_SEQUENCE = 256
 MAX_STRING = 65_536
@@ -33,8 +34,11 @@ class Orders:
         self.answers: list[str] = []
         self.forget()
 
-    def forget(self) -> None:
-        """Begin anew after a gap: what was begun is not waited for."""
+    def forget(self, missed: bytes = b"") -> None:
+        """Begin anew after a gap: what was begun is not waited for. Of what was missed, only the choice between the
+        two screens is made up for, which would be wrong for good."""
+        for choice in SCREENS.findall(missed)[-1:]:
+            self.screen.grid.switch(choice == b"h")
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._begun = ""
         self._string = -1
@@ -233,6 +237,8 @@ class Orders:
             case 47 | 1047:
                 screen.grid.switch(on)
                 screen.full = False
+            case 2004:
+                screen.pastes = on
             case 1048:
                 screen.save() if on else screen.restore()
             case 1049:

@@ -194,7 +194,9 @@ def check_line(command: str) -> None:
         issues.append(("/command", "is empty"))
     if "\0" in command:
         issues.append(("/command", "has a NUL character"))
-    if len(command) > 100_000:
+    if len(command.encode("utf-8", "replace")) > 100_000:
         issues.append(("/command", "is too long; write it to a script and run that"))
+    if any(0xD800 <= ord(char) < 0xE000 for char in command):
+        issues.append(("/command", "has half a surrogate pair, which is no character"))
     if issues:
         raise InvalidArguments(f"Invalid arguments for shell_spawn: command {issues[0][1]}.", issues)

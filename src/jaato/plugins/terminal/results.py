@@ -10,11 +10,14 @@ from jaato.plugins.terminal.session import Session, State
 MAX_LINES = 400
 MAX_CHARS = 16_000
 HIDDEN = "[secret]"
+SHORT = 4
 
 
 def shown(session: Session, state: State, *, whole: bool) -> dict[str, Any]:
     """The state of a program and what its screen shows, anew or whole; every part of it is bounded."""
     lines, missed = session.news(whole)
+    if session.secrets:  # before anything is cut, so that no part of one is left
+        lines = masked("\n".join(lines), session.secrets).split("\n") if lines else lines
     kept = lines[-MAX_LINES:]
     size = 0
     for number in range(len(kept) - 1, -1, -1):
@@ -27,7 +30,7 @@ def shown(session: Session, state: State, *, whole: bool) -> dict[str, Any]:
         value["secret"] = True
     if session.ended is not None:
         value |= ended_fields(session)
-    value["screen"] = masked("\n".join(kept)[-MAX_CHARS * 2 :], session.secrets)
+    value["screen"] = "\n".join(kept)[-MAX_CHARS * 2 :]
     screen = session.screen
     if session.ended is None:
         value["cursor"] = {"row": screen.row + 1, "column": screen.column + 1}
@@ -71,10 +74,23 @@ def listed(session: Session) -> dict[str, Any]:
 
 
 def masked(text: str, secrets: set[str]) -> str:
-    """The text without what was typed where it is not shown."""
+    """The text without what was typed where it is not shown, also where the screen's edge has broken it."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+        wanted = "".join(secret.split())
+        text = hidden(text, wanted) if len(wanted) >= SHORT else text.replace(secret, HIDDEN)
     return text
+
+
+def hidden(text: str, wanted: str) -> str:
+    """The text without this, however many blanks and line ends are between its characters."""
+    places = [place for place, char in enumerate(text) if not char.isspace()]
+    solid = "".join(text[place] for place in places)
+    parts, done, at = [], 0, solid.find(wanted)
+    while at >= 0:
+        parts += [text[done : places[at]], HIDDEN]
+        done = places[at + len(wanted) - 1] + 1
+        at = solid.find(wanted, at + len(wanted))
+    return "".join([*parts, text[done:]])
 
 
 def signal_name(number: int) -> str:

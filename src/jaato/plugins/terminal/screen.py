@@ -26,7 +26,7 @@ class Screen:
         self.top, self.bottom = 0, self.height - 1
         self.saved = (0, 0, False, False)
         self.wraps, self.from_margin, self.inserts = True, False, False
-        self.application_keys = False
+        self.application_keys = self.pastes = False
         self.charsets = [False, False]
         """Whether each of the two character sets draws lines."""
         self.charset = 0

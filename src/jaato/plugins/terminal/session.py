@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import math
 import os
 import signal
-import struct
 import termios
 import time
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from datetime import UTC, datetime
 import anyio
 
 from jaato.errors import ToolError
+from jaato.plugins.terminal.device import modes_now, size_of, unread
 from jaato.plugins.terminal.orders import Orders
 from jaato.plugins.terminal.screen import Screen
-from jaato.plugins.terminal.waiting import modes_of, watch
+from jaato.plugins.terminal.waiting import modes_of, name_of, watch
 from jaato.tools.processes.command import Command
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
@@ -35,6 +35,8 @@ AMONG_OTHERS_S = 0.5
 GUESS_S = 1.0
 SEND_WITHIN_S = 2.0
 UNREAD_S = 1.0
+START_WITHIN_S = 5.0
+SHELLS = frozenset("sh bash dash zsh ksh fish".split())
 LONGEST_LINE_BYTES = 4095
 """What the kernel takes of a line before enter."""
 
@@ -124,9 +126,9 @@ class Session:
             gone = len(self._waiting) - KEPT_BYTES
             newline = self._waiting.find(b"\n", gone, gone + 4096)
             gone = newline + 1 if newline >= 0 else gone
+            self._orders.forget(bytes(self._waiting[:gone]))
             del self._waiting[:gone]
             self.missed_bytes += gone
-            self._orders.forget()
         return size
 
     async def _show(self) -> None:
@@ -187,7 +189,7 @@ class Session:
         try:
             if now - self._sent < UNREAD_S and unread(self.streams.theirs[0]):
                 return State("running")
-            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device)
+            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device, self.command.pid)
             modes = modes_of(self.streams.output_fd)
         except (OSError, termios.error, IndexError):
             return State("running")
@@ -222,7 +224,7 @@ class Session:
         """
         async with self._sending:
             longest = max(map(len, data.replace(b"\n", b"\r").split(b"\r")))
-            if longest > LONGEST_LINE_BYTES and modes_of(self.streams.input_fd).by_line:
+            if longest > LONGEST_LINE_BYTES and modes_now(self.streams.input_fd).by_line:
                 raise ToolError(
                     f"The program takes lines of at most {LONGEST_LINE_BYTES} bytes; write a file instead."
                 )
@@ -233,22 +235,40 @@ class Session:
                         view = view[os.write(self.streams.input_fd, view[:1024]) :]
                     except BlockingIOError:
                         await anyio.sleep(0.01)
+                    except OSError:
+                        break  # the program has ended this moment, or let go of the terminal
             self._sent = time.monotonic()
             return len(view)
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as far as it decides."""
-        modes = modes_of(self.streams.input_fd)
+        modes = modes_now(self.streams.input_fd)
         return modes.echoes or not modes.by_line
 
-    def end_of_file(self) -> bytes:
-        """What is typed for the end of a file."""
-        return termios.tcgetattr(self.streams.input_fd)[6][termios.VEOF] or b"\x04"
+    def pastes(self) -> bool:
+        """Whether several lines go as one paste: for a line editor that asked for it and would indent each of them.
 
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the programs in the foreground. Raises OSError."""
-        os.killpg(os.tcgetpgrp(self.streams.output_fd) or self.command.pid, number)
-        self._sent = time.monotonic()
+        A shell is typed to, and what fills the screen: there a line may be an order of its own.
+        """
+        if not self.screen.pastes or self.screen.grid.aside is not None:
+            return False
+        try:
+            return name_of(os.tcgetpgrp(self.streams.output_fd)) not in SHELLS
+        except OSError:
+            return False
+
+    async def signal(self, number: signal.Signals) -> None:
+        """Signal the programs in the foreground, as soon as there are any. Raises OSError."""
+        until = time.monotonic() + START_WITHIN_S
+        while not self.command.pid and self.ended is None and time.monotonic() < until:
+            with anyio.move_on_after(0.01):
+                await self.over.wait()
+        if self.ended is None:
+            group = os.tcgetpgrp(self.streams.output_fd) or self.command.pid
+            if group <= 0:  # that would be jaato's own group
+                raise ProcessLookupError(errno.ESRCH, "it has not started yet")
+            os.killpg(group, number)
+            self._sent = time.monotonic()
 
     def resize(self, rows: int, columns: int) -> None:
         """Give the screen another size; what runs on it is told."""
@@ -267,14 +287,3 @@ class Session:
         missed = self.missed_bytes - self._told_missed
         self._told_tick, self._told_missed = grid.tick, self.missed_bytes
         return lines, missed
-
-
-def size_of(fd: int) -> tuple[int, int]:
-    """The rows and columns of a terminal."""
-    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
-    return rows, columns
-
-
-def unread(fd: int) -> int:
-    """How many typed bytes a program has not read."""
-    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import termios
-from collections.abc import Iterator
 from typing import NamedTuple
 
 MAX_MEMBERS = 64
@@ -33,11 +32,12 @@ class Modes(NamedTuple):
 
 class Watch(NamedTuple):
     """What the programs in the foreground of a terminal do. `reads`: one waits for this terminal and nothing else;
-    `polls`: for this terminal among others; `idle`: all sleep, for what cannot be told."""
+    `polls`: for this terminal among others; `idle`: all sleep, for what cannot be told; `awake`: one is running."""
 
     reads: bool = False
     polls: bool = False
     idle: bool = False
+    awake: bool = False
 
 
 def modes_of(fd: int) -> Modes:
@@ -46,15 +46,29 @@ def modes_of(fd: int) -> Modes:
     return Modes(bool(flags & termios.ECHO), bool(flags & termios.ICANON))
 
 
-def watch(group: int, device: int, proc: str = "/proc") -> Watch:
-    """Look at every thread of a process group; `device` is the terminal's. Never raises."""
+def watch(group: int, device: int, leader: int = 0, proc: str = "/proc") -> Watch:
+    """Look at every thread of a process group; `device` is the terminal's. Never raises.
+
+    When all of the group sleeps, those count as well that have left the session of `leader` with a descriptor of the
+    terminal, as what `setsid`, `su -c` and tmux start.
+    """
     calls = CALLS.get(os.uname().machine, {})
+    rows = processes(proc)
+    found = look(members(group, rows), (device, CONTROLLING), calls, proc)
+    if found.reads or found.polls or found.awake:
+        return found
+    others = look(departed(leader, rows), (device,), calls, proc)
+    return found._replace(reads=others.reads, polls=others.polls)
+
+
+def look(pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str) -> Watch:
+    """Look at every thread of some processes."""
     polls = denied = False
     awake = False
-    for pid in members(group, proc):
+    for pid in pids:
         for thread in threads(pid, proc):
             task = f"{proc}/{pid}/task/{thread}"
-            kind = blocked_in(task, device, calls)
+            kind = blocked_in(task, devices, calls)
             if kind == "read":
                 return Watch(reads=True)
             polls = polls or kind == "poll"
@@ -62,25 +76,51 @@ def watch(group: int, device: int, proc: str = "/proc") -> Watch:
             awake = awake or kind == "running"
             if kind == "denied" and state_of(task) != "S":
                 awake = True
-    return Watch(polls=polls, idle=denied and not awake)
+    return Watch(polls=polls, idle=denied and not awake, awake=awake)
 
 
-def members(group: int, proc: str) -> Iterator[str]:
-    """The processes of a group; a zombie is none."""
-    found = 0
+def processes(proc: str) -> dict[str, list[str]]:
+    """The fields of all processes that live, by their ids; a zombie does not."""
     try:
         names = os.listdir(proc)
     except OSError:
-        return
-    for name in names:
-        if not name.isdecimal():
-            continue
-        fields = stat_of(f"{proc}/{name}")
-        if len(fields) > 2 and fields[2] == str(group) and fields[0] not in ("Z", "X"):
-            found += 1
-            if found > MAX_MEMBERS:
-                return
-            yield name
+        return {}
+    rows = {name: stat_of(f"{proc}/{name}") for name in names if name.isdecimal()}
+    return {name: row for name, row in rows.items() if len(row) > 3 and row[0] not in ("Z", "X")}
+
+
+def members(group: int, rows: dict[str, list[str]]) -> list[str]:
+    """The processes of a group."""
+    return [name for name, row in rows.items() if row[2] == str(group)][:MAX_MEMBERS]
+
+
+def departed(leader: int, rows: dict[str, list[str]]) -> list[str]:
+    """The processes below the one that started `leader` that are in sessions of their own."""
+    if str(leader) not in rows:
+        return []
+    below: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        below.setdefault(row[1], []).append(name)
+    found: list[str] = []
+    waiting, seen = [rows[str(leader)][1]], set[str]()
+    while waiting and len(found) < MAX_MEMBERS:
+        parent = waiting.pop()
+        for name in below.get(parent, ()):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+                if rows[name][3] != str(leader):
+                    found.append(name)
+    return found
+
+
+def name_of(pid: int, proc: str = "/proc") -> str:
+    """The name of a process; empty where it is not told."""
+    try:
+        with open(f"{proc}/{pid}/comm", "rb") as file:
+            return file.read(64).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def threads(pid: str, proc: str) -> list[str]:
@@ -105,7 +145,7 @@ def state_of(place: str) -> str:
     return (stat_of(place) or ["X"])[0]
 
 
-def blocked_in(task: str, device: int, calls: dict[int, str]) -> str:
+def blocked_in(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> str:
     """What a thread waits for: `read` of the terminal, `poll` with it among others, `other`; `running` or `denied`."""
     try:
         with open(f"{task}/syscall", "rb") as file:
@@ -125,7 +165,7 @@ def blocked_in(task: str, device: int, calls: dict[int, str]) -> str:
     wanted = descriptors(kind, given, task)
     if wanted is None:
         return "denied"
-    on_terminal = [is_terminal(task, fd, device) for fd in wanted]
+    on_terminal = [is_terminal(task, fd, devices) for fd in wanted]
     if not any(on_terminal):
         return "other"
     return "read" if all(on_terminal) else "poll"
@@ -171,10 +211,9 @@ def in_epoll(task: str, fd: int) -> list[int]:
     return [int(row[1]) for row in rows if len(row) > 3 and int(row[3], 16) & POLLIN]
 
 
-def is_terminal(task: str, fd: int, device: int) -> bool:
-    """Whether a descriptor of a process is this terminal, which is that of its session."""
+def is_terminal(task: str, fd: int, devices: tuple[int, ...]) -> bool:
+    """Whether a descriptor of a process is one of these devices."""
     try:
-        found = os.stat(f"{task}/fd/{fd}").st_rdev
+        return os.stat(f"{task}/fd/{fd}").st_rdev in devices
     except OSError:
         return False
-    return found in (device, CONTROLLING)

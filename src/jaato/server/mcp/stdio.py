@@ -9,6 +9,7 @@ import json
 import os
 import select
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +25,8 @@ MAX_MESSAGE_BYTES = 16_000_000
 CHUNK_BYTES = 65_536
 DIRECT_BYTES = 4_096
 """As much as a pipe that takes anything takes at once."""
+MAX_REQUESTS = 512
+"""Requests that wait for their answers; the next one is refused, so that a client that only asks fills no memory."""
 ENDING_S = 1.0
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)
 
@@ -68,6 +71,7 @@ async def streams(
             try:
                 async with outbox_end:
                     async for message in outbox_end:
+                        reader.answered(message.message)
                         if not await write(wire_out, line_of(message)):
                             break
             finally:
@@ -99,6 +103,20 @@ class Reader:
         self._inbox = inbox
         self._refusals = refusals
         self._loop = asyncio.get_running_loop()
+        self._asked: Counter[int | str] = Counter()
+        self._counting = threading.Lock()
+
+    def answered(self, message: mcp.JSONRPCMessage) -> None:
+        """A message goes out; from the loop's thread."""
+        if isinstance(message, mcp.JSONRPCResponse | mcp.JSONRPCError) and message.id is not None:
+            self._forget(message.id)
+
+    def _forget(self, id_: int | str) -> None:
+        """A request waits no more."""
+        with self._counting:
+            self._asked[id_] -= 1
+            if self._asked[id_] <= 0:
+                del self._asked[id_]
 
     def read_all(self) -> None:
         """Hand on every message until the stream ends."""
@@ -140,12 +158,28 @@ class Reader:
         if isinstance(message, mcp.JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
             self._refuse("The id of a request is a text or a number.")
             return
-        self._on_loop(self._inbox.send(SessionMessage(message)))
+        if self._counted(message):
+            self._on_loop(self._inbox.send(SessionMessage(message)))
 
-    def _refuse(self, text: str) -> None:
-        error = mcp.JSONRPCError(
-            jsonrpc="2.0", id=None, error=mcp.ErrorData(code=mcp.PARSE_ERROR, message=text)
-        )
+    def _counted(self, message: mcp.JSONRPCMessage) -> bool:
+        """Whether a message may go in: no request may while too many wait."""
+        match message:
+            case mcp.JSONRPCRequest(id=id_):
+                with self._counting:
+                    fits = self._asked.total() < MAX_REQUESTS
+                    self._asked[id_] += fits
+                if not fits:
+                    self._refuse(f"{MAX_REQUESTS} requests wait for their answers; wait for some.", id_)
+                return fits
+            case mcp.JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": int() | str() as given}
+            ):
+                self._forget(given)
+        return True
+
+    def _refuse(self, text: str, id_: int | str | None = None) -> None:
+        code = mcp.PARSE_ERROR if id_ is None else mcp.INVALID_REQUEST
+        error = mcp.JSONRPCError(jsonrpc="2.0", id=id_, error=mcp.ErrorData(code=code, message=text))
         self._on_loop(self._refusals.send(SessionMessage(error)))
 
     def _on_loop(self, work: Any) -> None:

@@ -8,6 +8,9 @@ import struct
 import termios
 from dataclasses import dataclass
 
+IUTF8 = 0x4000
+"""Lets the terminal take a whole character back, not a byte of one; the module termios names it from Python 3.13."""
+
 
 @dataclass(slots=True)
 class Streams:
@@ -60,8 +63,11 @@ def terminal(rows: int, columns: int) -> Streams:
     ours, theirs = os.openpty()
     try:
         resize(ours, rows, columns)
+        modes = termios.tcgetattr(theirs)
+        modes[0] |= IUTF8
+        termios.tcsetattr(theirs, termios.TCSANOW, modes)
         os.set_blocking(ours, False)
-    except OSError:
+    except (OSError, termios.error):
         os.close(ours)
         os.close(theirs)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +52,8 @@ class Frames:
             del self._data[: self._wanted]
             self._wanted = -1
             try:
-                message = msgspec.json.decode(body)
-            except (msgspec.DecodeError, RecursionError) as error:
+                message = decoded(body)
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 raise ValueError(f"a message that is no JSON ({error})") from None
             if not isinstance(message, dict):
                 raise ValueError("a message that is no object")  # noqa: TRY004 of a kind with the others
@@ -76,6 +77,20 @@ class Frames:
             raise ValueError(f"a message of {self._wanted:,} bytes, over the bound of {self._most_bytes:,}")
         del self._data[: end + 4]
         return True
+
+
+def decoded(body: bytes) -> Any:
+    """A JSON value; halves of surrogate pairs, which JSON may have and text may not, become question marks.
+
+    Raises msgspec.DecodeError and ValueError.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        if b"\\u" not in body:
+            raise
+        whole = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
+        return msgspec.json.decode(whole.encode("utf-8", "replace"))
 
 
 def framed(message: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,36 @@
+"""How a request falls into steps, whatever it is made of."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaato.tools.asked import MAX_CLAUSES, MAX_QUERY, asked_in, clauses, steps_of
+
+
+def test_steps() -> None:
+    """Sentences, lines and what `and`, `then` or a comma joins are steps of their own."""
+    text = "Send the report. Then restart the service, and resize\n\nthe  image"
+    assert steps_of(text) == ["Send the report", "Then restart the service", "the image"]
+    assert steps_of("send") == ["send"]
+    assert steps_of("") == [""]
+
+
+@pytest.mark.parametrize("piece", [" ", "\t", ".", "\n", ". ", "a ", "! \n", ", ", "'", '"a" ', "and "])
+def test_any_run_is_cut_at_once(piece: str) -> None:
+    """A hundred thousand of one thing take no longer than other text: nothing is tried from each of them anew."""
+    cut = clauses(f"a{piece * 100_000}b")
+    assert 1 <= len(cut) <= MAX_CLAUSES + 1
+
+
+@given(st.text(st.sampled_from(" \t\n.;!?,'\"`aB1_é画\ud800\x00\u0301"), max_size=400))
+def test_any_text_is_a_request(text: str) -> None:
+    """Whatever a request is made of, it has steps within bounds and terms with shares up to one."""
+    assert 1 <= len(steps_of(text)) <= MAX_CLAUSES + 1
+    assert all(0 < share <= 1 for clause in asked_in(text) for share in clause.values())
+
+
+def test_a_long_request_is_read_as_far_as_its_bound() -> None:
+    """Beyond the bound nothing is read."""
+    assert asked_in("report " * MAX_QUERY) == asked_in("report " * (2 * MAX_QUERY))
