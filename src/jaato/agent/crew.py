@@ -170,8 +170,12 @@ class Crew:
 
     async def all_done(self) -> None:
         """Wait until no subagent has a task."""
-        while working := [child for child in self.children.values() if child.at_work]:
+        while working := self.working():
             await working[0].ended.wait()
+
+    def working(self) -> list[Child]:
+        """The subagents that have a task."""
+        return [child for child in self.children.values() if child.at_work]
 
     def stop_below(self, agent_id: str) -> None:
         """End the tasks of all its subagents, at any depth."""

@@ -156,6 +156,8 @@ class Chat:
                 f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
             )
             task.cancel()
+        for child in self.session.crew.working():
+            self.screen.note(f"the subagent {child.name} still works and is stopped now", "yellow")
         await close()
 
     def _chosen(self, choice: Choice, model: str) -> None:
@@ -168,7 +170,8 @@ class Chat:
         line: str | None = None
         try:
             with anyio.CancelScope() as self._idle:
-                line = await self.editor.read(alone=not self.session.tasks.running())
+                beside = self.session.tasks.running() or self.session.crew.working()
+                line = await self.editor.read(alone=not beside)
         except KeyboardInterrupt:
             self._begun = []
             self._hint()
@@ -181,6 +184,9 @@ class Chat:
             self.leaving = True
             if self.editor.interactive:
                 self.screen.note("")
+            return
+        if self._questions.current is not None:  # a subagent in the background asks
+            self._questions.take(line)
             return
         if line.endswith("\\"):
             self._begun.append(line[:-1])
@@ -247,6 +253,9 @@ class Chat:
             self._task.cancel()  # nothing is open yet: a download or a look for a provider
             return
         if not self.session_is_busy:
+            if self.session.crew.working():
+                self.screen.note("Subagents are stopped; what was done is kept.", "yellow")
+                self.session.stop()
             self._hint()
             return
         self._presses += 1
