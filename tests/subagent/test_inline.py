@@ -33,6 +33,7 @@ from jaato.plugins.subagent.profiles import NoProfile, config_of
         ({"temperature": 99}, "temperature"),
         ({"effort": "herculean"}, "effort"),
         ({"provider": "nobody"}, "nobody"),
+        ({"provider": "scripted", "model": "/etc/passwd"}, "a profile of the user can"),
         ({"provider": "anthropic"}, "anthropic"),
         ({"instructions": "x" * 40_000}, "instructions"),
         ({"name": "a b"}, "name"),

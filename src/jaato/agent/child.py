@@ -140,6 +140,9 @@ class Child:
             return row | ({"so_far": self.last_text()[-2_000:]} if self.last_text() else {})
         completed = self.member.completed
         if completed is not None and completed.reason == "completed":
+            last = self.member.last_turn
+            if last is not None and last.reason == "length":
+                row["note"] = "Its answer was cut at the longest length of a reply."
             return row | {"result": self.last_text() or "(it ended without a word)"}
         row["error"] = completed.summary if completed is not None else "It has ended."
         return row | ({"result": self.last_text()} if self.last_text() else {})

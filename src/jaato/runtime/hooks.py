@@ -125,7 +125,7 @@ def pass_on(hooks: Any, session: Session, event: Event, names: dict[str, str]) -
             call("on_agent_turn_completed", turn_data(event))
             call("on_agent_context_updated", context_usage(agent))
             call("on_agent_history_updated", list(agent.state.messages))
-        case AgentCompleted():
+        case AgentCompleted() if event.reason != "closed":
             call("on_agent_completed", event.success)
         case AgentCreated():
             kind = "main" if event.parent_agent_id is None else "subagent"

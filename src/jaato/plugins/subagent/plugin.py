@@ -150,7 +150,7 @@ class SubagentPlugin(Plugin):
     async def set_shared_state(
         self, key: Key, value: Any = None, expected_version: int | None = None, *, call: Call
     ) -> dict[str, Any]:
-        """Share a JSON value with all agents of this session under a key; null removes it. With expected_version it is set
+        """Keep a JSON value that all agents of this session can read, under a key; null removes it. With expected_version it is set
         only if nobody changed it since."""
         return put(crew_of(call), call.agent_id, key, value, expected_version)
 

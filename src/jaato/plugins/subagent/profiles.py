@@ -25,6 +25,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Words = Annotated[list[Word], Meta(max_length=200)]
 Prose = Annotated[str, Meta(max_length=32_000)]
+FROM_FILES = ("scripted", "local")
+"""Providers whose model is a file: a path that nobody but the user should choose."""
 WIDENS = ("model", "provider", "system_prompt", "temperature", "effort", "max_output_tokens")
 """What a profile of the workspace may not say until somebody has vouched for it."""
 
@@ -188,6 +190,10 @@ def order_of(
 ) -> Order:
     """A task with what a profile and an inline configuration say of who does it; the second may only narrow the first."""
     own, given = profile.config if profile else Config(), inline or Config()
+    if given.provider in FROM_FILES:
+        raise NoProfile(
+            f"inline_config cannot name the provider {given.provider}; a profile of the user can."
+        )
     said = [own.instructions or own.system_instructions, given.instructions or given.system_instructions]
     whole = given.system_prompt or own.system_prompt
     choices = [ToolChoice(one.tools, one.plugins) for one in (own, given)]
