@@ -36,6 +36,7 @@ DOCUMENTED = {
     "shared.mcp_context_manager": "MCPClientManager",
     "shared.plugins.file_edit": "FileEditPlugin",
     "shared.plugins.clarification": "ClarificationPlugin",
+    "shared.plugins.waypoint": "BackupManager WaypointManager WaypointPlugin",
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
     "shared.plugins.gc": "GCConfig GCPlugin GCResult discover_gc_plugins load_gc_plugin",
     "shared.plugins.gc.base": "GCConfig GCPlugin GCResult",

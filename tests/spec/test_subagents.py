@@ -159,7 +159,7 @@ def test_retries_of_subagents_go_to_both_callbacks(tmp_path: Path) -> None:
     assert [(told[0], told[1]) for told in heard["client"]] == [("slow down", 2)]
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.6")
 def test_profiles_are_files_of_the_workspace(tmp_path: Path) -> None:
     """`.jaato/profiles/*.json` and `*.yaml` are found, listed by the plugin, by the tool and by the command."""
     profiles = tmp_path / "work" / ".jaato" / "profiles"

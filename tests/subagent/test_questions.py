@@ -32,7 +32,7 @@ CHAIN: dict[str, Any] = {
 PLUGINS = ("introspection", "subagent", "clarification")
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.6")
 def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) -> None:
     """The event names the subagent; the answer lets its call run; nobody above waits on a question nobody sees."""
 
@@ -64,7 +64,7 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
     anyio.run(main)
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.6")
 def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> None:
     """The same for what a model asks the user."""
 

@@ -20,12 +20,13 @@ from jaato.protocol.events import (
     SharedUpdated,
     ToolsStatus,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.messages import Usage
 
 OF_ALL = frozenset((SessionCreated, AgentCreated, SharedUpdated, ToolsStatus))
 """Events of the root that concern more than its own state."""
-OF_THE_ROOT = (SessionUpdated, PermissionGranted, PermissionRevoked)
+OF_THE_ROOT = (SessionUpdated, PermissionGranted, PermissionRevoked, WaypointUpdated)
 """Events of a subagent that change the session itself, not the subagent."""
 
 

@@ -28,6 +28,7 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
+from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import Command
@@ -101,6 +102,7 @@ class Session:
         self.services |= {
             "session": self,
             "plans": Plans(self.journal),
+            "waypoints": self.crew.root.services.get("waypoints") or Waypoints(self.journal),
             "clarify": functools.partial(self.desk.clarify, agent_id=self.state.agent_id),
             "background": self,
             "crew": CrewDesk(self.crew),

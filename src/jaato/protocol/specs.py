@@ -96,3 +96,24 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     steps: list[PlanStep]
     status: Literal["draft", "active", "completed", "failed", "cancelled"] = "draft"
     summary: str | None = None
+
+
+Owner = Literal["user", "model"]
+
+
+class Waypoint(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A point of a session to come back to: who made it, from which it went on, and how far the conversation was.
+
+    `mark` is where it stands in the backups of the workspace. A `ceiling` was made by a restore, of what was there before.
+    """
+
+    id: str
+    description: str
+    owner: Owner
+    parent: str | None = None
+    created_at: str = ""
+    message_count: int = 0
+    turn_index: int = 0
+    preview: str = ""
+    mark: str = ""
+    ceiling: bool = False

@@ -31,6 +31,7 @@ from jaato.protocol.events.session import (
     SessionUpdated,
     SharedUpdated,
     SystemMessage,
+    WaypointUpdated,
 )
 from jaato.protocol.events.tools import (
     BackgroundUpdated,
@@ -83,6 +84,7 @@ Event = (
     | PlanUpdated
     | PlanCleared
     | SharedUpdated
+    | WaypointUpdated
     | ErrorRaised
     | Retry
     | InitProgress
@@ -129,5 +131,6 @@ __all__ = [
     "ToolsStatus",
     "TurnCompleted",
     "TurnProgress",
+    "WaypointUpdated",
     "now",
 ]
