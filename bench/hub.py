@@ -185,18 +185,29 @@ async def come_and_go(home: Path) -> tuple[int, int, int]:
         async with server.client() as client:
             made = await client.ask("session.create", workspace=str(home / "work"))
             session_id = made.result.session_id  # type: ignore[union-attr]
-        await asyncio.sleep(0.2)
-        before = (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), threading.active_count())
-        for _ in range(RECONNECTS):
+
+        async def visit(times: int) -> None:
+            for _ in range(times):
+                async with server.client() as client:
+                    await client.ask("session.attach", session_id=session_id)
+
+        async def short(times: int) -> None:
             async with server.client() as client:
-                await client.ask("session.attach", session_id=session_id)
-        async with server.client() as client:
-            for _ in range(SHORT):
-                made = await client.ask("session.create", workspace=str(home / "work"), attach=False)
-                await client.ask("session.delete", session_id=made.result.session_id)  # type: ignore[union-attr]
-        await asyncio.sleep(0.5)
-        gc.collect()
-        after = (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), threading.active_count())
+                for _ in range(times):
+                    made = await client.ask("session.create", workspace=str(home / "work"), attach=False)
+                    await client.ask("session.delete", session_id=made.result.session_id)  # type: ignore[union-attr]
+
+        async def counted() -> tuple[int, int, int]:
+            await asyncio.sleep(1)
+            gc.collect()
+            return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), threading.active_count()
+
+        await visit(20)
+        await short(20)
+        before = await counted()
+        await visit(RECONNECTS)
+        await short(SHORT)
+        after = await counted()
     return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
 
