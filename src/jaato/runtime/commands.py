@@ -13,7 +13,7 @@ from jaato.protocol.codec import encode
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.later import Later
 from jaato.runtime.registry import PluginRegistry
-from jaato.tools.call import clean, plain
+from jaato.tools.call import SERVICES, clean, plain
 
 
 async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
@@ -28,6 +28,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command is None or run is None:
             continue
         given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
+        before = SERVICES.set(session.services)
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):
@@ -37,6 +38,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         except BROKEN as error:
             problem = f"The command /{name} of {toolset.name} failed: {type(error).__name__}: {error}"
             raise PluginError(problem) from error
+        finally:
+            SERVICES.reset(before)
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )

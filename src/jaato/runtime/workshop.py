@@ -55,6 +55,8 @@ class Workshop:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
             session.compaction = strategy
             await session.__aenter__()
+            keeper = session.services["keeper"] = keeper_for(session)
+            await keeper.begin()
             if wire:
                 registry.set_session(session)
         except BaseException:
@@ -66,6 +68,14 @@ class Workshop:
         entered = session
 
         async def close() -> None:
+            try:
+                entered.stop()
+                await entered.rest()
+                await keeper.end()
+            finally:
+                await leave()
+
+        async def leave() -> None:
             try:
                 await entered.__aexit__(None, None, None)
             finally:

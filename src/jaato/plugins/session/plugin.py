@@ -1,24 +1,24 @@
-"""`session_describe` and `askPermission`."""
+"""`session_describe`, `askPermission`, and the commands that save sessions as files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
+from jaato.abc.saved import SessionConfig
 from jaato.errors import ToolError, UnknownTool
+from jaato.plugins.session.describe import asked_for_description
+from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.events import SessionUpdated
 from jaato.tools.call import SERVICES, Call, clean
 from jaato.tools.tool import tool
 
 SYSTEM = "system"
+DEFAULTS = SessionConfig()
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
-DESCRIBE_AFTER_TURNS = 3
-UNDESCRIBED = (
-    "[This session has no description yet. Beside your answer, describe it in one line with session_describe, "
-    "so that the user finds it among others.]"
-)
 MAX_PARTS = 50
 MAX_ISSUES = 20
 
@@ -29,19 +29,31 @@ class NoSession(ToolError):
     code = "no_session"
 
 
-class SessionPlugin(Plugin):
-    """Its description, and what it may do."""
+class SessionToolsPlugin(Plugin):
+    """Its description, what it may do, and its saved copies."""
 
     name: ClassVar[str] = "session"
     enrichment: ClassVar[Enrichment] = Enrichment(90, instant=True)
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
-        """The prompt; after `describe_after_turns` turns without a description, with a word about that."""
-        session = SERVICES.get().get("session")
-        after = self.host.config.get("describe_after_turns", DESCRIBE_AFTER_TURNS)
-        if session is None or session.state.description or session.state.turns != after:
+        """The prompt; after `request_description_after_turns` turns without a description, with a word about that."""
+        services = SERVICES.get()
+        session, keeper = services.get("session"), services.get("keeper")
+        if session is None:
             return PromptEnrichmentResult(prompt)
-        return PromptEnrichmentResult(f"{prompt}\n\n{UNDESCRIBED}", {"asked_for": "description"})
+        config = keeper.config if keeper is not None else DEFAULTS
+        after = config.request_description_after_turns
+        return asked_for_description(prompt, session.state.turns, session.state.description, after)
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """The user saves, lists and removes copies of sessions, and has one made a session again."""
+        run: dict[str, Callable[[str], Any]] = {
+            "save": save,
+            "resume": resume,
+            "sessions": listing,
+            "delete-session": delete,
+        }
+        return {command: run[command.name] for command in COMMANDS}
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(
@@ -111,3 +123,43 @@ def session_of(call: Call) -> Any:
     if session is None:
         raise NoSession("This call belongs to no session. It works for a model inside one.")
     return session
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+async def save(_line: str) -> str:
+    """`save`"""
+    return f"Saved as {await keeper_of().save()}."
+
+
+async def resume(line: str) -> str:
+    """`resume ID`"""
+    session_id = await keeper_of().bring(line.strip())
+    return f"The session {session_id} is at hand: attach to it, or open it by this id."
+
+
+async def listing(_line: str) -> str:
+    """`sessions`"""
+    rows = [
+        f"{one.session_id}  {one.updated_at[:16].replace('T', ' ')}  {one.turns} turns  {one.model}  "
+        f"{clean(one.name or one.description or '')}".rstrip()
+        for one in await keeper_of().saved_sessions()
+    ]
+    return "\n".join(rows) or "No session is saved; save writes this one."
+
+
+async def delete(line: str) -> str:
+    """`delete-session ID`"""
+    session_id = line.strip()
+    if await keeper_of().delete(session_id):
+        return f"The file of {session_id} is gone; the session itself stays stored."
+    return f"There is no saved session {session_id[:60]!r}."
+
+
+def keeper_of() -> Any:
+    """What keeps the session the command belongs to. Raises `NoSession`."""
+    keeper = SERVICES.get().get("keeper")
+    if keeper is None:
+        raise NoSession("This command belongs to no session that is kept. It works inside one.")
+    return keeper
