@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -31,17 +31,19 @@ class SessionConfig:
     """How many exports stay; the oldest go. No log is ever deleted by it."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.storage_path, str) or not self.storage_path.strip("/. ") or "\0" in self.storage_path:
+        given: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        path = given["storage_path"]
+        if not isinstance(path, str) or not path.strip("/. ") or "\0" in path:
             raise ConfigError(f"storage_path names a directory such as {STORAGE_PATH!r}.")
-        if not isinstance(self.auto_save_on_exit, bool):
+        if type(given["auto_save_on_exit"]) is not bool:
             raise ConfigError("auto_save_on_exit is true or false.")
-        for name, most, least in (
-            ("checkpoint_after_turns", MAX_TURNS, 0),
-            ("request_description_after_turns", MAX_TURNS, 0),
-            ("max_sessions", MAX_SESSIONS, 1),
+        for name, least, most in (
+            ("checkpoint_after_turns", 0, MAX_TURNS),
+            ("request_description_after_turns", 0, MAX_TURNS),
+            ("max_sessions", 1, MAX_SESSIONS),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            value = given[name]
+            if type(value) is not int or not least <= value <= most:
                 raise ConfigError(f"{name} is a whole number from {least} to {most:,}.")
 
 

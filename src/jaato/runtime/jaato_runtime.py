@@ -45,21 +45,24 @@ class JaatoRuntime:
         model: str | None = None,
         tools: list[str] | None = None,
         system_instructions: str | None = None,
+        *,
+        session: str | None = None,
     ) -> JaatoSession:
-        """A new session, cheap to make; `tools` names the plugins it may use."""
+        """A new session, cheap to make, or the stored one of this id; `tools` names the plugins it may use."""
         registry = self.registry
         changed = dataclasses.replace(
             self._blueprint,
             model=model or self._blueprint.model,
             plugins=tuple(tools) if tools is not None else self._blueprint.plugins,
+            session=session,
             prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
         )
-        session, close = PORTAL.call(assemble(changed, wire=False))
+        live, close = PORTAL.call(assemble(changed, wire=False))
 
         async def end() -> None:
             await close()
             registry.forget_session(made)
 
-        made = JaatoSession(session, end)
+        made = JaatoSession(live, end)
         registry.set_session(made)
         return made

@@ -13,10 +13,13 @@ from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.log import logger
+from jaato.plugins.session.config import found_config
+from jaato.plugins.session.files import FileSessionPlugin
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.runtime.bounded import brief, within
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.saving import Home, brought_in, checked, head_of, placed, whole_of
+from jaato.tools.call import clean
 
 LOG = logger("session")
 T = TypeVar("T")
@@ -108,6 +111,23 @@ class Keeper:
         await self.settled()
         return await self._save()
 
+    async def command(self, name: str, rest: str) -> str:
+        """Carry out `save`, `resume ID`, `sessions` or `delete-session ID`; returns what to say."""
+        text = rest.strip()
+        match name:
+            case "save":
+                return f"Saved as {await self.save()}."
+            case "resume":
+                return (
+                    f"The session {await self.bring(text)} is at hand: attach to it, or open it by this id."
+                )
+            case "delete-session":
+                if await self.delete(text):
+                    return f"The saved copy of {text} is gone; the session itself stays stored."
+                return f"There is no saved session {text}."
+        rows = [line_of(one) for one in await self.saved_sessions()]
+        return "\n".join(rows) or "No session is saved; save writes this one."
+
     async def saved_sessions(self) -> list[SavedSession]:
         """Those that are saved, newest first."""
         return await self._run(self.plugin.list_sessions)
@@ -158,3 +178,23 @@ class Keeper:
         if not self._asked_only:
             hook = self._hook(self.plugin.on_session_end, head_of(self._session))
             await self._told(hook, "on_session_end")
+
+
+def keeper_for(session: Session) -> Keeper:
+    """What keeps a session: files of its workspace, when `.jaato/.sessions.json` says so, else only on demand."""
+    config: SessionConfig | None = None
+    try:
+        config = found_config(workspace=session.workspace)
+    except ConfigError as error:
+        LOG.warning("Sessions are not saved as files: %s", error)
+    plugin = FileSessionPlugin()
+    used = config or SessionConfig()
+    plugin.initialize({"storage_path": used.storage_path, "max_sessions": used.max_sessions})
+    return Keeper(session, plugin, used, asked_only=config is None)
+
+
+def line_of(one: SavedSession) -> str:
+    """A saved session in a line."""
+    when = one.updated_at[:16].replace("T", " ")
+    what = " ".join(clean(one.name or one.description or "").split())
+    return f"{one.session_id}  {when}  {one.turns} turns  {one.model}  {what}".rstrip()

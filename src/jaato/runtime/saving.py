@@ -37,9 +37,7 @@ from jaato.tools.secrets import Secrets
 BLOB_BYTES = 16_000_000
 """How many bytes of large results go into one file."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
-METHODS = (
-    "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
-)
+METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
 LOADING_S = 30.0
 NONE: Mapping[str, ModuleType] = MappingProxyType({})
 Loader = Callable[[], Any]
@@ -97,9 +95,7 @@ def whole_of(session: Session) -> Callable[[], SessionState]:
         events = [event for event in log if isinstance(event, Event) and event.seq <= last]
         blobs, missing = blobs_of(journal.store, session_id, digests_in(events), journal.secrets)
         updated_at = events[-1].timestamp if events else head["updated_at"]
-        return SessionState(
-            **{**head, "updated_at": updated_at}, events=events, blobs=blobs, missing=missing
-        )
+        return SessionState(**{**head, "updated_at": updated_at}, events=events, blobs=blobs, missing=missing)
 
     return read
 

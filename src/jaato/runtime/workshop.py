@@ -13,6 +13,7 @@ from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.keeper import keeper_for
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
 from jaato.runtime.secret_values import learned
@@ -69,15 +70,8 @@ class Workshop:
 
         async def close() -> None:
             try:
-                entered.stop()
-                await entered.rest()
-                await keeper.end()
-            finally:
-                await leave()
-
-        async def leave() -> None:
-            try:
                 await entered.__aexit__(None, None, None)
+                await keeper.end()
             finally:
                 self.sessions -= 1
                 if wire:

@@ -16,7 +16,9 @@ MAX_BYTES = 65_536
 KEYS = frozenset(entry.name for entry in dataclasses.fields(SessionConfig))
 
 
-def load_session_config(path: str | Path | None = None, *, workspace: str | Path | None = None) -> SessionConfig:
+def load_session_config(
+    path: str | Path | None = None, *, workspace: str | Path | None = None
+) -> SessionConfig:
     """The settings in `.jaato/.sessions.json` of a workspace (default: the current directory), or in the file `path`;
     the defaults where there is none. Raises `ConfigError` that names the file and what to correct."""
     return found_config(path, workspace=workspace) or SessionConfig()

@@ -53,7 +53,7 @@ class FileSessionPlugin:
             max_sessions=given.pop("max_sessions", self._most),
         )
         if given:
-            raise ConfigError(f"The session plugin has no setting {sorted(given)[0]!r}.")
+            raise ConfigError(f"The session plugin has no setting {min(given)!r}.")
         self._storage_path, self._most = checked.storage_path, checked.max_sessions
 
     def shutdown(self) -> None:
@@ -103,7 +103,8 @@ class FileSessionPlugin:
 
     def load(self, session_id: str) -> SessionState:
         """The saved session of this id. Raises `SessionNotFound`, `ConfigError` for a file that is none."""
-        return self._read(file_of(session_id), WHOLE, session_id)
+        found: SessionState = self._read(file_of(session_id), WHOLE, session_id)
+        return found
 
     def _read(self, name: str, decoder: msgspec.json.Decoder[Any], session_id: str) -> Any:
         try:
@@ -117,7 +118,9 @@ class FileSessionPlugin:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self._storage_path}/{name} is no saved session: {error}") from None
         if found.session_id != session_id:
-            raise ConfigError(f"{self._storage_path}/{name} is the session {found.session_id[:60]!r}, not {session_id}.")
+            raise ConfigError(
+                f"{self._storage_path}/{name} is the session {found.session_id[:60]!r}, not {session_id}."
+            )
         return found
 
     def list_sessions(self) -> list[SavedSession]:
@@ -210,4 +213,3 @@ def file_of(session_id: str) -> str:
 def is_file_of(name: str) -> bool:
     """Whether a name is that of a saved session."""
     return name.endswith(".json") and is_id(name.removesuffix(".json"), "s")
-

@@ -47,13 +47,7 @@ class SessionToolsPlugin(Plugin):
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user saves, lists and removes copies of sessions, and has one made a session again."""
-        run: dict[str, Callable[[str], Any]] = {
-            "save": save,
-            "resume": resume,
-            "sessions": listing,
-            "delete-session": delete,
-        }
-        return {command: run[command.name] for command in COMMANDS}
+        return {command: command_of(command.name) for command in COMMANDS}
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(
@@ -128,33 +122,9 @@ def session_of(call: Call) -> Any:
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-async def save(_line: str) -> str:
-    """`save`"""
-    return f"Saved as {await keeper_of().save()}."
-
-
-async def resume(line: str) -> str:
-    """`resume ID`"""
-    session_id = await keeper_of().bring(line.strip())
-    return f"The session {session_id} is at hand: attach to it, or open it by this id."
-
-
-async def listing(_line: str) -> str:
-    """`sessions`"""
-    rows = [
-        f"{one.session_id}  {one.updated_at[:16].replace('T', ' ')}  {one.turns} turns  {one.model}  "
-        f"{clean(one.name or one.description or '')}".rstrip()
-        for one in await keeper_of().saved_sessions()
-    ]
-    return "\n".join(rows) or "No session is saved; save writes this one."
-
-
-async def delete(line: str) -> str:
-    """`delete-session ID`"""
-    session_id = line.strip()
-    if await keeper_of().delete(session_id):
-        return f"The file of {session_id} is gone; the session itself stays stored."
-    return f"There is no saved session {session_id[:60]!r}."
+def command_of(name: str) -> Callable[[str], Any]:
+    """What runs a command on the rest of the line."""
+    return lambda line: keeper_of().command(name, line)
 
 
 def keeper_of() -> Any:
