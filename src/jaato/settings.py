@@ -57,6 +57,11 @@ FIELDS: dict[str, Field] = {
         "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
     ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
+    "question_timeout_s": Field(
+        "number",
+        0.0,
+        "seconds a question waits for an answer; then a call is denied, and defaults stand for answers. 0: without end",
+    ),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
     "allow_hosts": Field(

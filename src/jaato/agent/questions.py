@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -34,9 +34,13 @@ class Waiting:
 
 
 class Desk:
-    """Puts questions to whoever is there to answer. With nobody there a question is answered None at once."""
+    """Puts questions to whoever is there to answer. With nobody there a question is answered None at once.
 
-    def __init__(self, journal: Journal) -> None:
+    A clarification waits at most `timeout_s`, a permission question until its own deadline.
+    """
+
+    def __init__(self, journal: Journal, timeout_s: float | None = None) -> None:
+        self._timeout_s = timeout_s
         self._journal = journal
         self._open: dict[str, Waiting] = {}
         self._answerers = 0
@@ -110,10 +114,11 @@ class Desk:
         )
 
     async def clarify(self, asked: Clarification) -> list[str | None] | None:
-        """The user's answers, in order; None when nobody is there."""
+        """The user's answers, in order; None when nobody is there, or has answered in time: defaults stand then."""
         if not self.attended:
             return None
         journal = self._journal
+        deadline = None if self._timeout_s is None else moment_in(self._timeout_s)
         waiting = self._open[asked.id] = Waiting(permission=False)
         journal.record(
             ClarificationQuestion(
@@ -122,11 +127,12 @@ class Desk:
                 call_id=asked.call_id,
                 context=asked.context,
                 questions=asked.questions,
+                deadline=deadline,
             )
         )
         answers: list[str | None] | None = None
         try:
-            answers = await self._wait(asked.id, waiting, "an answer of the user", None)
+            answers = await self._wait(asked.id, waiting, "an answer of the user", seconds_until(deadline))
         finally:
             texts = [str(question.get("question", "")) for question in asked.questions]
             given = [*(answers or []), *([None] * len(texts))][: len(texts)]
@@ -155,6 +161,11 @@ class Desk:
         waiting.answer = answer
         waiting.answered.set()
         return True
+
+
+def moment_in(seconds: float) -> str:
+    """The moment so many seconds from now, in ISO 8601."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def seconds_until(deadline: str | None) -> float | None:

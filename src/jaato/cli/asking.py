@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -84,6 +85,8 @@ class Questions:
             case ClarificationQuestion() as asked:
                 if not self._replies and asked.context:
                     self._screen.note(asked.context, "bold")
+                if not self._replies and asked.deadline:
+                    self._screen.note(f"the defaults count from {clock_of(asked.deadline)}", "dim")
                 self._show_question(asked.questions[len(self._replies)])
 
     def _show_call(self, question: PermissionRequested) -> None:
@@ -95,6 +98,8 @@ class Questions:
         if question.shape:
             shapes = question.shape.replace("\n", "; ")
             note(f"  'always' would cover: {one_line(shapes, 300)}", "dim")
+        if question.deadline:
+            note(f"  denied at {clock_of(question.deadline)} if nobody has answered", "dim")
         note(KEYS, "dim")
         self._screen.prompt("allow? ")
 
@@ -164,6 +169,11 @@ class Questions:
                     )
                 case ClarificationQuestion():
                     self._session.desk.answer(question.question_id, [None] * len(question.questions))
+
+
+def clock_of(moment: str) -> str:
+    """A moment as this machine's clock shows it."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
 
 
 def indented(name: str, value: Any) -> str:
