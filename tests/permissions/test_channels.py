@@ -28,7 +28,12 @@ from jaato.tools.address import Allowed
 
 C4 = pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
 LOCAL = Reach({}, Allowed.of(["127.0.0.1"]))
-Change = Callable[[dict[str, Any]], object]
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def as_it_is(_asked: dict[str, Any]) -> dict[str, Any]:
+    """Nothing is changed."""
+    return {}
 
 
 def question(**more: Any) -> Question:
@@ -49,7 +54,7 @@ def channel(
 
 @asynccontextmanager
 async def approver(
-    path: Path, change: Change = dict, sign: Change = dict
+    path: Path, change: Change = as_it_is, sign: Change = as_it_is
 ) -> AsyncIterator[tuple[int, list[Any]]]:
     """Somebody who answers y, signed; `change` alters the answer, `sign` what is signed in its place. Gives the port and
     what was asked, with whether its signature was good."""
@@ -72,9 +77,9 @@ async def approver(
             given = headers.lower().split(b"jaato-signature: ")[1].split(b"\r\n")[0].decode()
             seen.append((asked, given == signed(asked["nonce"], body)))
             said = {name: asked[name] for name in ("question_id", "digest", "nonce")} | {"answer": "y"}
-            said |= change(asked)  # type: ignore[arg-type]
+            said |= change(asked)
             data = json.dumps(said).encode()
-            mark = signed(str((sign(asked) or {}).get("nonce", asked["nonce"])), data)  # type: ignore[attr-defined]
+            mark = signed(str(sign(asked).get("nonce", asked["nonce"])), data)
             await stream.send(head(200, {"content-length": str(len(data)), "jaato-signature": mark}) + data)
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
@@ -227,7 +232,7 @@ def answering(place: Path, *answers: Change) -> threading.Thread:
             done.add(new[0].name)
             asked = json.loads(new[0].read_text())
             said = {name: asked[name] for name in ("question_id", "digest")} | {"answer": "y"}
-            said |= change(asked)  # type: ignore[arg-type]
+            said |= change(asked)
             part = place / ".part"
             part.write_text(json.dumps(said))
             part.rename(place / f"{asked['question_id']}.answer.json")
@@ -334,7 +339,7 @@ def test_a_late_answer_is_swept_away(tmp_path: Path) -> None:
     (place / f"{late}.answer.json").write_text("{}")
     (place / f"{dead}.question.json").write_text('{"deadline": "2020-01-01T00:00:00.000+00:00"}')
     (place / "mine.txt").write_text("mine")
-    thread = answering(place, dict)
+    thread = answering(place, as_it_is)
     assert FileChannel(str(place), 20.0, state_dir=tmp_path).ask(question()) is not None
     thread.join()
     assert [name for name in os.listdir(place) if not name.startswith(".")] == ["mine.txt"]
@@ -347,7 +352,7 @@ def test_the_policy_names_the_channel(tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text(json.dumps({"channel": {"type": "file", "endpoint": str(place), "timeout": 20}}))
     plugin = PermissionPlugin(policy, workspace=tmp_path, state_dir=tmp_path / "state", trusted=True)
-    thread = answering(place, dict, lambda _: {"answer": "n"})
+    thread = answering(place, as_it_is, lambda _: {"answer": "n"})
     assert plugin.check_permission("run", {"command": "make"})[0] is True
     assert plugin.check_permission("run", {"command": "make"})[1]["method"] == "user_denied"
     thread.join()
