@@ -209,7 +209,7 @@ def test_hooks_are_called_and_checkpoints_made(tmp_path: Path) -> None:
     assert told == ["start 0", "turn 1", "save 2", "turn 2", "turn 3", "save 3", "end 3"]
 
 
-@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.5")
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.1")
 def test_the_oldest_files_go_and_no_log(tmp_path: Path) -> None:
     """`max_sessions` caps the files; other files, and every log, stay."""
     client, plugin = kept(tmp_path, [say(str(n)) for n in range(3)], max_sessions=2)

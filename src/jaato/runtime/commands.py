@@ -11,10 +11,11 @@ from jaato.agent.session import Session
 from jaato.errors import JaatoError, PluginError
 from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.codec import encode
+from jaato.protocol.ids import new_id
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.later import Later
 from jaato.runtime.registry import PluginRegistry
-from jaato.tools.call import SERVICES, clean, plain
+from jaato.tools.call import CURRENT, Call, clean, plain
 
 
 async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
@@ -29,7 +30,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command is None or run is None:
             continue
         given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
-        before = SERVICES.set(session.services)
+        before = CURRENT.set(call_of(session, name, rest))
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):
@@ -40,7 +41,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             problem = f"The command /{name} of {toolset.name} failed: {type(error).__name__}: {error}"
             raise PluginError(problem) from error
         finally:
-            SERVICES.reset(before)
+            CURRENT.reset(before)
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )
@@ -51,3 +52,18 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     if keeper is not None and name in (command.name for command in COMMANDS):
         return str(await keeper.command(name, rest))
     return None
+
+
+def call_of(session: Session, name: str, rest: str) -> Call:
+    """What a command is told about where it runs."""
+    state = session.state
+    return Call(
+        new_id("c"),
+        name,
+        {"input": rest},
+        door="user",
+        session_id=state.session_id,
+        agent_id=state.agent_id,
+        services=session.services,
+        workspace=session.workspace,
+    )

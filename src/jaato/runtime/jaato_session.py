@@ -9,7 +9,7 @@ from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.session import Session
-from jaato.errors import from_code
+from jaato.errors import ConfigError, from_code
 from jaato.protocol.commands import CommandExecute
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
@@ -60,6 +60,9 @@ class JaatoSession:
         replies: list[Message] = []
 
         def listen(event: Event) -> None:
+            if event.agent_id != session.state.agent_id:
+                self._heard_below(event)
+                return
             match event:
                 case AgentOutput(source="model"):
                     said.append(event.text)
@@ -82,9 +85,18 @@ class JaatoSession:
             silence()
         if turn is None:
             return ""
-        await self._keeper.settled()
+        if "keeper" in session.services:
+            await self._keeper.settled()
         self._well = turn.reason != "error"
         return outcome_text(replies, turn)
+
+    def _heard_below(self, event: Event) -> None:
+        """A subagent's retries are told where the agent's own are."""
+        above = self._session.journal.family.above(event.agent_id)
+        if not isinstance(event, Retry) or self._session.state.agent_id not in above:
+            return
+        if self._retry_callback is not None:
+            self._retry_callback(event.error.message, event.attempt, event.max_attempts, event.wait_s)
 
     def get_history(self) -> list[Message]:
         """The conversation so far."""
@@ -125,7 +137,9 @@ class JaatoSession:
 
     @property
     def _keeper(self) -> Keeper:
-        keeper: Keeper = self._session.services["keeper"]
+        keeper: Keeper | None = self._session.services.get("keeper")
+        if keeper is None:
+            raise ConfigError("A subagent is part of its root agent's session; that one is saved.")
         return keeper
 
     def save(self) -> str:

@@ -41,7 +41,7 @@ class Keeper:
         self._lock = anyio.Lock()
         self._hooks: set[asyncio.Task[None]] = set()
         self._silence: Callable[[], None] = lambda: None
-        self._saved_seq = session.state.seq if session.journal.loaded_seq else 0
+        self._saved_seq = session.journal.loaded_seq
         self._take(plugin, config, asked_only=asked_only)
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
@@ -98,8 +98,13 @@ class Keeper:
         async with self._lock:
             return await anyio.to_thread.run_sync(lambda: within(HOOK_S, work, said))
 
+    @property
+    def _seq(self) -> int:
+        """The last event of the log, whichever agent's."""
+        return self._session.journal.store.last_seq(self._session.state.session_id)
+
     async def _save(self) -> str:
-        seq, read = self._session.state.seq, whole_of(self._session)
+        seq, read = self._seq, whole_of(self._session)
         place = await self._run(lambda: self.plugin.save(read()))
         self._saved_seq = max(self._saved_seq, seq)
         return place
@@ -168,7 +173,7 @@ class Keeper:
         if self._asked_only or not self.config.auto_save_on_exit or not state.turns:
             return
         await self.settled()
-        if state.seq > self._saved_seq:
+        if self._seq > self._saved_seq:
             await self._told(self._save, "save")
 
     async def end(self) -> None:

@@ -88,7 +88,7 @@ def whole_of(session: Session) -> Callable[[], SessionState]:
     """What gives a session as it is now, as it is saved: its log and its large results, masked. Works in any thread."""
     journal, session_id = session.journal, session.state.session_id
     journal.flush()
-    head, last = fields_of(session), session.state.seq
+    head, last = fields_of(session), journal.store.last_seq(session_id)
 
     def read() -> SessionState:
         log = masked_log(journal.store.read(session_id), journal.secrets)

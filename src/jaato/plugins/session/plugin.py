@@ -13,7 +13,7 @@ from jaato.errors import ToolError, UnknownTool
 from jaato.plugins.session.describe import asked_for_description
 from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.events import SessionUpdated
-from jaato.tools.call import SERVICES, Call, clean
+from jaato.tools.call import CURRENT, SERVICES, Call, clean
 from jaato.tools.tool import tool
 
 SYSTEM = "system"
@@ -89,6 +89,7 @@ class SessionToolsPlugin(Plugin):
             session_id=call.session_id,
             agent_id=call.agent_id,
             workspace=call.workspace,
+            services=call.services,
         )
         verdict = session.gate.explain(probe, found.tool)
         said: dict[str, Any] = {
@@ -129,7 +130,8 @@ def command_of(name: str) -> Callable[[str], Any]:
 
 def keeper_of() -> Any:
     """What keeps the session the command belongs to. Raises `NoSession`."""
-    keeper = SERVICES.get().get("keeper")
+    call = CURRENT.get()
+    keeper = call.services.get("keeper") if call is not None else None
     if keeper is None:
         raise NoSession("This command belongs to no session that is kept. It works inside one.")
     return keeper
