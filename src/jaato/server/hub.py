@@ -208,8 +208,6 @@ class Hub:
                 if idle and not self._idle(session_id, live):
                     return
                 await self.lives.put_down(live)
-                if (room := self.rooms.get(session_id)) is not None:
-                    room.tools = list
 
     def _idle(self, session_id: str, live: Live) -> bool:
         """Whether nobody watches a session and it has done nothing for long enough."""
