@@ -147,6 +147,8 @@ class Keeper:
         Raises `SessionNotFound`, `ConfigError` for a damaged file.
         """
         store, state = self._session.journal.store, self._session.state
+        if not text or len(text) > 200:
+            raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         try:
             return store.find(text, state.workspace)
         except SessionNotFound:
