@@ -61,9 +61,7 @@ FIELDS: dict[str, Field] = {
     ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
     "question_timeout_s": Field(
-        "number",
-        0.0,
-        "seconds a question waits for an answer; then a call is denied, and defaults stand for answers. 0: without end",
+        "number", 0.0, "seconds until an unanswered question is denied, or its default counts; 0: no end"
     ),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "roots": Field("list", [], "directories outside the workspace that file tools may use too"),

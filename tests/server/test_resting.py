@@ -15,10 +15,9 @@ from tests.kit import call, say
 from tests.server.serving import Raw, Served, served
 
 from jaato.protocol.codec import encode
-from jaato.protocol.events import MessageModel, PermissionRequested, PermissionResolved, TurnCompleted
+from jaato.protocol.events import MessageModel, TurnCompleted
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened, Reply
-from jaato.providers.scripted import Step
 
 S3 = pytest.mark.spec("S3", "SessionManager + SessionPlugin Integration")
 SOON_S = 0.02
@@ -236,70 +235,5 @@ def test_nothing_is_saved_unless_the_workspace_says_so(tmp_path: Path) -> None:
             reply = await client.ask("command.execute", name="save")
             assert isinstance(reply, Reply)
             assert [file.stem for file in saved.glob("*.json")] == [session_id]
-
-    anyio.run(main)
-
-
-# --- questions -------------------------------------------------------------------------------------------------------
-
-
-def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:
-    """`question_timeout_s`: the question names its deadline and default; after it the call is denied with the reason."""
-    config = tmp_path / ".config" / "jaato"
-    config.mkdir(parents=True)
-    (config / "config.toml").write_text("question_timeout_s = 0.3\n")
-
-    async def main() -> None:
-        script = [call("run", command="touch x"), say("it was denied")]
-        async with served(tmp_path, script) as server, server.client() as client:
-            await begun(client, tmp_path)
-            await client.ask("message.send", text="go")
-            asked = [e for e in client.events if isinstance(e, PermissionRequested)]
-            question = asked[0] if asked else await client.until(PermissionRequested)
-            assert question.deadline > question.timestamp
-            assert question.default == "n"
-            settled = [e for e in client.events if isinstance(e, PermissionResolved)]
-            resolved = settled[0] if settled else await client.until(PermissionResolved)
-            assert (resolved.permission.decision, resolved.permission.method) == ("denied", "timeout")
-            late = await client.ask("permission.response", question_id=question.question_id, answer="y")
-            assert late.result is not None
-            assert not late.result.accepted  # type: ignore[union-attr]
-        assert not (tmp_path / "work" / "x").exists()
-
-    anyio.run(main)
-
-
-@pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
-def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
-    """A trusted permission file that names the channel `file`: the question is seen by clients and asked in files; the
-    first answer counts, with nobody attached too."""
-    ask = tmp_path / "ask"
-    script: list[Step] = [call("run", command="touch x"), say("done")]
-
-    async def answer_file() -> None:
-        await until(lambda: list(ask.glob("*.question.json")))
-        [file] = ask.glob("*.question.json")
-        asked = json.loads(file.read_text())
-        said = {"question_id": asked["question_id"], "digest": asked["digest"], "answer": "y", "by": "ann"}
-        (ask / ".part").write_text(json.dumps(said))
-        (ask / ".part").rename(ask / f"{asked['question_id']}.answer.json")
-
-    async def main() -> None:
-        from jaato.tools.permissions import Policy
-
-        policy = Policy.of({"channel": {"type": "file", "endpoint": str(ask), "timeout": 20}})
-        async with served(tmp_path, script, policy=policy) as server, server.client() as client:
-            await client.ask("client.config", answers=False)
-            await begun(client, tmp_path)
-            async with anyio.create_task_group() as group:
-                group.start_soon(answer_file)
-                await client.ask("message.send", text="go")
-                settled = [e for e in client.events if isinstance(e, PermissionResolved)]
-                resolved = settled[0] if settled else await client.until(PermissionResolved)
-            assert (resolved.permission.decision, resolved.by) == ("allowed", "file (ann)")
-            if not any(isinstance(event, TurnCompleted) for event in client.events):
-                await client.until(TurnCompleted)
-        assert (tmp_path / "work" / "x").exists()
-        assert not list(ask.glob("*.json"))
 
     anyio.run(main)

@@ -64,7 +64,7 @@ class FileSessionPlugin:
         self._workspace = Path(path)
 
     @property
-    def folder(self) -> Folder:
+    def _folder(self) -> Folder:
         """Where the files are."""
         path = PurePosixPath(self._storage_path)
         if path.is_absolute():
@@ -83,7 +83,7 @@ class FileSessionPlugin:
             raise ConfigError(
                 f"The session has {len(data):,} bytes, more than the {MAX_BYTES:,} of a file; its log stays in the store."
             )
-        folder = self.folder
+        folder = self._folder
         with folder.locked():
             folder.write(name, data, mode=0o600)
             self._cap(folder, name)
@@ -108,7 +108,7 @@ class FileSessionPlugin:
 
     def _read(self, name: str, decoder: msgspec.json.Decoder[Any], session_id: str) -> Any:
         try:
-            data = self.folder.read(name, MAX_BYTES)
+            data = self._folder.read(name, MAX_BYTES)
         except ToolError as error:
             raise ConfigError(str(error)) from None
         if data is None:
@@ -126,7 +126,7 @@ class FileSessionPlugin:
     def list_sessions(self) -> list[SavedSession]:
         """The saved sessions, newest first; a damaged file is logged and hides no other."""
         found: list[SavedSession] = []
-        for name in self.folder.names():
+        for name in self._folder.names():
             if is_file_of(name):
                 try:
                     found.append(self._read(name, HEADS, name.removesuffix(".json")))
@@ -137,7 +137,7 @@ class FileSessionPlugin:
     def delete(self, session_id: str) -> bool:
         """Remove the file of a session; whether there was one. Its log in the store stays."""
         try:
-            self.folder.remove(file_of(session_id))
+            self._folder.remove(file_of(session_id))
         except FileMissing:
             return False
         return True
@@ -188,14 +188,6 @@ class FileSessionPlugin:
     def get_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """It has no tools."""
         return {}
-
-    def get_system_instructions(self) -> str | None:
-        """The model needs none."""
-        return None
-
-    def get_auto_approved_tools(self) -> list[str]:
-        """It has no tools."""
-        return []
 
 
 def create_plugin() -> FileSessionPlugin:
