@@ -54,6 +54,7 @@ class Relay:
         channel = self._channel()
         if channel is None:
             return await self._desk.ask(question)
+        question = self._desk.as_asked(question)
         leave = self._desk.attend()
         task = asyncio.get_running_loop().create_task(self._outside(channel, question, leave))
         try:

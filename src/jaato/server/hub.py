@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
+from jaato.agent.suspension import go_on, suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionCreate, SessionUpdate
@@ -66,7 +67,7 @@ class Hub:
             if self._work:
                 await asyncio.wait(self._work)
 
-    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+    def begin(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do something that no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
@@ -109,8 +110,7 @@ class Hub:
         """Watch a session no more; one that nobody watches is saved, where its workspace says so."""
         room.leave(feed)
         self._answerable(room)
-        live = self.lives.by_id.get(room.session_id)
-        if live is not None and not room.watched and not self.closing:
+        if (live := self.lives.by_id.get(room.session_id)) and not room.watched and not self.closing:
             self.begin(live.keeper.left)
 
     def change(self, room: Room, feed: Feed, client: ClientView) -> None:
@@ -144,7 +144,10 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
+        session.desk.early = lambda: self.begin(lambda: go_on(session))
         self._answerable(room)
+        if suspended(session):
+            room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
 
     def _answerable(self, room: Room) -> None:
@@ -154,7 +157,7 @@ class Hub:
             return
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
-            live.leave, live.answering = live.session.desk.attend(), True
+            live.leave, live.answering = live.session.desk.attend(patient=True), True
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -212,10 +215,7 @@ class Hub:
     def _idle(self, session_id: str, live: Live) -> bool:
         """Whether nobody watches a session and it has done nothing for long enough."""
         room = self.rooms.get(session_id)
-        if not live.resting or (room is not None and room.watched):
-            live.idle_since = anyio.current_time()
-            return False
-        return anyio.current_time() - live.idle_since >= self.idle_after_s
+        return live.rests(self.idle_after_s, watched=room is not None and room.watched)
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told by the end of its events."""
@@ -285,7 +285,7 @@ class Hub:
                         del self.rooms[session_id]
 
 
-async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+async def guarded(work: Callable[[], Awaitable[object]]) -> None:
     """Do something whose failure is the log's, and no command's."""
     try:
         await work()

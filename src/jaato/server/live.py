@@ -13,6 +13,7 @@ import anyio
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, stored
@@ -44,6 +45,14 @@ class Live:
         """Whether nothing would be lost by putting it down now."""
         session = self.session
         return not self.uses and not session.busy and not list(session.tasks.running())
+
+    def rests(self, after_s: float, *, watched: bool) -> bool:
+        """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
+        time it was not."""
+        now = anyio.current_time()
+        if watched or not self.resting:
+            self.idle_since = now
+        return now - self.idle_since >= after_s and not watched and self.resting
 
     @property
     def keeper(self) -> Keeper:
@@ -118,7 +127,7 @@ class Lives:
             raise
 
     async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None) -> Live:
-        session, close = await shop.workshop.session(blueprint, journal)
+        session, close = await shop.workshop.session(blueprint, journal, resumable=True)
         live = self.by_id[session.state.session_id] = Live(session, close, shop)
         return live
 
@@ -165,7 +174,10 @@ class Lives:
         await self._close_left()
 
     async def close(self) -> None:
-        """Put every session down, then close the workshops."""
+        """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
+        for live in self.by_id.values():
+            if live.session.busy or live.session.state.open_turn is not None:
+                suspend(live.session)
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)
