@@ -30,6 +30,7 @@ def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:
             await client.ask("message.send", text="go")
             asked = [e for e in client.events if isinstance(e, PermissionRequested)]
             question = asked[0] if asked else await client.until(PermissionRequested)
+            assert question.deadline is not None
             assert question.deadline > question.timestamp
             assert question.default == "n"
             settled = [e for e in client.events if isinstance(e, PermissionResolved)]
