@@ -28,6 +28,7 @@ def rows() -> list[Row]:
 def log_rows(directory: Path) -> Iterator[Row]:
     """One long session: its appends, singly and four at once, and reading it back."""
     with opened(directory) as store:
+        store.hold("s1")
         store.create([created("s1")])
         first = batched(store, 2, 1)
         yield Row("append one event, durable against kill -9", first, "µs", 25, "a log of 10,000 events")
@@ -38,6 +39,7 @@ def log_rows(directory: Path) -> Iterator[Row]:
         after = batched(store, 2 * EVENTS + 2, 1)
         yield Row("append one event to a long log among many", after, "µs", 25, "20,000 events, 200 sessions")
     with opened(directory / "read") as store:
+        store.hold("s1")
         store.create([created("s1")])
         batched(store, 2, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import sqlite3
@@ -15,8 +16,9 @@ from tests.storage.logs import begin, created, said, sound, text_of
 
 from jaato.abc.store import Damaged
 from jaato.errors import StoreError, StoreReadOnly
+from jaato.protocol.codec import encode
 from jaato.storage.database import open_database
-from jaato.storage.schema import APPLICATION_ID, FIRST, STEPS
+from jaato.storage.schema import APPLICATION_ID, FIRST, SEQ_BITS, STEPS, migrate
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -222,12 +224,12 @@ UPDATE session SET colour = 'a;b';
 @pytest.mark.spec("C10", "Environment variables and files")
 def test_a_migration_makes_a_backup_first(path: Path) -> None:
     """An older store is brought up to date in one go; a copy as it was stands beside it, 0600."""
-    opened = open_database(path, steps=[FIRST, NEXT])
+    opened = open_database(path, steps=[*STEPS, NEXT])
     assert opened.refusal == ""
     assert opened.connection.execute("SELECT DISTINCT colour FROM session").fetchall() == [("a;b",)]
-    assert opened.connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert opened.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
     opened.connection.close()
-    (backup,) = path.parent.glob("jaato.db.v1-*.backup")
+    (backup,) = path.parent.glob(f"jaato.db.v{len(STEPS)}-*.backup")
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     shutil.copy(backup, copy := path.with_name("copy.db"))
     old = SqliteStore(copy)
@@ -243,8 +245,8 @@ def test_a_migration_makes_a_backup_first(path: Path) -> None:
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     """When a step fails, the store is as it was, can be used, and the message names the copy."""
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"version 3.*as it was.*backup"):
-        open_database(path, steps=[FIRST, NEXT, "UPDATE nothing SET x = 1;"])
+    with pytest.raises(StoreError, match=rf"version {len(STEPS) + 2}.*as it was.*backup"):
+        open_database(path, steps=[*STEPS, NEXT, "UPDATE nothing SET x = 1;"])
     assert path.read_bytes()[100:] == before[100:]
     store = SqliteStore(path)
     assert not store.read_only
@@ -252,10 +254,53 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     store.close()
 
 
-def test_an_older_store_is_not_migrated_for_reading(path: Path) -> None:
-    """Opened for reading only, an older store is refused rather than changed or misread."""
+@pytest.fixture
+def oldest(tmp_path: Path) -> Path:
+    """A store of the first version there was, with one session of three events."""
+    path = tmp_path / "first" / "jaato.db"
+    path.parent.mkdir()
+    events = [created("s1"), said("s1", 2), said("s1", 3)]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, path, [FIRST])
+        connection.execute(
+            "INSERT INTO session VALUES (1, 's1', '/w', 'old', NULL, '', '', ?, ?)",
+            (events[0].timestamp, events[-1].timestamp),
+        )
+        for event in events:
+            connection.execute(
+                "INSERT INTO event VALUES (?, ?, ?)",
+                ((1 << SEQ_BITS) + event.seq, event.timestamp, encode(event)),
+            )
+    return path
+
+
+@pytest.mark.spec("C10", "Environment variables and files")
+def test_a_store_of_the_first_version_is_brought_up_to_date(oldest: Path) -> None:
+    """A store made by the first jaato goes on with all it had; a copy of it as it was stands beside it."""
+    store = SqliteStore(oldest)
+    assert not store.read_only
+    store.hold("s1")
+    store.append([said("s1", 4)])
+    assert [event.seq for event in sound(store, "s1")] == [1, 2, 3, 4]
+    store.close()
+    (backup,) = oldest.parent.glob("jaato.db.v1-*.backup")
+    with contextlib.closing(sqlite3.connect(backup)) as connection:
+        assert connection.execute("SELECT count(*) FROM event").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_an_older_store_is_read_without_being_changed(oldest: Path) -> None:
+    """Opened for reading only, an older store is read as far as its tables are known; where they are not, it says so."""
+    before = oldest.read_bytes()
+    store = SqliteStore(oldest, read_only=True)
+    assert len(sound(store, "s1")) == 3
+    assert store.abandoned() == []
+    assert store.holder("s1") is None
+    store.close()
+    assert oldest.read_bytes() == before
+    tamper(oldest, "ALTER TABLE session RENAME TO conversation")
     with pytest.raises(StoreReadOnly, match="older jaato"):
-        open_database(path, read_only=True, steps=[FIRST, NEXT])
+        open_database(oldest, read_only=True)
 
 
 def test_a_half_made_store_is_completed(path: Path) -> None:

@@ -38,6 +38,23 @@ class Damaged(Struct, frozen=True):
     reason: str
 
 
+class Holder(Struct, frozen=True):
+    """Who has a session for writing: a process, the machine it runs on, and what it is; `since` is ISO 8601 UTC.
+
+    `fence` is higher than that of every holder before.
+    """
+
+    session_id: str
+    fence: int
+    pid: int
+    host: str
+    what: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.pid} on {self.host}, since {self.since})"
+
+
 class Store(Protocol):
     """Where sessions live. Every method raises `StoreError`s; an append is durable against kill -9 when it returns.
 
@@ -52,6 +69,16 @@ class Store(Protocol):
         ...
 
     def release(self, session_id: str) -> None: ...
+
+    def holder(self, session_id: str) -> Holder | None:
+        """Who holds a session now; None when nobody alive does."""
+        ...
+
+    def abandoned(self) -> list[str]:
+        """The sessions that were open in a process when it died, until somebody holds or settles them."""
+        ...
+
+    def settle(self, session_id: str) -> None: ...
 
     def create(self, first: Sequence[Event]) -> None: ...
 
