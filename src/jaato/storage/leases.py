@@ -117,7 +117,11 @@ class Leases:
         return ""
 
     def sweep(self) -> None:
-        """Remove the lock files of the dead."""
+        """Remove the lock files of the dead, and their leases of sessions that never began."""
+        begun = {holder.session_id for holder in self._rows(where=BEGUN)}
+        for holder in self._rows():
+            if holder.session_id not in begun:
+                self.dropped(holder.session_id)
         for path in self._holds.stale():
             path.unlink(missing_ok=True)
 

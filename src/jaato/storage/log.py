@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jaato.abc.store import Damaged, SessionRow
+from jaato.abc.store import Damaged, Hits, SessionRow
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
+from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs
 from jaato.storage.checkpoint import Checkpoint, quietly
 from jaato.storage.database import Durability, open_database
@@ -25,10 +26,12 @@ from jaato.storage.events import (
     size_of,
     write_events,
 )
+from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
 from jaato.storage.listing import LAST, find_session, list_sessions
 from jaato.storage.schema import SEQ_BITS
+from jaato.storage.search import Search
 
 ABANDONED_S = 86_400.0
 
@@ -64,6 +67,7 @@ class SqliteLog:
         self._guard = Guard(connection, self.path)
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._leases = Leases(self._guard, self.path.parent / "locks")
+        self._search = Search(self.path, read_only=self.read_only)
         self._logs: dict[str, Log] = {}
         self._checkpoint = Checkpoint(self.path)
 
@@ -170,6 +174,27 @@ class SqliteLog:
         with self._guard as connection:
             return list_sessions(connection, workspace, limit, before)
 
+    def search(
+        self, query: str, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> Hits:
+        """One page of the sessions that have all words of a query, newest first, each with a line from it.
+
+        Brings the index up to date as far as may be done in one go, which can take a second or two: not for the loop.
+        Raises `StoreError` for a query without a word.
+        """
+        return self._search.search(query, workspace, limit, before)
+
+    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
+        """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
+        self._must_write()
+        made = new_id("s")
+        self._leases.take(made, self.owner)
+        try:
+            fork(self._guard, session_id, seq, name, made)
+        finally:
+            self._leases.release(made)
+        return made
+
     def delete(self, session_id: str) -> None:
         """Remove a session and the blobs that no other session refers to.
 
@@ -181,6 +206,7 @@ class SqliteLog:
         if not mine:
             self._leases.take(session_id, self.owner)
         try:
+            self._search.forget(session_id)
             self._delete(session_id)
         finally:
             if not mine:
@@ -207,6 +233,7 @@ class SqliteLog:
         if not self.read_only:
             self._leases.release_all()
         self._checkpoint.finish()
+        self._search.close()
         with self._guard as connection:
             connection.close()
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaato.abc.store import Holder
-from jaato.errors import StoreError
+from jaato.abc.store import Holder, SessionRow
+from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.storage.blobs import chunks_of
-from jaato.storage.log import SqliteLog
+from jaato.storage.log import ABANDONED_S, SqliteLog
+from jaato.storage.vacuum import (
+    Retention,
+    Upkeep,
+    clear_drafts,
+    outdated,
+    shrink,
+    stored_bytes,
+    stray_blobs,
+)
 
+KEEP_ALL = Retention()
 REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
 
 
@@ -81,6 +93,45 @@ class SqliteStore(SqliteLog):
         """Strike an abandoned session from the list. Raises `SessionBusy` when somebody alive has it."""
         self.hold(session_id)
         self.release(session_id)
+
+    # --- upkeep --------------------------------------------------------------------------------------------------
+
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+        """Remove the sessions beyond what is kept, and everything that belongs to none; make the files small again.
+
+        A session that somebody alive has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
+        """
+        if not dry_run:
+            self._must_write()
+        beyond = outdated(self._guard, kept, datetime.datetime.now(datetime.UTC))
+        held = {holder.session_id for holder in self._leases.held()}
+        removed = [row for row in beyond if row.id not in held]
+        staying = [row.id for row in beyond if row.id in held]
+        size_bytes = sum([stored_bytes(self._guard, row.id) for row in removed])
+        if dry_run:
+            return Upkeep(removed, staying, size_bytes)
+        done: list[SessionRow] = []
+        for row in removed:
+            try:
+                self.delete(row.id)
+                done.append(row)
+            except (SessionBusy, SessionNotFound):
+                staying.append(row.id)
+        return Upkeep(done, staying, size_bytes, self._tidy())
+
+    def _tidy(self) -> str:
+        held = self._leases.held()
+        if not held:
+            clear_drafts(self._guard)
+        with self._guard as connection:
+            self._sweep(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            for path in stray_blobs(connection, self.path.parent / "blobs", time.time() - ABANDONED_S):
+                path.unlink(missing_ok=True)
+            connection.execute("COMMIT")
+        self._leases.sweep()
+        self._search.tidy()
+        return shrink(self._guard, self._leases)
 
     # --- the lines below know the tables ---
 
