@@ -14,13 +14,13 @@ from pathlib import Path
 
 from jaato.abc.store import Damaged, Hit, Hits, SessionRow
 from jaato.errors import StoreError
-from jaato.storage.database import BUSY_TIMEOUT_S, connect, open_to_read
+from jaato.storage.database import open_to_read
 from jaato.storage.events import decoded, rows_after
 from jaato.storage.faults import database_fault
-from jaato.storage.files import create_private, own_file
+from jaato.storage.index_file import damage, empty, index_path, open_index, remove, transaction
 from jaato.storage.listing import list_sessions
-from jaato.storage.schema import SEQ_BITS, STEPS, statements, version_of
-from jaato.storage.words import VERSION, snippet, terms_of, text_of
+from jaato.storage.schema import SEQ_BITS, STEPS
+from jaato.storage.words import snippet, terms_of, text_of
 
 INDEX_BYTES = 32 << 20
 """How much of the log one search takes into the index; the rest is for the next one."""
@@ -28,10 +28,6 @@ BATCH_BYTES = 1 << 20
 PATIENCE_S = 10.0
 STEPS_BETWEEN_LOOKS = 100_000
 
-TABLES = """
-CREATE TABLE indexed (session INTEGER PRIMARY KEY, id TEXT NOT NULL, seq INTEGER NOT NULL);
-CREATE VIRTUAL TABLE word USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
-"""
 LOGS = (
     f"SELECT number, id, (SELECT position FROM event WHERE position > number << {SEQ_BITS} "  # noqa: S608 a number of ours
     f"AND position < (number + 1) << {SEQ_BITS} ORDER BY position DESC LIMIT 1) "
@@ -239,82 +235,3 @@ def found(
         for _, data in rows_after(log, start, seq - 1, seq):
             return Hit(row, seq, snippet(text_of_row(row.id, seq, data) or "", terms))
     return None
-
-
-# --- the file of the index -------------------------------------------------------------------------------------------
-
-
-def index_path(path: Path) -> Path:
-    """Where the index of the store at `path` is."""
-    return path.with_name(f"{path.stem}.search.db")
-
-
-def open_index(place: Path | None) -> sqlite3.Connection:
-    """The index at `place`, made if it is missing, damaged or of another version; without a place a passing one."""
-    if place is None:
-        connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        make(connection)
-        return connection
-    own_file(place)
-    create_private(place)
-    for _ in range(2):
-        connection = connect(place, "mode=rw")
-        try:
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA journal_mode = WAL")
-            if version_of(connection) == VERSION:
-                connection.execute("SELECT 1 FROM indexed, word LIMIT 1").fetchone()
-                return connection
-            if version_of(connection) == 0:
-                make(connection)
-                return connection
-        except sqlite3.Error as error:
-            if not damage(error):
-                connection.close()
-                raise
-        connection.close()
-        remove(place)
-        create_private(place)
-    raise StoreError(f"The index {place} is damaged; remove it, and it is made anew.")
-
-
-def make(connection: sqlite3.Connection) -> None:
-    """The tables of an index; two processes may want to make them at once."""
-    with transaction(connection):
-        if version_of(connection) == 0:
-            for statement in statements(TABLES):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def empty(index: sqlite3.Connection) -> None:
-    """Forget everything, in a transaction."""
-    index.execute("INSERT INTO word (word) VALUES ('delete-all')")
-    index.execute("DELETE FROM indexed")
-
-
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the body or nothing, and nobody else meanwhile."""
-    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def damage(error: sqlite3.Error) -> bool:
-    """Whether the file is broken, or not what it should be."""
-    codes = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes
-
-
-def remove(place: Path) -> None:
-    """Remove an index with all that belongs to it."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        place.with_name(place.name + suffix).unlink(missing_ok=True)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from jaato.abc.store import Holder, SessionRow
 from jaato.errors import SessionBusy, SessionNotFound, StoreError
+from jaato.protocol.ids import new_id
 from jaato.storage.blobs import chunks_of
 from jaato.storage.log import ABANDONED_S, SqliteLog
+from jaato.storage.unpack import unpack, workspace_text
 from jaato.storage.vacuum import (
     Retention,
     Upkeep,
@@ -94,7 +96,21 @@ class SqliteStore(SqliteLog):
         self.hold(session_id)
         self.release(session_id)
 
-    # --- upkeep --------------------------------------------------------------------------------------------------
+    # --- bundles and upkeep --------------------------------------------------------------------------------------
+
+    def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
+        """A new session from the bundle at `path`, which goes on in `workspace`; returns its id.
+
+        Raises `StoreError` for anything that is not as it must be; nothing is stored then.
+        """
+        self._must_write()
+        made = new_id("s")
+        self._leases.take(made, self.owner)
+        try:
+            unpack(self._guard, self._blobs, path, workspace_text(workspace), name, made)
+        finally:
+            self._leases.release(made)
+        return made
 
     def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
         """Remove the sessions beyond what is kept, and everything that belongs to none; make the files small again.
