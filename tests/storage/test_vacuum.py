@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.storage.logs import begin, created, run, said, sound, start
 
+from jaato.abc.store import Retention
 from jaato.storage.sqlite import SqliteStore
-from jaato.storage.vacuum import Retention
 
 
 @pytest.fixture

@@ -45,6 +45,23 @@ class Hits(Struct, frozen=True):
     complete: bool = True
 
 
+class Retention(Struct, frozen=True):
+    """How much is kept; None: all. `sessions` counts the newest, `size_bytes` their logs and results together."""
+
+    days: float | None = None
+    sessions: int | None = None
+    size_bytes: int | None = None
+
+
+class Upkeep(Struct, frozen=True):
+    """What upkeep did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
+
+    removed: list[SessionRow]
+    held: list[str]
+    freed_bytes: int = 0
+    note: str = ""
+
+
 class Damaged(Struct, frozen=True):
     """A record that could not be read; it hides nothing else."""
 
@@ -68,6 +85,9 @@ class Holder(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.what} ({self.pid} on {self.host}, since {self.since})"
+
+
+KEEP_ALL = Retention()
 
 
 class Log(Protocol):
@@ -144,3 +164,11 @@ class Store(Log, Protocol):
         ...
 
     def blob_size(self, session_id: str, digest: str) -> int: ...
+
+    def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
+        """A new session from a bundle; returns its id. Raises `StoreError`, and stores nothing then."""
+        ...
+
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+        """Remove the sessions beyond what is kept, and everything that belongs to none. Slow, so not for the loop."""
+        ...

@@ -7,15 +7,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaato.abc.store import Holder, SessionRow
+from jaato.abc.store import KEEP_ALL, Holder, Retention, SessionRow, Upkeep
 from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import chunks_of
 from jaato.storage.log import ABANDONED_S, SqliteLog
 from jaato.storage.unpack import unpack, workspace_text
 from jaato.storage.vacuum import (
-    Retention,
-    Upkeep,
     clear_drafts,
     outdated,
     shrink,
@@ -23,7 +21,6 @@ from jaato.storage.vacuum import (
     stray_blobs,
 )
 
-KEEP_ALL = Retention()
 REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
 
 

@@ -7,9 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct
-
-from jaato.abc.store import SessionRow
+from jaato.abc.store import Retention, SessionRow
 from jaato.storage.blobs import DIGEST
 from jaato.storage.draft import clear
 from jaato.storage.guard import Guard
@@ -23,23 +21,6 @@ SIZE = (
     "SELECT coalesce(sum(size_bytes), 0) FROM blob WHERE session = ?",
 )
 NEXT = "SELECT position FROM event WHERE position >= ? ORDER BY position LIMIT 1"
-
-
-class Retention(Struct, frozen=True):
-    """How much is kept; None: all. `sessions` counts the newest, `size_bytes` their logs and results together."""
-
-    days: float | None = None
-    sessions: int | None = None
-    size_bytes: int | None = None
-
-
-class Upkeep(Struct, frozen=True):
-    """What upkeep did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
-
-    removed: list[SessionRow]
-    held: list[str]
-    freed_bytes: int = 0
-    note: str = ""
 
 
 def outdated(guard: Guard, kept: Retention, now: datetime.datetime) -> list[SessionRow]:
