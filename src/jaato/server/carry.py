@@ -24,6 +24,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDelete,
     SessionDetach,
+    SessionFork,
     SessionList,
     SessionStop,
     SessionUpdate,
@@ -44,6 +45,7 @@ from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.room import Room
+from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
@@ -124,6 +126,8 @@ class Carrier:
         match command:
             case TurnContinue():
                 return self._continue(command)
+            case SessionFork():
+                return forked(self._hub, command, self._id_of(command))
             case SessionDelete():
                 return self._delete(command)
             case SessionUpdate():
@@ -187,10 +191,10 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions:
-        if command.query:
-            raise ConfigError("This server cannot search yet.")
+    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
         limit = min(max(command.limit, 1), MOST_LISTED)
+        if command.query:
+            return searched(self._hub, command, limit)
         return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
 
     # --- answering -----------------------------------------------------------------------------------------------
