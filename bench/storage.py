@@ -63,6 +63,17 @@ def list_rows(directory: Path) -> Iterator[Row]:
         def here() -> None:
             assert len(store.sessions("/w3")) == 50
 
+        def begun() -> None:
+            with opened(directory) as fresh:
+                assert len(fresh.sessions()) == 50
+
+        yield Row("open the store and list", best(begun) * 1e3, "ms", 1000, "10,000 sessions")
+        store.search("nothing")
+
+        def search() -> None:
+            assert store.search("workspace").complete
+
+        yield Row("search, index at hand", best(search) * 1e3, "ms", None, "10,000 sessions")
         yield Row("list the newest 50 sessions", best(page) * 1e3, "ms", 50, "10,000 sessions made at once")
         yield Row("list those of one workspace", best(here) * 1e3, "ms", 50, "10,000 sessions, 10 workspaces")
 
