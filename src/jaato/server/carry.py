@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
-from typing import Any
+from collections.abc import Awaitable
 
 import msgspec
 
@@ -24,6 +23,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDelete,
     SessionDetach,
+    SessionFork,
     SessionList,
     SessionStop,
     SessionUpdate,
@@ -32,18 +32,17 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import (
     ClarificationQuestion,
-    Event,
-    MessageUser,
-    MidTurnQueued,
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
 from jaato.protocol.specs import ClientView
+from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.room import Room
+from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
@@ -51,28 +50,6 @@ ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
 SETTLED_S = 2.0
-
-
-class Accepted:
-    """Waits for a message to be in the log. A listener of the session's bus."""
-
-    def __init__(self) -> None:
-        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-
-    def __call__(self, event: Event) -> None:
-        """Something has happened."""
-        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
-            return
-        if event.message.source == "user":
-            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
-
-    def failed(self, error: JaatoError) -> None:
-        """It will not be."""
-        if not self._taken.done():
-            self._taken.set_exception(error)
-
-    def __await__(self) -> Generator[Any, None, Taken]:
-        return self._taken.__await__()
 
 
 class Carrier:
@@ -124,6 +101,8 @@ class Carrier:
         match command:
             case TurnContinue():
                 return self._continue(command)
+            case SessionFork():
+                return forked(self._hub, command, self._id_of(command))
             case SessionDelete():
                 return self._delete(command)
             case SessionUpdate():
@@ -187,10 +166,10 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions:
-        if command.query:
-            raise ConfigError("This server cannot search yet.")
+    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
         limit = min(max(command.limit, 1), MOST_LISTED)
+        if command.query:
+            return searched(self._hub, command, limit)
         return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
 
     # --- answering -----------------------------------------------------------------------------------------------

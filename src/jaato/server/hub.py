@@ -19,7 +19,7 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.listing import entries, tools_of
+from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
@@ -54,6 +54,7 @@ class Hub:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
+        settle_rest(self.store)
         async with anyio.create_task_group() as group:
             group.start_soon(self._sweep)
             group.start_soon(self._follow)

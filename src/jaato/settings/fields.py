@@ -50,6 +50,13 @@ FIELDS: dict[str, Field] = {
     "durability": Field(
         "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
     ),
+    "keep_days": Field(
+        "number", None, "days after its last use that `jaato sessions vacuum` keeps a session; all without"
+    ),
+    "keep_sessions": Field("integer", None, "how many sessions `jaato sessions vacuum` keeps; all without"),
+    "keep_mb": Field(
+        "number", None, "how many megabytes of sessions `jaato sessions vacuum` keeps; all without"
+    ),
     "read_only": Field(
         "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
     ),
