@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import stat
 import struct
 from collections.abc import AsyncIterator
@@ -15,8 +16,8 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
-from jaato.server.mcp.guard import App
-from jaato.server.mcp.listen import Bounded, Listener, config_of
+from jaato.server.asgi import App
+from jaato.server.listen import Bounded, Listener, config_of
 from jaato.server.wire import FramedSocket
 
 BACKLOG = 1_024
@@ -103,19 +104,39 @@ def remove_dead(path: Path) -> None:
 
 
 def passed_listeners(environ: dict[str, str]) -> list[socket.socket]:
-    """The sockets systemd has opened for this process; none when it has not."""
+    """The sockets systemd has opened for this process; none when it has not. Raises `ConfigError` for other things."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = environ.get("LISTEN_FDS", "")
-    made = []
-    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() else 0)):
-        os.set_inheritable(fd, False)
-        made.append(socket.socket(fileno=fd))
+    made: list[socket.socket] = []
+    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() and len(count) < 4 else 0)):
+        try:
+            os.set_inheritable(fd, False)
+            one = socket.socket(fileno=fd)
+            listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        except OSError as error:
+            raise ConfigError(f"Descriptor {fd}, passed as a socket, is none: {error.strerror}.") from None
+        families = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+        if not listens or one.family not in families or one.type != socket.SOCK_STREAM:
+            raise ConfigError(f"Descriptor {fd}, passed as a socket, is no stream socket that listens.")
+        made.append(one)
     return made
 
 
+def tell_supervisor(environ: dict[str, str], state: str) -> None:
+    """Tell systemd how the service is (sd_notify(3)), where it wants to know."""
+    path = environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(f"\0{path[1:]}" if path[0] == "@" else path)
+        line.sendall(state.encode())
+
+
 @asynccontextmanager
-async def serving(app: App, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    app: App, listener: socket.socket, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve an application at a socket while the body runs."""
     config = config_of(app)
     config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
@@ -123,7 +144,7 @@ async def serving(app: App, listener: socket.socket) -> AsyncIterator[None]:
     config.ws_max_size = MAX_HELLO_BYTES
     config.ws_per_message_deflate = False
     config.ws_ping_interval = config.ws_ping_timeout = PINGS_S
-    server = Listener(config)
+    server = Listener(config, tls)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started and not task.done():  # noqa: ASYNC110 uvicorn tells nobody
