@@ -87,7 +87,7 @@ FIELDS: dict[str, Field] = {
     "gc": Field(
         "text",
         None,
-        "the strategy that makes room in a full context: gc_truncate, or a plugin's; none without",
+        "the strategy that makes room in a full context: gc_truncate, gc_summarize, gc_hybrid, or a plugin's; none without",
     ),
     "gc_threshold": Field(
         "number", 80.0, "how full the context is, in percent, when the strategy makes room"

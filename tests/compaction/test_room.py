@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from jaato.abc.compactor import GCConfig, GCResult
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.compaction.truncate import TruncateGCPlugin
 from jaato.agent.session import Session
-from jaato.protocol.events import GcCompleted
+from jaato.protocol.events import BackgroundUpdated, GcCompleted, PlanUpdated
 from jaato.protocol.messages import Message, Text, Usage
-from jaato.protocol.specs import ModelInfo
+from jaato.protocol.specs import ModelInfo, Plan, PlanStep
 from jaato.providers.scripted import Step
 
 SMALL = ModelInfo(id="script", provider="scripted", context_limit=2_000)
@@ -177,83 +176,48 @@ def test_one_that_frees_nothing_says_so_and_adds_nothing(tmp_path: Path) -> None
     anyio.run(main)
 
 
-def exits() -> Any:
-    raise SystemExit(3)
-
-
-def interrupts() -> Any:
-    raise KeyboardInterrupt
-
-
-WRONG: dict[str, tuple[Any, str]] = {
-    "raises": (lambda _history: 1 / 0, "ZeroDivisionError"),
-    "exits": (lambda _history: exits(), "SystemExit"),
-    "interrupts": (lambda _history: interrupts(), "KeyboardInterrupt"),
-    "gives nothing": (lambda _history: (None,), "(history, GCResult)"),
-    "gives text": (lambda _history: ("all", GCResult()), "not a str"),
-    "gives strings": (lambda _history: (["all"], GCResult()), "has a str among"),
-    "turns the order round": (lambda history: (history[::-1], GCResult()), "another order"),
-    "repeats": (lambda history: ([history[0], history[0]], GCResult()), "one of them twice"),
-    "cannot be stored": (
-        lambda history: ([Message("user", [Text(object())])], GCResult()),  # type: ignore[arg-type]  # the point
-        "cannot be stored",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", list(WRONG))
-def test_a_broken_strategy_is_left_out_and_the_turn_goes_on(tmp_path: Path, case: str) -> None:
-    """The turn ends well, the history is whole, the log names the strategy and what it did."""
-    keep, words = WRONG[case]
+@pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.2")
+def test_a_long_plan_does_not_push_out_the_tasks_that_run(tmp_path: Path) -> None:
+    """Every step of a plan of two hundred and every running task is named in the note, whatever their length."""
 
     async def main() -> None:
-        async with session(tmp_path, [say("one"), say("two"), say("three")]) as live:
-            await live.post("a")
-            strategy = Strategy(keep)
+        async with session(
+            tmp_path, [say("x" * 60_000), say("on")], [echo], ["introspection", "todo"]
+        ) as live:
+            await live.post("first")
+            steps = [PlanStep(f"s{n}", "weigh the anchor " * 20) for n in range(200)]
+            live.journal.record(
+                PlanUpdated(**live.journal.head(), plan=Plan("p1", "T" * 2000, steps, status="active")),
+                BackgroundUpdated(
+                    **live.journal.head(), task_id="bg7", tool="shell", plugin="cli", status="running"
+                ),
+            )
+            live.compaction = Compaction(Strategy(forget), GCConfig())
+            await live.post("go on")
+            note = live.state.messages[0].text
+            assert "bg7" in note
+            assert "s0:" in note
+            assert "s199:" in note
+            assert len(note) < 10_000
+
+    anyio.run(main)
+
+
+def test_one_that_frees_next_to_nothing_is_not_asked_before_every_call(tmp_path: Path) -> None:
+    """After a collection that frees a trifle the context must grow before the next."""
+
+    def trifle(history: list[Message]) -> Any:
+        return history[2:]
+
+    async def main() -> None:
+        script = [*[call("echo", text="x" * 300)] * 8, say("ok")]
+        async with session(tmp_path, [say("z" * 90), say("z" * 20_000), *script], [echo]) as live:
+            await live.post("y" * 90)
+            await live.post("y")
+            strategy = Strategy(trifle)
             live.compaction = Compaction(strategy, GCConfig())
-            for text in ("b", "c"):
-                turn = await live.post(text)
-                assert turn is not None
-                assert turn.reason == "stop"
+            await live.post("go")
             assert strategy.collected == 1
-            (event,) = collections(live)
-            assert "mine is left out" in (event.problem or "")
-            assert words in (event.problem or "")
-            assert len(live.state.messages) == 6
-
-    anyio.run(main)
-
-
-def test_a_strategy_that_hangs_is_left_out(tmp_path: Path) -> None:
-    """After its time the turn goes on without it."""
-
-    async def main() -> None:
-        strategy = Strategy(forget, lambda: time.sleep(5))
-        async with session(tmp_path, [say("one"), say("two")]) as live:
-            live.compaction = Compaction(strategy, GCConfig(), asking_s=0.05)
-            turn = await live.post("a")
-            assert turn is not None
-            assert turn.reason == "stop"
-            (event,) = collections(live)
-            assert "has not answered" in (event.problem or "")
-
-    anyio.run(main)
-
-
-def test_a_strategy_cannot_change_what_it_is_shown(tmp_path: Path) -> None:
-    """It works on copies: what it does to the parts of a message changes nothing."""
-
-    def vandal(history: list[Message]) -> Any:
-        for message in history:
-            message.parts.clear()
-        return 1 / 0
-
-    async def main() -> None:
-        async with session(tmp_path, [say("one"), say("two")]) as live:
-            await live.post("a")
-            live.compaction = Compaction(Strategy(vandal), GCConfig())
-            await live.post("b")
-            assert texts(live) == ["a", "one", "b", "two"]
 
     anyio.run(main)
 

@@ -35,10 +35,13 @@ DOCUMENTED = {
     "shared.mcp_context_manager": "MCPClientManager",
     "shared.plugins.file_edit": "FileEditPlugin",
     "shared.plugins.clarification": "ClarificationPlugin",
+    "shared.plugins.waypoint": "BackupManager WaypointManager WaypointPlugin",
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
     "shared.plugins.gc": "GCConfig GCPlugin GCResult discover_gc_plugins load_gc_plugin",
     "shared.plugins.gc.base": "GCConfig GCPlugin GCResult",
     "shared.plugins.gc_truncate": "TruncateGCPlugin",
+    "shared.plugins.gc_summarize": "SummarizeGCPlugin",
+    "shared.plugins.gc_hybrid": "HybridGCPlugin",
     "shared.plugins.model_provider.base": "ModelProviderPlugin",
     "shared.plugins.model_provider.types": (
         "CancelToken CancelledException FinishReason FunctionCall Message Part ProviderResponse Role ToolResult "

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.desk import Desk
 
+from jaato.runtime import plugin_tree
 from jaato.runtime.brought import brought_by
 from jaato.runtime.plugin_import import load_tree
 from jaato.runtime.plugin_tree import MAX_DEPTH, MAX_FILES, MAX_TREE_BYTES, trees_of
@@ -143,6 +145,57 @@ def test_links_special_files_and_too_much_are_refused(tmp_path: Path) -> None:
         assert text in said[name], name
     assert said["fine"] == ""
     assert "notes.txt" not in said
+
+
+def test_two_of_one_name_are_neither(tmp_path: Path) -> None:
+    """`notes.py` beside `notes/`: a person who read the one must not vouch for the other."""
+    folder = tmp_path / ".jaato" / "plugins"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "__init__.py").write_text("")
+    (folder / "notes.py").write_text("")
+    (folder / "other.py").write_text("")
+    said = [(tree.name, tree.problem) for tree in trees_of(tmp_path)]
+    assert said == [
+        ("notes", "is there twice, as a file and as a directory"),
+        ("notes", "is there twice, as a file and as a directory"),
+        ("other", ""),
+    ]
+
+
+def test_what_a_workspace_brings_is_bounded_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many large plugins, or more directories than anybody has, are not read at every start; the reason is told."""
+    monkeypatch.setattr(plugin_tree, "MAX_ALL_BYTES", 3_000)
+    folder = tmp_path / ".jaato" / "plugins"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        (folder / f"p{number}.py").write_bytes(b"#" * 1_000)
+    trees = trees_of(tmp_path)
+    assert [bool(tree.problem) for tree in trees] == [False] * 3 + [True] * 3
+    assert "together with the others" in trees[-1].problem
+    assert sum(tree.size_bytes for tree in trees) <= 3_000
+    monkeypatch.setattr(plugin_tree, "MAX_PLUGINS", 2)
+    opened: list[str] = []
+    read = plugin_tree.tree_at
+
+    def counted(*args: Any) -> Any:
+        opened.append(args[1])
+        return read(*args)
+
+    monkeypatch.setattr(plugin_tree, "tree_at", counted)
+    assert len(trees_of(tmp_path)) == 2
+    assert len(opened) == 2
+
+
+def test_directories_count_as_files_do(tmp_path: Path) -> None:
+    """A plugin of nothing but directories is refused before all of them are walked."""
+    folder = tmp_path / ".jaato" / "plugins" / "halls"
+    for number in range(MAX_FILES + 1):
+        (folder / f"d{number}").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (tree,) = trees_of(tmp_path)
+    assert f"more than {MAX_FILES} files" in tree.problem
 
 
 def test_a_linked_directory_of_plugins_is_none(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ IN_THE_MAKING: dict[str, tuple[str, str]] = {
     ),
     "has a name that raises": (animal("@property\ndef name(self): raise KeyError('who')"), "KeyError: 'who'"),
     "has a number for a name": (animal("name = 7"), "has no `name`"),
+    "has a name that ends the program": (
+        animal("@property\ndef name(self): raise KeyboardInterrupt"),
+        "KeyboardInterrupt",
+    ),
+    "has a name that hangs": (
+        animal("@property\ndef name(self):\n    import time\n    time.sleep(30)"),
+        "has not answered for",
+    ),
+    "has a name that clears the screen": (animal("name = '\\x1b[2Jcli'"), "a name that cannot be shown"),
+    "has a name without end": (animal("name = 'n' * 10_000"), "a name that cannot be shown"),
+    "initialises later": (animal("async def initialize(self, config=None): pass"), "is asynchronous"),
     "needs what nobody gives": (animal("def __init__(self, what): pass"), "TypeError"),
     "answers to everything": (animal("def __getattr__(self, _name): return 7\nname = ''"), "has no `name`"),
     "initialise raises": (
@@ -85,7 +96,16 @@ DECLARED: dict[str, tuple[str, str]] = {
     "None for a schema": (schemas("[None]"), "a tool without a name"),
     "schemas without end": (
         schemas("(ToolSchema(f't{n}', 'd', {}) for n in __import__('itertools').count())"),
-        "more than 10,000 tools",
+        "more than 10,000",
+    ),
+    "schemas that come later": (animal("async def get_tool_schemas(self): return []"), "is asynchronous"),
+    "commands without end": (
+        animal("def get_user_commands(self):\n    while True: yield UserCommand('a', 'b')"),
+        "more than 1,000",
+    ),
+    "a category that clears the screen": (
+        schemas("[ToolSchema('growl', 'd', PARAMETERS, category='\\x1b[2J')]"),
+        "printable characters",
     ),
     "a tool without a name": (schemas("[ToolSchema('', 'd', PARAMETERS)]"), "without a name"),
     "a description of bytes": (schemas("[ToolSchema('growl', b'd', PARAMETERS)]"), "is a bytes, not text"),

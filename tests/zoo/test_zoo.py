@@ -157,6 +157,19 @@ EXECUTORS: dict[str, tuple[str, bool, str]] = {
         True,
         "",
     ),
+    "raises what harms who looks": (
+        (
+            "class Bad(BaseException):\n    problem = property(lambda self: exit(4))\n"
+            "    def __str__(self): raise KeyboardInterrupt\ndef run(arguments): raise Bad"
+        ),
+        False,
+        "",
+    ),
+    "gives what harms who looks": (
+        "class Bad:\n    def __repr__(self): raise KeyboardInterrupt\n    __str__ = __repr__\ndef run(arguments): return [Bad()]",
+        True,
+        "",
+    ),
     "changes its arguments": ("def run(arguments):\n    arguments.clear()\n    return 'gone'", True, "gone"),
 }
 

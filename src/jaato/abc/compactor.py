@@ -75,3 +75,24 @@ class GCPlugin(Protocol):
     def collect(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
     ) -> tuple[list[Message], GCResult]: ...
+
+
+@runtime_checkable
+class SummarizingGCPlugin(GCPlugin, Protocol):
+    """A strategy that wants words of the model before it collects. Its methods work in a thread and on copies; the model
+    is asked by the session, which counts the tokens and can be stopped meanwhile."""
+
+    def question(self, history: list[Message], context_usage: dict[str, Any], config: GCConfig) -> str | None:
+        """What the model is asked, without tools and without the conversation; None: nothing, `collect` does it alone."""
+        ...
+
+    def collect_with(
+        self,
+        answer: str,
+        history: list[Message],
+        context_usage: dict[str, Any],
+        config: GCConfig,
+        reason: str,
+    ) -> tuple[list[Message], GCResult]:
+        """As `collect`, with what the model answered. Where it gave none, `collect` is called instead."""
+        ...

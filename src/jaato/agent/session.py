@@ -26,6 +26,7 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
+from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import (
@@ -37,11 +38,7 @@ from jaato.protocol.commands import (
     SessionStop,
     ToolsDisable,
 )
-from jaato.protocol.events import (
-    MidTurnQueued,
-    ToolsStatus,
-    TurnCompleted,
-)
+from jaato.protocol.events import MidTurnQueued, ToolsStatus, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
@@ -100,11 +97,12 @@ class Session:
         self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
         self._group = Group()
         self._composer = Composer(self.enrich, self.services)
-        self._busy = self._closed = False
+        self._busy = self._closed = self._making_room = False
         self._idle = anyio.Event()
         self.services |= {
             "session": self,
             "plans": Plans(self.journal),
+            "waypoints": Waypoints(self.journal),
             "clarify": self.desk.clarify,
             "background": self,
         }
@@ -170,10 +168,12 @@ class Session:
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
-            if not self.stopping:
+            if not self.stopping and not self._making_room:
                 self._queue(message)
                 return None
-            await self._idle.wait()  # what is said after a stop is not for the turn that ends
+            await (
+                self._idle.wait()
+            )  # what is said after a stop is not for the turn that ends, and `compact` is none
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             if self.state.open_turn is not None:
@@ -281,13 +281,18 @@ class Session:
         """Make room now, between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
         if self.compaction is None:
             raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
+        if self._closed:
+            raise JaatoError(CLOSED)
         if self._busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")
-        self._busy, self._idle = True, anyio.Event()
+        self._busy, self._idle, self._making_room = True, anyio.Event(), True
         try:
-            return await self.compaction.collect(self, reason)
+            with anyio.CancelScope() as self.scope:
+                return await self.compaction.collect(self, reason)
+            return False
         finally:
-            self._busy = False
+            self.scope = None
+            self._busy = self._making_room = self.reply.stopped = False
             self._idle.set()
 
     def context(self) -> Context:

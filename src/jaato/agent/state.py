@@ -28,6 +28,7 @@ from jaato.protocol.events import (
     ToolCallStart,
     ToolsStatus,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.messages import (
     Message,
@@ -41,6 +42,7 @@ from jaato.protocol.messages import (
     Usage,
 )
 from jaato.protocol.specs import Grant, Plan
+from jaato.tools.waypoints import Tree
 
 Question = PermissionRequested | ClarificationQuestion
 
@@ -80,6 +82,7 @@ class State:
     grants: dict[str, Grant] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     plan_id: str | None = None
+    waypoints: Tree = field(default_factory=Tree)
     tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
     turns: int = 0
     usage: Usage = Usage()
@@ -112,6 +115,7 @@ class State:
             case SessionCreated():
                 self.session_id, self.workspace, self.name = event.session_id, event.workspace, event.name
                 self.created_at = event.timestamp
+                self.waypoints.begin(event.timestamp)
             case AgentCreated() if event.parent_agent_id is None:
                 self.agent_id, self.provider, self.model = event.agent_id, event.provider, event.model
                 self.system_prompt, self.core_tools = event.system_prompt, event.core_tools
@@ -146,10 +150,14 @@ class State:
             case PlanCleared():
                 self.plans.pop(event.plan_id, None)
                 self.plan_id = None if self.plan_id == event.plan_id else self.plan_id
+            case WaypointUpdated():
+                self.waypoints.apply(event.action, event.waypoint, event.current, event.mark, event.saved)
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
-            case GcCompleted() if event.problem is None:
-                self._made_room(event)
+            case GcCompleted():
+                self._pay(event.usage, event.cost_usd)
+                if event.problem is None:
+                    self._made_room(event)
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
@@ -178,11 +186,16 @@ class State:
         for call in event.message.function_calls:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
-            self.usage, self.last_usage = self.usage.plus(event.usage), event.usage
+            self.last_usage = event.usage
             self.counted_tokens = event.usage.input_tokens + event.usage.output_tokens
             self.counted_chars = self.written_chars
-            self.unpriced = self.unpriced or event.cost_usd is None
-            self.cost_usd += event.cost_usd or 0.0
+            self._pay(event.usage, event.cost_usd)
+
+    def _pay(self, usage: Usage | None, cost_usd: float | None) -> None:
+        if usage is not None:
+            self.usage = self.usage.plus(usage)
+            self.unpriced = self.unpriced or cost_usd is None
+            self.cost_usd += cost_usd or 0.0
 
     def _call_ended(self, event: ToolCallEnd) -> None:
         """Results join the conversation as one message, in call order, once the last of them is there."""

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from jaato.abc.provider import Reply
+from jaato.agent.compaction.words import Spent
 from jaato.errors import CancelledException, LimitReached, ProviderError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (
@@ -152,7 +153,7 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
         take_inbox(session, turn)
         check_limits(session.limits, turn)
         if session.compaction is not None:
-            await session.compaction.before_call(session)
+            count(turn, await session.compaction.before_call(session))
         reply = await session.reply.read(session.provider, session.request())
         spoken = take_reply(session, turn, reply)
         calls = reply.message.function_calls
@@ -164,6 +165,14 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
         )
         if calls:
             await session.steps.run_all(calls, turn.id)
+
+
+def count(turn: Turn, spent: Spent | None) -> None:
+    """Add what a summary took to what the turn has used."""
+    if spent is not None:
+        turn.usage = turn.usage.plus(spent.usage)
+        known = turn.cost_usd is not None and spent.cost_usd is not None
+        turn.cost_usd = (turn.cost_usd or 0.0) + (spent.cost_usd or 0.0) if known else None
 
 
 def check_limits(limits: Limits, turn: Turn) -> None:

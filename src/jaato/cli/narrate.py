@@ -21,6 +21,7 @@ from jaato.protocol.events import (
     ToolCallStart,
     ToolOutput,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.messages import Text, ToolResult, Usage
 
@@ -82,6 +83,9 @@ class Narrator:
                     (step.description for step in steps if step.status == "in_progress"), event.plan.title
                 )
                 text = f"plan {done}/{len(steps)}: {now}"
+                self.screen.note(one_line(text, self.screen.width), "blue")
+            case WaypointUpdated() if self.plan or self.verbose:
+                text = f"waypoint {event.waypoint.id} {event.action}: {printable_line(event.waypoint.description)}"
                 self.screen.note(one_line(text, self.screen.width), "blue")
             case MidTurnInjected() if self.plan:
                 self.screen.note("(your message has reached the agent)", "dim")

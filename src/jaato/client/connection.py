@@ -24,7 +24,7 @@ from jaato.protocol.commands import (
     MessageSend,
     SessionAttach,
     SessionCreate,
-    SessionListRequest,
+    SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.frames import Opened, Reply, Result, Sessions
@@ -77,7 +77,7 @@ class Client:
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
         """Stored sessions, newest first."""
-        found = await self.ask(SessionListRequest(workspace=workspace, limit=limit))
+        found = await self.ask(SessionList(workspace=workspace, limit=limit))
         assert isinstance(found, Sessions)
         return found
 
@@ -144,7 +144,9 @@ class Client:
                 if self._closing:
                     return
                 self._there.clear()
-                self._link = None
+                if self._link is not None:
+                    self._link.drop()
+                    self._link = None
                 self.on_connection(False)
                 await self._again(error)
 
@@ -154,7 +156,12 @@ class Client:
         while True:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
             try:
-                self._begin(await Link.open(self._address, self._name))
+                link = await Link.open(self._address, self._name)
+                try:
+                    self._begin(link)
+                except ConnectionFault:
+                    link.drop()
+                    raise
                 return
             except ConnectionFault as error:
                 pause = min(2 * pause, LONGEST_PAUSE_S)

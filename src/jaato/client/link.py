@@ -46,7 +46,7 @@ class Link:
                     link.welcome = welcome
                     return link
                 except BaseException:
-                    writer.close()
+                    writer.transport.abort()
                     raise
         except TimeoutError:
             raise ConnectionFault(f"The server at {address} does not answer.") from None
@@ -82,6 +82,10 @@ class Link:
             for due in self._frames.due:
                 self._writer.write(due)
             self._frames.due.clear()
+
+    def drop(self) -> None:
+        """Let go of a connection that is lost."""
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """End the connection."""

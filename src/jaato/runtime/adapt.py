@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import msgspec
 
 from jaato.abc.background import BackgroundCapable
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.call import Call
+from jaato.runtime.claims import (
+    MAX_COMMANDS,
+    MAX_DESCRIPTION_CHARS,
+    MAX_INSTRUCTION_CHARS,
+    MAX_TOOLS,
+    at_hand,
+    category_problem,
+    check_size,
+    checked_enrichment,
+    checked_names,
+    checked_tools,
+    plugin_name,
+    some,
+)
+from jaato.tools.call import Call, clean
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool, tools_of
 
 ALWAYS = Enrichment()
-MAX_TOOLS, MAX_SCHEMA_BYTES, MAX_DESCRIPTION_CHARS, MAX_INSTRUCTION_CHARS = 10_000, 262_144, 10_000, 20_000
-"""What one plugin may bring: more is a mistake, and would be paid for in every request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,26 +62,19 @@ def optional(plugin: object, name: str) -> Callable[..., Any] | None:
     return method if callable(method) else None
 
 
-def plugin_name(plugin: object) -> str:
-    """The plugin's name; raises `PluginError` when it has none."""
-    name = getattr(plugin, "name", None)
-    if not isinstance(name, str) or not name:
-        raise PluginError(f"{type(plugin).__name__} has no `name`; give it a non-empty string.")
-    return name
-
-
 def requirements(plugin: object) -> list[str]:
     """The globs one of which the model's name must match; empty for any model."""
     asked = optional(plugin, "get_model_requirements")
-    return list(asked() or []) if asked else []
+    return some(asked(), MAX_TOOLS, "Model requirements:") if asked else []
 
 
-def adapt(plugin: object) -> Toolset:
-    """The record of an initialised plugin. Raises `PluginError` for a declaration that cannot be used."""
-    name = plugin_name(plugin)
+def adapt(plugin: object, name: str | None = None) -> Toolset:
+    """The record of an initialised plugin, under this name. Raises `PluginError` for a declaration that cannot be used."""
+    name = name or plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
-        toolset.tools = [*tools_of(plugin, name), *plugin.offered()]
+        offered = some(plugin.offered(), MAX_TOOLS, f"The plugin {name} offers tools;")
+        toolset.tools = checked_tools([*tools_of(plugin, name), *offered], name)
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
     else:
@@ -112,7 +114,8 @@ def adapt_optional(plugin: object, toolset: Toolset) -> None:
     """Prompt enrichment and wiring, as far as the plugin has them."""
     subscribes = optional(plugin, "subscribes_to_prompt_enrichment")
     if isinstance(plugin, Plugin) and plugin.enrichment is not None:
-        toolset.enrich, toolset.enrichment = plugin.enrich_prompt, plugin.enrichment
+        toolset.enrich = plugin.enrich_prompt
+        toolset.enrichment = checked_enrichment(plugin.enrichment, toolset.name)
     elif subscribes and subscribes():
         toolset.enrich = optional(plugin, "enrich_prompt")
         if toolset.enrich is None:
@@ -129,7 +132,8 @@ def adapt_results(plugin: object, toolset: Toolset) -> None:
     enrich = optional(plugin, "enrich_tool_result")
     if isinstance(plugin, Plugin):
         if plugin.enriches_results:
-            toolset.enrich_result, toolset.enriches_results = plugin.enrich_result, plugin.enriches_results
+            toolset.enrich_result = plugin.enrich_result
+            toolset.enriches_results = checked_names(plugin.enriches_results, toolset.name)
     elif subscribes and enrich and subscribes():
         toolset.enrich_result = lambda call, value: enrich(call.name, value)
         toolset.enriches_results = ("*",)
@@ -139,20 +143,19 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     """Read a plugin of the documented shape."""
     executors = dict(plugin.get_executors() or {})
     approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
-    schemas = list(itertools.islice(plugin.get_tool_schemas() or [], MAX_TOOLS + 1))
-    if len(schemas) > MAX_TOOLS:
-        raise PluginError(f"The plugin {toolset.name} declares more than {MAX_TOOLS:,} tools.")
-    for schema in schemas:
+    whose = f"The plugin {toolset.name} declares tools;"
+    for schema in some(at_hand(plugin.get_tool_schemas(), "get_tool_schemas()"), MAX_TOOLS, whose):
         toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved))
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
-    for command in call_optional(plugin, "get_user_commands") or []:
+    commands = call_optional(plugin, "get_user_commands")
+    for command in some(commands, MAX_COMMANDS, f"The plugin {toolset.name} has commands;"):
         toolset.commands[command[0]] = (UserCommand(*command), executors.get(command[0]))
 
 
 def call_optional(plugin: object, name: str) -> Any:
     """What the method gives, or None when the plugin has no such method."""
     method = optional(plugin, name)
-    return method() if method else None
+    return at_hand(method(), f"{name}()") if method else None
 
 
 def tool_of(
@@ -195,14 +198,13 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
     if problem:
         raise PluginError(f"The plugin {plugin}, tool {name}: {problem}.")
     try:
-        if len(msgspec.json.encode(parameters)) > MAX_SCHEMA_BYTES:
-            raise PluginError(f"its parameters are larger than {MAX_SCHEMA_BYTES // 1024} KiB.")
+        check_size(parameters, "its")
         Validator(parameters)
     except (PluginError, TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
     return ToolSpec(
         name=wire_name(name),
-        description=str(getattr(schema, "description", "") or ""),
+        description=clean(str(getattr(schema, "description", "") or "")),
         parameters=parameters if "type" in parameters else {"type": "object", **parameters},
         category=getattr(schema, "category", None) or "uncategorized",
         discoverability=getattr(schema, "discoverability", None) or "discoverable",
@@ -223,7 +225,7 @@ def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
     if len(description or "") > MAX_DESCRIPTION_CHARS:
         return f"its description is longer than {MAX_DESCRIPTION_CHARS:,} characters"
     category = getattr(schema, "category", None)
-    return None if category is None or isinstance(category, str) else f"the category {category!r} is no text"
+    return None if category is None else category_problem(category)
 
 
 def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:

@@ -47,8 +47,7 @@ async def assemble(
     try:
         secrets = known_secrets(settings, blueprint)
         journal = resumed(store, blueprint, workspace, secrets)
-        if journal is not None:
-            workspace = Path(journal.state.workspace)
+        workspace = workspace if journal is None else place_of(journal)
         shop = Workshop(workspace, settings, store, secrets)
         session, leave = await shop.session(blueprint, journal, wire=wire)
     except BaseException:
@@ -71,6 +70,17 @@ async def let_go(shop: Workshop | None, store: Store) -> None:
             await shop.close()
     finally:
         store.close()
+
+
+def place_of(journal: Journal) -> Path:
+    """The directory a stored session works in. Raises `ConfigError` when it is gone."""
+    workspace = Path(journal.state.workspace)
+    if not workspace.is_dir():
+        raise ConfigError(
+            f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
+            "bring it back, or begin a new session."
+        )
+    return workspace
 
 
 def workspace_of(blueprint: Blueprint) -> Path:

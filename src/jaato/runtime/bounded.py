@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
@@ -75,14 +76,43 @@ def brief(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
+class Aside(io.TextIOBase):
+    """Where a plugin prints while it is loaded: what is stderr then. It can be closed, and stderr goes on."""
+
+    def write(self, text: str) -> int:
+        """As stderr does."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """As stderr does."""
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """It stays open for whoever prints next."""
+
+    def writable(self) -> bool:
+        """It is there for that."""
+        return True
+
+
+APART = threading.Lock()
+STANDARD: list[tuple[Any, Any]] = []
+"""What stdin and stdout were before the first of those that are apart from them now, one entry for each."""
+
+
 @contextlib.contextmanager
 def apart_from_the_terminal() -> Iterator[None]:
     """While a plugin is loaded, what it prints goes to stderr, and it neither reads stdin nor, by `exit()`, closes it:
-    both belong to the program."""
-    before = sys.stdin
-    with contextlib.redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
-        sys.stdin = nothing
-        try:
-            yield
-        finally:
-            sys.stdin = before
+    both belong to the program. Several threads may be apart at once; the last one puts everything back."""
+    with APART:
+        STANDARD.append(STANDARD[0] if STANDARD else (sys.stdin, sys.stdout))
+        sys.stdin, sys.stdout = open(os.devnull, encoding="utf-8"), Aside()  # noqa: SIM115 closed below
+        nothing = sys.stdin
+    try:
+        yield
+    finally:
+        with APART:
+            before = STANDARD.pop()
+            if not STANDARD:
+                sys.stdin, sys.stdout = before
+            nothing.close()

@@ -87,12 +87,20 @@ def find(
             report(point.name, f"is offered again by {point.value}, which is left out")
         found.setdefault(point.name, point.load)
     for name, module in modules.found(disabled).items():
-        if getattr(module, "PLUGIN_KIND", None) != kind:
+        if kind_of(module) != kind:
             continue
         if name in found:
             report(name, f"has a file ({module.__file__}) and is another plugin too; the file is left out")
         found.setdefault(name, functools.partial(identity, module))
     return found
+
+
+def kind_of(module: object) -> object:
+    """Which kind of plugin a module says it is; None for one that says nothing, or cannot be asked."""
+    try:
+        return getattr(module, "PLUGIN_KIND", None)
+    except BaseException:  # noqa: BLE001 what a module answers is a stranger's code
+        return None
 
 
 def instance(found: Any, host: Host) -> Any:

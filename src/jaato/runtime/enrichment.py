@@ -1,11 +1,14 @@
-"""What plugins add to a prompt before the model reads it."""
+"""What plugins add to a prompt before the model reads it, and to the result of a call: one round, asked in order."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +16,124 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
+from jaato.agent.calls import own
+from jaato.agent.heed import heeding
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset
-from jaato.runtime.bounded import within
-from jaato.runtime.discovery import BROKEN
+from jaato.runtime.bounded import brief, within
+from jaato.tools.call import Call
 
 LOG = logger("registry")
-WITHIN_S = 10.0
+WITHIN_S, RESULT_WITHIN_S = 10.0, 5.0
 MOST_CHARS = 2_000_000
 """A prompt may become as long as this, or stay as long as it was."""
+PASSED_ON = (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)
+"""What ends more than a plugin's turn, unless somebody else's plugin made it up."""
 
 
 class SlowEnrichment(PluginError):
     """A plugin of others has not answered in its time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One thing that plugins are asked about, and how: `ask` gives what asks the plugin, or None where it is not asked any
+    more, `take` what becomes of its answer; both may raise. `function` is the plugin's own; `forget` is called for one
+    that is too slow."""
+
+    what: str
+    seconds: float
+    ask: Callable[[Toolset, Any], Callable[[], Any] | None]
+    take: Callable[[Any, Any], Any]
+    function: Callable[[Toolset], Any]
+    forget: Callable[[Toolset], None]
+    failed: Callable[[Any, str], Any]
+    """What becomes of the value of a plugin that is passed over, and why it was."""
+
+
+# --- the frame -------------------------------------------------------------------------------------------------------
+
+
+def at_once(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -> Any:
+    """The value as one plugin would have it, of a failing one as it was; somebody else's has its time. With `waits` an
+    asynchronous answer comes back as it is."""
+    ask = turn.ask(toolset, value)
+    if ask is None:
+        return turn.failed(value, "")
+
+    def work() -> Any:
+        given = ask()
+        if not inspect.isawaitable(given):
+            return turn.take(value, given)
+        if waits:
+            return given
+        if inspect.iscoroutine(given):
+            given.close()
+        raise PluginError("it is asynchronous, and there is no loop here")
+
+    try:
+        return within(turn.seconds, work, "", late=SlowEnrichment) if toolset.foreign else work()
+    except PASSED_ON:
+        raise
+    except BaseException as error:  # noqa: BLE001 the user's words and the result must reach the model whatever it does
+        return passed_over(turn, toolset, value, error)
+
+
+async def apart(turn: Round, toolset: Toolset, value: Any) -> Any:
+    """The same off the loop; an asynchronous answer is awaited on it, for as long as the plugin may take."""
+    work = turn.ask(toolset, value) if inspect.iscoroutinefunction(turn.function(toolset)) else None
+    if work is not None:
+        return await awaited(turn, toolset, value, work())
+    ask = functools.partial(at_once, turn, toolset, value, waits=True)
+    given: Any = None
+    with anyio.move_on_after(turn.seconds + toolset.foreign) as waited:
+        given = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+    if waited.cancelled_caught:
+        return passed_over(turn, toolset, value, late(turn))
+    return await awaited(turn, toolset, value, given) if inspect.isawaitable(given) else given
+
+
+async def awaited(turn: Round, toolset: Toolset, value: Any, given: Awaitable[Any]) -> Any:
+    """What an asynchronous answer comes to."""
+    runner = asyncio.current_task()
+    try:
+        with anyio.move_on_after(turn.seconds):
+            return turn.take(value, await heeding(given, toolset.name))
+    except BaseException as error:
+        if isinstance(error, (asyncio.CancelledError, GeneratorExit)) and (
+            runner is None or runner.cancelling()
+        ):
+            raise
+        return passed_over(turn, toolset, value, error)
+    return passed_over(turn, toolset, value, late(turn))
+
+
+def late(turn: Round) -> SlowEnrichment:
+    """That a plugin took too long."""
+    return SlowEnrichment(f"it took longer than {turn.seconds:g} s")
+
+
+def passed_over(turn: Round, toolset: Toolset, value: Any, error: BaseException) -> Any:
+    """The value as it was, and the reason in the log; one that was too slow is not asked again."""
+    problem = brief(error)
+    if not isinstance(error, PluginError):
+        problem = f"{type(error).__name__}: {problem}" if problem else type(error).__name__
+    if isinstance(error, SlowEnrichment) and toolset.foreign:
+        turn.forget(toolset)
+        problem = f"{problem}; it is not asked again"
+    LOG.warning("Plugin '%s' could not enrich %s: %s", toolset.name, turn.what, problem)
+    return turn.failed(value, problem)
+
+
+# --- prompts ---------------------------------------------------------------------------------------------------------
+
+Noted = tuple[str, dict[str, Any]]
+"""A prompt, and what the plugin that saw it last notes about it."""
+
+
 def enrichers(toolsets: Iterable[Toolset]) -> list[Toolset]:
-    """Those that subscribe, in the order they are asked."""
+    """Those that subscribe to prompts, in the order they are asked."""
     return sorted((t for t in toolsets if t.enrich is not None), key=lambda t: t.enrichment.priority)
 
 
@@ -50,31 +153,37 @@ def searcher(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def asked(toolset: Toolset, prompt: str) -> tuple[str, dict[str, Any]]:
-    """The prompt as one plugin would have it, and what it notes; of a failing one as it was."""
-    enrich = toolset.enrich
-    if enrich is None:
-        return prompt, {}  # it was left out while others were asked
-    try:
-        ask = functools.partial(enrich, prompt)
-        result = within(WITHIN_S, ask, "", late=SlowEnrichment) if toolset.foreign else ask()
-        text, notes = result.prompt, dict(result.metadata)
-        if not isinstance(text, str):
-            raise PluginError(f"enrich_prompt() gave a prompt that is a {type(text).__name__}, not text")
-        if len(text) > max(MOST_CHARS, len(prompt)):
-            raise ValueError(f"it would make the prompt {len(text)} characters long")
-    except SlowEnrichment as error:
-        toolset.enrich = None
-        return passed_over(toolset, prompt, f"{error}; it is not asked again")
-    except BROKEN as error:  # the user's words must reach the model whatever a plugin does
-        return passed_over(toolset, prompt, str(error) or type(error).__name__)
+def ask_about_prompt(toolset: Toolset, value: Noted) -> Callable[[], Any] | None:
+    """The plugin's own function on the prompt."""
+    return None if toolset.enrich is None else functools.partial(toolset.enrich, value[0])
+
+
+def taken_prompt(value: Noted, given: Any) -> Noted:
+    """The prompt a plugin gives. Raises `PluginError` for what is none."""
+    text, notes = given.prompt, dict(given.metadata)
+    if not isinstance(text, str):
+        raise PluginError(f"enrich_prompt() gave a prompt that is a {type(text).__name__}, not text")
+    if len(text) > max(MOST_CHARS, len(value[0])):
+        raise PluginError(f"it would make the prompt {len(text)} characters long")
     return text, notes
 
 
-def passed_over(toolset: Toolset, prompt: str, problem: str) -> tuple[str, dict[str, Any]]:
-    """The prompt as it was, and why."""
-    LOG.warning("Plugin '%s' could not enrich the prompt: %s", toolset.name, problem)
-    return prompt, {"error": problem}
+def forget_prompts(toolset: Toolset) -> None:
+    """Ask this plugin about prompts no more."""
+    toolset.enrich = None
+
+
+def prompts() -> Round:
+    """The round of a prompt."""
+    return Round(
+        "the prompt",
+        WITHIN_S,
+        ask_about_prompt,
+        taken_prompt,
+        lambda toolset: toolset.enrich,
+        forget_prompts,
+        lambda value, problem: (value[0], {"error": problem} if problem else {}),
+    )
 
 
 def enriched(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> PromptEnrichmentResult:
@@ -82,7 +191,7 @@ def enriched(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> Promp
     metadata: dict[str, Any] = {}
     for toolset in toolsets:
         if wanted(toolset, prompt, workspace):
-            prompt, metadata[toolset.name] = asked(toolset, prompt)
+            prompt, metadata[toolset.name] = at_once(prompts(), toolset, (prompt, {}))
     return PromptEnrichmentResult(prompt, metadata)
 
 
@@ -92,10 +201,64 @@ async def enriched_apart(prompt: str, toolsets: Iterable[Toolset], workspace: Pa
         if not wanted(toolset, prompt, workspace):
             continue
         if toolset.enrichment.instant and not toolset.foreign:
-            prompt, _ = asked(toolset, prompt)
-            continue
-        with anyio.move_on_after(WITHIN_S + 1) as waited:
-            prompt, _ = await anyio.to_thread.run_sync(asked, toolset, prompt, abandon_on_cancel=True)
-        if waited.cancelled_caught:
-            passed_over(toolset, prompt, f"it took longer than {WITHIN_S:g} s")
+            prompt, _ = at_once(prompts(), toolset, (prompt, {}))
+        else:
+            prompt, _ = await apart(prompts(), toolset, (prompt, {}))
     return prompt
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def result_enrichers(toolsets: Iterable[Toolset], name: str) -> list[Toolset]:
+    """Those that see the results of this tool."""
+    return [
+        toolset
+        for toolset in toolsets
+        if toolset.enriches_results and (name in toolset.enriches_results or "*" in toolset.enriches_results)
+    ]
+
+
+def taken_result(value: Any, given: Any) -> Any:
+    """What a plugin makes of a result. Raises `PluginError` where a result would be lost."""
+    if given is None and value is not None:
+        raise PluginError("it gave nothing back; a plugin gives the result, changed or not")
+    return given
+
+
+def forget_results(toolset: Toolset) -> None:
+    """Ask this plugin about results no more."""
+    toolset.enrich_result, toolset.enriches_results = None, ()
+
+
+def results(call: Call) -> Round:
+    """The round of the result of a call."""
+
+    def ask(toolset: Toolset, value: Any) -> Callable[[], Any] | None:
+        enrich = toolset.enrich_result
+        shown = own(value) if toolset.foreign else value
+        return None if enrich is None else functools.partial(enrich, call, shown)
+
+    return Round(
+        f"the result of {call.name}",
+        RESULT_WITHIN_S,
+        ask,
+        taken_result,
+        lambda toolset: toolset.enrich_result,
+        forget_results,
+        lambda value, _problem: value,
+    )
+
+
+async def enriched_result(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
+    """The value after each of them has seen what the one before made of it; a failing or late one is passed over."""
+    for toolset in toolsets:
+        value = await apart(results(call), toolset, value)
+    return value
+
+
+def enriched_at_once(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
+    """The same without a loop; asynchronous plugins are passed over."""
+    for toolset in toolsets:
+        value = at_once(results(call), toolset, value)
+    return value

@@ -12,9 +12,9 @@ from jaato.errors import ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.enrichment import enriched_at_once, result_enrichers
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.result_enrichment import enriched_at_once, result_enrichers
 from jaato.tools.background import Task, Tasks, outcome_within, promise, settled, start_thread, watch
 from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import Found

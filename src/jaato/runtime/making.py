@@ -10,6 +10,7 @@ from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
 from jaato.runtime.adapt import Toolset, adapt, optional
 from jaato.runtime.bounded import apart_from_the_terminal, within
+from jaato.runtime.claims import at_hand, plugin_name
 from jaato.runtime.discovery import instance
 from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later
@@ -54,14 +55,21 @@ class Maker:
                 known = self.noticed.setdefault(name, [])
                 known += [change for change in changes if change not in known]
 
-    def load(self, name: str, load: Callable[[], Any], config: dict[str, Any], *, foreign: bool) -> Any:
-        """The plugin, made but not initialised."""
+    def load(
+        self, name: str, load: Callable[[], Any], config: dict[str, Any], *, foreign: bool
+    ) -> tuple[Any, str]:
+        """The plugin, made but not initialised, and the name it gives itself, asked for this once."""
         host = PluginHost(self._registry, MappingProxyType(config))
+
+        def work() -> tuple[Any, str]:
+            plugin = instance(load(), host)
+            return plugin, plugin_name(plugin)
+
         return self.call(
             name,
-            lambda: instance(load(), host),
+            work,
             foreign=foreign,
-            undo=lambda plugin: release(plugin) if isinstance(plugin, Plugin) else None,
+            undo=lambda made: release(made[0], made[1]) if isinstance(made[0], Plugin) else None,
         )
 
     def prepare(
@@ -79,16 +87,16 @@ class Maker:
         def work() -> Toolset:
             initialize = optional(plugin, "initialize")
             if initialize:
-                initialize(config or {})
+                at_hand(initialize(config or {}), "initialize()")
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
-            toolset = plugin.toolset() if isinstance(plugin, Later) else adapt(plugin)
+            toolset = plugin.toolset() if isinstance(plugin, Later) else adapt(plugin, name)
             toolset.foreign = foreign
             wire(toolset)
             return toolset
 
-        return self.call(name, work, foreign=foreign, undo=lambda toolset: release(toolset.plugin))
+        return self.call(name, work, foreign=foreign, undo=lambda toolset: release(toolset.plugin, name))
 
 
 def is_foreign(load: Callable[[], Any]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ from jaato.errors import PluginError
 FOLDER = Path(".jaato") / "plugins"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_FILES, MAX_TREE_BYTES, MAX_DEPTH, MAX_PLUGINS = 500, 8_388_608, 12, 200
+MAX_ALL_BYTES, MAX_ENTRIES = 33_554_432, 2_000
+"""Of all plugins of a workspace together: they are read at every start, the untrusted ones too."""
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe or device among the files does not hold the reader up."""
@@ -61,30 +65,62 @@ def trees_of(workspace: Path) -> list[Tree]:
             below = os.open(part, DIRECTORY, dir_fd=here)
             os.close(here)
             here = below
-        return [one for name in sorted(os.listdir(here)) if (one := tree_at(here, name, workspace / FOLDER))][
-            :MAX_PLUGINS
-        ]
+        return told_apart(read_all(here, workspace / FOLDER))
     except OSError:
         return []  # there is no such directory, or it is a link
     finally:
         os.close(here)
 
 
-def tree_at(folder: int, entry: str, place: Path) -> Tree | None:
-    """The plugin an entry of the directory is: a module `NAME.py` or a package `NAME`; None for what is neither."""
+def read_all(folder: int, place: Path) -> list[Tree]:
+    """The plugins of an open directory, as many and as much as may be."""
+    found: list[Tree] = []
+    room = MAX_ALL_BYTES
+    for name in entries(folder, MAX_ENTRIES):
+        files: dict[str, bytes] = {}
+        one = tree_at(folder, name, place, files, room)
+        room -= sum(map(len, files.values()))
+        if one is not None:
+            found.append(one)
+        if len(found) == MAX_PLUGINS:
+            break
+    return found
+
+
+def entries(folder: int, most: int) -> list[str]:
+    """So many names of an open directory, sorted."""
+    with os.scandir(folder) as found:
+        return sorted(entry.name for entry in itertools.islice(found, most))
+
+
+def told_apart(trees: list[Tree]) -> list[Tree]:
+    """The plugins, those of one name unusable: a person who has read the one must not vouch for the other."""
+    names = Counter(tree.name for tree in trees)
+    twice = "is there twice, as a file and as a directory"
+    return [one if names[one.name] == 1 else Tree(one.name, one.path, problem=twice) for one in trees]
+
+
+def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room: int) -> Tree | None:
+    """The plugin an entry of the directory is: a module `NAME.py` or a package `NAME`; None for what is neither. What is
+    read, be it for nothing, is in `files`; one that needs more than `room` bytes cannot be used."""
     name = entry.removesuffix(".py")
     if entry.startswith(".") or entry == "__pycache__":
         return None
     path = place / entry
     shown = entry.encode("utf-8", "replace").decode()
-    mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+    try:
+        mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        return None  # it is gone by now
     if stat.S_ISLNK(mode):
         return Tree(shown, path, problem="is a symbolic link, which is not followed")
     if stat.S_ISREG(mode) and not entry.endswith(".py"):
         return None
     if not NAME.fullmatch(name):
         return Tree(shown, path, problem="has no name a plugin can have: letters, digits and _, at most 64")
-    files: dict[str, bytes] = {}
+    together = f"is, together with the others here, larger than {MAX_ALL_BYTES:,} bytes"
+    if room <= 0:
+        return Tree(name, path, problem=together)
     try:
         if stat.S_ISDIR(mode):
             read_folder(folder, entry, "", files, 0)
@@ -96,24 +132,33 @@ def tree_at(folder: int, entry: str, place: Path) -> Tree | None:
         return Tree(name, path, problem=str(error))
     except OSError as error:
         return Tree(name, path, problem=f"cannot be read: {error.strerror}")
+    if sum(map(len, files.values())) > room:
+        return Tree(name, path, problem=together)
     return Tree(name, path, MappingProxyType(files))
 
 
-def read_folder(parent: int, entry: str, prefix: str, files: dict[str, bytes], depth: int) -> None:
-    """Read every file of a directory into `files`. Raises `PluginError` for what a plugin must not have."""
+def read_folder(
+    parent: int, entry: str, prefix: str, files: dict[str, bytes], depth: int, seen: int = 0
+) -> int:
+    """Read every file of a directory into `files`; gives how many entries were seen, `seen` before it included. Raises
+    `PluginError` for what a plugin must not have."""
     if depth > MAX_DEPTH:
         raise PluginError(f"is nested deeper than {MAX_DEPTH} directories")
     here = os.open(entry, DIRECTORY, dir_fd=parent)
     try:
-        for name in sorted(os.listdir(here)):
+        for name in entries(here, MAX_FILES + 2):
             if name == "__pycache__":
                 continue  # never read by us, and written by others
+            seen += 1
+            if seen > MAX_FILES:
+                raise PluginError(f"has more than {MAX_FILES} files and directories")
             below = f"{prefix}{name}"
             mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
-                read_folder(here, name, f"{below}/", files, depth + 1)
+                seen = read_folder(here, name, f"{below}/", files, depth + 1, seen)
             else:
                 read_file(here, name, below, files)
+        return seen
     finally:
         os.close(here)
 
@@ -130,9 +175,6 @@ def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> N
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise PluginError(f"has {shown}, which is no regular file")
         room = MAX_TREE_BYTES - sum(map(len, files.values()))
-        data = file.read(room + 1)
-    if len(data) > room:
-        raise PluginError(f"is larger than {MAX_TREE_BYTES // 1_048_576} MiB")
-    if len(files) >= MAX_FILES:
-        raise PluginError(f"has more than {MAX_FILES} files")
+        if os.fstat(number).st_size > room or len(data := file.read(room + 1)) > room:
+            raise PluginError(f"is larger than {MAX_TREE_BYTES // 1_048_576} MiB")
     files[below] = data

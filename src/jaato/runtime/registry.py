@@ -12,8 +12,9 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.adapt import Toolset, adapt, enriching, plugin_name, requirements
+from jaato.runtime.adapt import Toolset, adapt, enriching, requirements
 from jaato.runtime.bounded import brief
+from jaato.runtime.claims import plugin_name
 from jaato.runtime.discovery import BROKEN, Modules, find, instance
 from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.executors import executors_of, schemas_of
@@ -21,7 +22,7 @@ from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
 from jaato.runtime.plugin_tree import Tree
-from jaato.runtime.wiring import Sessions, exchange, place, release
+from jaato.runtime.wiring import Sessions, exchange, move, place, release
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -97,13 +98,14 @@ class PluginRegistry:
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         foreign = is_foreign(load)
         try:
-            plugin = self._maker.load(name, self._waiting(load, config or {}), config or {}, foreign=foreign)
-            self._own_names[name] = plugin_name(plugin)
+            waiting = self._waiting(load, config or {})
+            plugin, own_name = self._maker.load(name, waiting, config or {}, foreign=foreign)
+            self._own_names[name] = own_name
         except BROKEN as error:
-            said = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+            said = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {brief(error)}"
             self.report(name, f"cannot be loaded: {said}")
             raise PluginError(f"The plugin {name!r} cannot be loaded: {said}") from error
-        return self._expose(plugin, config, foreign=foreign, known_as=name)
+        return self._expose(plugin, own_name, config, foreign=foreign, known_as=name)
 
     def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
         """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
@@ -127,12 +129,12 @@ class PluginRegistry:
     def _expose(
         self,
         plugin: Any,
+        name: str,
         config: dict[str, Any] | None,
         *,
         foreign: bool = False,
         known_as: str | None = None,
     ) -> bool:
-        name = plugin_name(plugin)
         known_as = known_as or name
         if name in self._exposed or name in self._enrichment_only:
             other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
@@ -150,10 +152,10 @@ class PluginRegistry:
         except BROKEN as error:
             self.report(known_as, f"cannot be exposed: {brief(error)}")
             if begun:
-                release(plugin, foreign=foreign)
+                release(plugin, name, foreign=foreign)
             if isinstance(error, PluginError) and not foreign:
                 raise
-            said = str(error) if foreign else f"{type(error).__name__}: {error}"
+            said = str(error) if foreign else f"{type(error).__name__}: {brief(error)}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
         return True
@@ -182,7 +184,7 @@ class PluginRegistry:
         toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
-            release(toolset.plugin, foreign=toolset.foreign)
+            release(toolset.plugin, toolset.name, foreign=toolset.foreign)
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
         """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
@@ -208,7 +210,7 @@ class PluginRegistry:
             return
         self.unexpose_tool(name)
         if expose:
-            self._expose(plugin, None)
+            self._expose(plugin, name, None)
             return
         if self._suits(plugin, name):
             self._enrichment_only[name] = toolset = enriching(plugin)
@@ -226,8 +228,7 @@ class PluginRegistry:
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
-        for toolset in self.everyone():
-            place(toolset, self.workspace)
+        move(self.everyone(), self.workspace, self.report)
 
     def set_session(self, session: Any) -> None:
         """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""

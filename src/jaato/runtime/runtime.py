@@ -32,10 +32,9 @@ from jaato.protocol.events import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
-from jaato.runtime.enrichment import enriched_apart, enrichers
+from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
 from jaato.runtime.masked_asker import MaskedAsker
 from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.result_enrichment import enriched_result, result_enrichers
 from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy

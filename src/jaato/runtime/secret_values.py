@@ -51,9 +51,14 @@ def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dic
         text = value.strip()
         if name in named or (names_secret(name) and like_secret(text)):
             found[name] = text
-        for password in PASSWORD.findall(text):
+        for password in filter(told, PASSWORD.findall(text)):
             found |= {f"{name}.password": unquote(password), f"{name}.password.quoted": password}
     return found
+
+
+def told(password: str) -> bool:
+    """Whether a password in an address is more than a word, such as `postgres`, that stands in every file."""
+    return like_secret(unquote(password))
 
 
 def saved_keys(settings: Settings) -> dict[str, str]:

@@ -12,10 +12,12 @@ from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
 from jaato.runtime.bounded import within
-from jaato.runtime.discovery import identity
+from jaato.runtime.discovery import identity, kind_of
 
 Loader = Callable[[], Any]
-BUILTIN_STRATEGIES = {"gc_truncate": "jaato.agent.compaction.truncate"}
+BUILTIN_STRATEGIES = {
+    f"gc_{name}": f"jaato.agent.compaction.{name}" for name in ("truncate", "summarize", "hybrid")
+}
 METHODS = ("initialize", "shutdown", "should_collect", "collect")
 LOADING_S = 30.0
 NONE: Mapping[str, ModuleType] = MappingProxyType({})
@@ -34,7 +36,7 @@ def discover_gc_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, L
     for point in entry_points(group=ENTRY_POINT_GROUPS["gc"]):
         found.setdefault(point.name, point.load)
     for name, module in modules.items():
-        if getattr(module, "PLUGIN_KIND", None) == "gc":
+        if kind_of(module) == "gc":
             found.setdefault(name, functools.partial(identity, module))
     return found
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, call_optional
-from jaato.runtime.bounded import within
+from jaato.runtime.bounded import brief, within
 from jaato.runtime.discovery import BROKEN
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
@@ -50,13 +51,22 @@ class Sessions:
             try:
                 told(toolset, lambda: join(session))
             except BROKEN as error:
-                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {error}")
+                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {brief(error)}")
 
 
 def place(toolset: Toolset, workspace: Path) -> None:
     """Tell a plugin where it works; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):
         settle(str(workspace))
+
+
+def move(toolsets: Iterable[Toolset], workspace: Path, report: Callable[[str, str], None]) -> None:
+    """Tell plugins that they work elsewhere; one that fails or hangs at it is reported, and the others are told."""
+    for toolset in toolsets:
+        try:
+            told(toolset, functools.partial(place, toolset, workspace))
+        except BROKEN as error:
+            report(toolset.name, f"cannot work in {workspace}: {brief(error)}")
 
 
 def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
@@ -75,7 +85,7 @@ def told(toolset: Toolset, work: Callable[[], Any]) -> None:
         work()
 
 
-def release(plugin: Any, *, foreign: bool = False) -> None:
+def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
     """Shut a plugin down; one that fails or hangs in doing so harms nobody else."""
     try:
         if foreign:
@@ -83,4 +93,4 @@ def release(plugin: Any, *, foreign: bool = False) -> None:
         else:
             call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down
-        LOG.warning("Plugin '%s' failed to shut down: %s", getattr(plugin, "name", plugin), error)
+        LOG.warning("Plugin '%s' failed to shut down: %s", name, brief(error))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
+from jaato.agent.compaction.room import Compaction
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
@@ -48,28 +49,32 @@ class Workshop:
         plan = plan_of(blueprint, settings, provider, model, self.workspace)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, self.settings)
-        session = runtime.open(journal, plan) if journal else runtime.create(plan)
+        strategy = strategy_for(settings, registry)
+        session: Session | None = None
         try:
+            session = runtime.open(journal, plan) if journal else runtime.create(plan)
+            session.compaction = strategy
             await session.__aenter__()
-            session.compaction = strategy = strategy_for(self.settings, registry)
             if wire:
                 registry.set_session(session)
         except BaseException:
-            self.store.release(session.state.session_id)
+            let_go(strategy, settings)
+            if session is not None:
+                self.store.release(session.state.session_id)
             raise
         self.sessions += 1
+        entered = session
 
         async def close() -> None:
             try:
-                await session.__aexit__(None, None, None)
+                await entered.__aexit__(None, None, None)
             finally:
                 self.sessions -= 1
                 if wire:
-                    registry.forget_session(session)
-                if strategy is not None:
-                    release(strategy.strategy, foreign=True)
+                    registry.forget_session(entered)
+                let_go(strategy, settings)
 
-        return session, close
+        return entered, close
 
     async def _provider(
         self, blueprint: Blueprint, settings: Settings, journal: Journal | None
@@ -115,3 +120,9 @@ class Workshop:
         finally:
             for runtime in self._runtimes.values():
                 runtime.shut_down()
+
+
+def let_go(strategy: Compaction | None, settings: Settings) -> None:
+    """Shut down what makes room."""
+    if strategy is not None:
+        release(strategy.strategy, settings["gc"] or "", foreign=True)

@@ -11,8 +11,9 @@ from typing import Any
 
 from jaato.abc.plugin import Plugin
 from jaato.errors import JaatoError
-from jaato.runtime.adapt import Toolset, adapt, optional, plugin_name
+from jaato.runtime.adapt import Toolset, adapt, optional
 from jaato.runtime.bounded import within
+from jaato.runtime.claims import plugin_name
 from jaato.runtime.discovery import instance
 from jaato.runtime.host import PluginHost
 from jaato.runtime.registry import PluginRegistry

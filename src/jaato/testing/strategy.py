@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaato.abc.compactor import GCConfig, GCResult
+from jaato.abc.compactor import GCConfig, GCResult, SummarizingGCPlugin
+from jaato.agent.compaction.answers import asked, parted, verdict
 from jaato.agent.compaction.history import positions
-from jaato.agent.compaction.room import parted, verdict
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.runtime.bounded import within
@@ -42,10 +42,19 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
 def check_collection(strategy: Any, history: list[Message], settings: GCConfig, report: Report) -> None:
     """What it leaves is a history: known messages in their order, and new ones that can be stored."""
     usage = usage_at(95.0)
+    reason = "the context is 95 % full"
+    if isinstance(strategy, SummarizingGCPlugin):
+        copy = list(history)
+        question = asked(within(STEP_S, lambda: strategy.question(copy, usage, settings), "question()"))
+        if question is not None:
+            told = within(
+                STEP_S,
+                lambda: strategy.collect_with("All is well.", copy, usage, settings, reason),
+                "collect_with()",
+            )
+            positions(history, parted(told)[0])
     shown = list(history)
-    given = within(
-        STEP_S, lambda: strategy.collect(shown, usage, settings, "the context is 95 % full"), "collect()"
-    )
+    given = within(STEP_S, lambda: strategy.collect(shown, usage, settings, reason), "collect()")
     proposed, result = parted(given)
     placed = positions(history, proposed)
     if history and result.success and len(placed) >= len(history):

@@ -115,7 +115,7 @@ def text_of(value: object, how: Callable[[object], str] = repr) -> str:
     """`repr` or `str` of a value that may be broken."""
     try:
         return how(value)
-    except Exception as error:  # noqa: BLE001 it belongs to a tool, and its result must be shown all the same
+    except BaseException as error:  # noqa: BLE001 it belongs to a tool, and its result must be shown all the same
         return f"<{type(value).__name__}, which raises {type(error).__name__} when shown>"
 
 

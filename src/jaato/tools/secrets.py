@@ -6,25 +6,31 @@ Exact values (of the environment, of saved keys) and known shapes (keys of servi
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import re
 import secrets as randomness
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from jaato.tools import secret_shapes
+from jaato.tools.secret_forms import PREFIX_CHARS, Values, forms
 from jaato.tools.secret_shapes import Span
 from jaato.tools.secret_words import LEAST_CHARS
 
 PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
+WRITTEN = re.compile(
+    r"(?:\[|%5[Bb]|\\u005[Bb])masked(?::|%3[Aa])"
+    r"(?:[A-Z][A-Z0-9_]{2,63}|[A-Za-z0-9_.-]{1,64}(?::|%3[Aa])"
+    r"(?:[0-9A-Fa-f]{3,6}(?:…|\.{3})?|[0-9A-Fa-f]{0,2}(?:…|\.{3})))(?:\]|%5[Dd]|\\u005[Dd])"
+)
+"""A placeholder as a model may write it back: encoded for an address or for JSON, shortened, with other letters."""
 NAME = re.compile(r"[^A-Za-z0-9_.-]")
-LINE = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
 TOKEN_BYTES = secret_shapes.TOKEN_CHARS.encode()
-PREFIX_CHARS = 64
-"""So much of the beginning of a value is recognised at the end of a text that goes on."""
+SIGN_BEGINNINGS = frozenset(
+    text[:size] for text in secret_shapes.BEGINNINGS for size in range(2, min(len(text), PREFIX_CHARS + 1))
+)
+"""What a secret of a known shape may have begun with."""
+MOST_SIGN = max(map(len, SIGN_BEGINNINGS))
 
 REMEMBERED, REMEMBERED_CHARS = 1000, 200
 """Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
@@ -39,10 +45,8 @@ class Secrets:
     def __init__(self, named: Mapping[str, str] | None = None, *, shapes: bool = True) -> None:
         self._shapes = shapes
         self._key = randomness.token_bytes(16)
-        self._texts: dict[str, str] = {}
-        self._ordered: tuple[str, ...] = ()
-        self._prefixes: frozenset[str] = frozenset()
-        self._quick: tuple[str, ...] = ()
+        self._values = Values()
+        self._signs = secret_shapes.SIGNS if shapes else ()
         self._clean: set[str] = set()
         self.active = True
         self._know({name: value for name, value in (named or {}).items() if value})
@@ -60,35 +64,38 @@ class Secrets:
             self._know({name: value})
 
     def _know(self, named: Mapping[str, str]) -> None:
-        texts = dict(self._texts)
-        for name, value in named.items():
-            for form in forms(value):
-                texts.setdefault(form, NAME.sub("_", name)[:64] or "secret")
-        ordered = tuple(sorted(texts, key=len, reverse=True))
-        begins = secret_shapes.BEGINNINGS if self._shapes else ()
-        self._prefixes = frozenset(
-            text[:size] for text in (*ordered, *begins) for size in range(1, min(len(text), PREFIX_CHARS + 1))
+        self._values.add(
+            (form, NAME.sub("_", name)[:64] or "secret")
+            for name, value in named.items()
+            for form in forms(value)
         )
-        self._texts, self._ordered, self._clean = texts, ordered, set()
-        self._quick = (*(secret_shapes.SIGNS if self._shapes else ()), *ordered)
+        self._clean = set()
 
     @property
     def longest(self) -> int:
         """Characters of the longest value or beginning that is known."""
-        return max(map(len, self._quick), default=0)
+        return max(self._values.longest, *map(len, self._signs), 0)
 
     # --- whole texts -------------------------------------------------------------------------------------------
 
     def hit(self, text: str) -> bool:
         """Whether a text may hold a secret; False is certain."""
-        return len(text) >= LEAST_CHARS and any(map(text.__contains__, self._quick))
+        return len(text) >= LEAST_CHARS and self._holds(text)
+
+    def _holds(self, text: str) -> bool:
+        if any(map(text.__contains__, self._signs)):
+            return True
+        few = self._values.few
+        if few is not None:
+            return any(map(text.__contains__, few))
+        return next(self._values.present(text), None) is not None
 
     def mask(self, text: str) -> str:
         """The text with a placeholder for each secret."""
         size = len(text)
         if size < LEAST_CHARS or text in self._clean:
             return text
-        if any(map(text.__contains__, self._quick)):
+        if self._holds(text):
             return self._replaced(text, self._spans(text))
         if size <= REMEMBERED_CHARS:
             if len(self._clean) >= REMEMBERED:
@@ -120,10 +127,10 @@ class Secrets:
 
     def _spans(self, text: str) -> list[Span]:
         found = secret_shapes.spans(text) if self._shapes else []
-        for value in self._ordered:
+        for value in self._values.present(text):
             at = text.find(value)
             while at >= 0:
-                found.append(Span(at, at + len(value), self._texts[value]))
+                found.append(Span(at, at + len(value), self._values.name(value)))
                 at = text.find(value, at + len(value))
         found.sort(key=lambda span: (span.start, -span.end))
         return found
@@ -144,13 +151,9 @@ class Secrets:
 
     def split(self, text: str, seen: int = 0) -> tuple[str, str]:
         """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun. The first
-        `seen` characters are shown already. One character begins nothing: too many words end in it."""
-        cut = len(text)
-        for size in range(min(PREFIX_CHARS, cut), 1, -1):
-            if text[-size:] in self._prefixes:
-                cut -= size
-                break
-        found = any(map(text.__contains__, self._quick))
+        `seen` characters are shown already."""
+        cut = len(text) - max(self._values.begun(text), self._sign_begun(text))
+        found = self._holds(text)
         if not found and not self._long(text):
             cut = max(cut, seen)
             return text[seen:cut], text[cut:]
@@ -172,21 +175,24 @@ class Secrets:
         rest = self.split(head.decode("utf-8", "surrogateescape"))[1]
         head = head[: len(head) - len(rest.encode("utf-8", "surrogateescape"))]
         start = tail[:PREFIX_CHARS].decode("utf-8", "surrogateescape")
-        for value in self._ordered:
-            for size in range(min(len(value) - 1, PREFIX_CHARS), LEAST_CHARS // 2, -1):
-                if start.startswith(value[-size:]):
-                    return head, tail[len(value[-size:].encode()) :]
+        ended = self._values.ended(start)
+        if ended:
+            return head, tail[len(start[:ended].encode("utf-8", "surrogateescape")) :]
         return head, tail if b"\n" in tail[:1024] else tail[:256].lstrip(TOKEN_BYTES) + tail[256:]
 
+    def _sign_begun(self, text: str) -> int:
+        """How many of the last characters may be the beginning of a secret of a known shape."""
+        if not self._shapes:
+            return 0
+        return next((n for n in range(min(MOST_SIGN, len(text)), 1, -1) if text[-n:] in SIGN_BEGINNINGS), 0)
+
     def _long(self, text: str) -> bool:
-        return any(len(value) > PREFIX_CHARS and value[:PREFIX_CHARS] in text for value in self._ordered)
+        return any(value[:PREFIX_CHARS] in text for value in self._values.long)
 
     def _begun(self, text: str) -> int:
         """Where a value longer than any prefix has begun that the text does not end."""
         least = len(text)
-        for value in self._ordered:
-            if len(value) <= PREFIX_CHARS:
-                break
+        for value in self._values.long:
             at = text.find(value[:PREFIX_CHARS], max(0, len(text) - len(value) + 1))
             while 0 <= at < least:
                 if value.startswith(text[at:]):
@@ -232,19 +238,6 @@ class Stream:
         return masked[seen:] if masked[:seen] == whole[:seen] else masked
 
 
-def forms(value: str) -> list[str]:
-    """A secret as it may stand in a text: as it is, inside JSON, in an address, in base64, and its lines."""
-    whole = value.strip()
-    encoded = whole.encode("utf-8", "surrogatepass")
-    made = [whole, json.dumps(whole)[1:-1], json.dumps(whole, ensure_ascii=False)[1:-1]]
-    made += [json.dumps(made[1])[1:-1], quote(encoded, safe="")]
-    bare = base64.b64encode(encoded).decode().rstrip("=")
-    made.append(bare[: len(encoded) * 4 // 3])
-    if "\n" in whole:
-        made += [line.strip() for line in whole.splitlines() if LINE.fullmatch(line.strip())]
-    return [text for text in dict.fromkeys(made) if len(text) >= LEAST_CHARS]
-
-
 def joined(spans: list[Span]) -> list[Span]:
     """Spans in their order, those that overlap made one."""
     made: list[Span] = []
@@ -260,9 +253,9 @@ def placeholder_in(value: Any, path: str = "") -> str | None:
     """Where in plain data a placeholder stands, as a JSON Pointer; None where none does."""
     match value:
         case str():
-            return path if "[masked:" in value and PLACEHOLDER.search(value) else None
+            return path if "masked" in value and WRITTEN.search(value) else None
         case dict():
-            items: Any = ((f"{path}/{key}", item) for key, item in value.items())
+            items: Any = ((f"{path}/{key}", part) for key, item in value.items() for part in (key, item))
         case list() | tuple():
             items = ((f"{path}/{index}", item) for index, item in enumerate(value))
         case _:

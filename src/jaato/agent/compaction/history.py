@@ -58,14 +58,19 @@ def checked(message: Message) -> Message:
 
 
 def indispensable(history: Sequence[Message]) -> list[int]:
-    """The places of what must stay: the user's newest message, and what the model has not seen yet with its call."""
+    """The places of what must stay: the newest message of the user and of a parent, and what the model has not seen yet
+    with its call."""
     spoken = [at for at, message in enumerate(history) if message.role == "assistant"]
     first = spoken[-1] + 1 if spoken else 0
     if first < len(history) and history[first].role == "tool":
         first -= 1
     unseen = range(first, len(history))
-    asked = [at for at, message in enumerate(history) if message.role == "user" and message.source == "user"]
-    return sorted({*unseen, *asked[-1:]})
+    newest = {
+        message.source: at
+        for at, message in enumerate(history)
+        if message.role == "user" and message.source in ("user", "parent")
+    }
+    return sorted({*unseen, *newest.values()})
 
 
 def paired(messages: Sequence[Message]) -> list[Message]:

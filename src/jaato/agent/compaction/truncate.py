@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
+from jaato.agent.compaction.pieces import parted_history
 from jaato.protocol.messages import Message
 
 
 class TruncateGCPlugin:
-    """Leaves out whole turns, the oldest first, when the context is fuller than the threshold."""
+    """Leaves out whole turns, the oldest first, when the context is fuller than the threshold; of turns that fill it
+    alone the oldest calls too."""
 
     name = "gc_truncate"
 
@@ -29,17 +31,8 @@ class TruncateGCPlugin:
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
     ) -> tuple[list[Message], GCResult]:
         """All but the last `preserve_recent_turns` turns is left out."""
-        begins = [at for at, message in enumerate(history) if opens_turn(message)]
-        recent = begins[-config.preserve_recent_turns :] if config.preserve_recent_turns else []
-        first = recent[0] if recent else len(history)
-        kept = history[first:]
-        gone = len(history) - len(kept)
-        return kept, GCResult(items_collected=gone, plugin_name=self.name, trigger_reason=reason)
-
-
-def opens_turn(message: Message) -> bool:
-    """Whether a turn begins with this message: somebody, not the runtime, speaks to the agent."""
-    return message.role == "user" and message.source in ("user", "parent")
+        first = parted_history(history, context_usage, config).recent
+        return history[first:], GCResult(items_collected=first, plugin_name=self.name, trigger_reason=reason)
 
 
 def create_plugin() -> TruncateGCPlugin:

@@ -30,6 +30,7 @@ from jaato.protocol.events.session import (
     SessionInfo,
     SessionUpdated,
     SystemMessage,
+    WaypointUpdated,
 )
 from jaato.protocol.events.tools import (
     BackgroundUpdated,
@@ -81,6 +82,7 @@ Event = (
     | ClarificationResolved
     | PlanUpdated
     | PlanCleared
+    | WaypointUpdated
     | ErrorRaised
     | Retry
     | InitProgress
@@ -126,5 +128,6 @@ __all__ = [
     "ToolsStatus",
     "TurnCompleted",
     "TurnProgress",
+    "WaypointUpdated",
     "now",
 ]

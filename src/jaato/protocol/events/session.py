@@ -7,7 +7,7 @@ from typing import Any, Literal
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
-from jaato.protocol.specs import ClientView, Plan, SessionEntry
+from jaato.protocol.specs import ClientView, Plan, SessionEntry, Waypoint
 
 
 class SessionCreated(
@@ -97,6 +97,19 @@ class PlanCleared(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     """A plan is gone."""
 
     plan_id: str
+
+
+class WaypointUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="waypoint.updated"
+):
+    """A waypoint was made, restored to or deleted; `current` is where the session stands now, and `saved` whether the
+    files are as they are there. `mark` is that moment in the backups."""
+
+    action: Literal["created", "restored", "deleted"]
+    waypoint: Waypoint
+    current: str
+    mark: str = ""
+    saved: bool = True
 
 
 class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):

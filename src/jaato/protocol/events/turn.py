@@ -96,3 +96,6 @@ class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     """The id of the message that tells the model what it must still know."""
     notification: str | None = None
     problem: str | None = None
+    usage: Usage | None = None
+    """What a model that was asked for a summary used; None where none was, or none said."""
+    cost_usd: float | None = None

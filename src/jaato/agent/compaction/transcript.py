@@ -1,0 +1,106 @@
+"""A part of a conversation as a text for the model that is to summarise it, however long it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
+
+SUMMARY_HEAD = "[system] Summary of the conversation before, in the model's own words:\n"
+LINE_CHARS = 4_000
+"""As much of one part is told at most; less where all of it would be too long."""
+LEAST_LINE_CHARS = 120
+DEFAULT_CHARS, MOST_CHARS = 100_000, 400_000
+SUMMARY_PART, LEAST_SUMMARY_CHARS, MOST_SUMMARY_CHARS = 0.2, 1_000, 16_000
+TRANSCRIPT_PART = 0.75
+"""Parts of the context in characters for each token of it: safe where a character is a token, as in Chinese."""
+REQUESTS, REQUEST_CHARS = 20, 300
+
+
+def is_summary(message: Message) -> bool:
+    """Whether this is what a collection before has left in place of what it summarised."""
+    return message.source == "system" and message.text.startswith(SUMMARY_HEAD)
+
+
+def transcript(history: Sequence[Message], most_chars: int) -> str:
+    """What was said and done, oldest first, in at most about so many characters.
+
+    Long parts are cut in their middle; where that is not enough the oldest lines are left out. An earlier summary
+    stays whole.
+    """
+    known = [message.text.removeprefix(SUMMARY_HEAD) for message in history if is_summary(message)]
+    head = "".join(f"What was summarised before:\n{text}\n\n" for text in known)
+    told = [message for message in history if not is_summary(message)]
+    room = max(LEAST_LINE_CHARS, most_chars - len(head))
+    each = LINE_CHARS
+    lines = lines_of(told, each)
+    while sum(map(len, lines)) > room and each > LEAST_LINE_CHARS:
+        each = max(LEAST_LINE_CHARS, each // 2)
+        lines = lines_of(told, each)
+    size = sum(map(len, lines))
+    gone = 0
+    while size > room and gone < len(lines) - 1:
+        size -= len(lines[gone])
+        gone += 1
+    if gone:
+        lines = [f"({gone} older lines are left out)", *lines[gone:]]
+    return head + "\n".join(lines)
+
+
+def requests_of(history: Sequence[Message]) -> str:
+    """What somebody asked in a part of the conversation that is told no further: the newest of it, each cut."""
+    asked = [m.text for m in history if m.role == "user" and m.source in ("user", "parent") and m.text]
+    return "\n".join(f"- {shortened(text, REQUEST_CHARS)}" for text in asked[-REQUESTS:])
+
+
+def lines_of(history: Sequence[Message], each: int) -> list[str]:
+    """One line or paragraph for each part of these messages."""
+    return [line for message in history for part in message.parts if (line := line_of(message, part, each))]
+
+
+def line_of(message: Message, part: Part, each: int) -> str:
+    """A part as it is told; empty for what is not, such as thoughts."""
+    match part:
+        case Text(text=text):
+            who = message.source if message.role == "user" else message.role
+            return f"{who}: {shortened(text, each)}" if text.strip() else ""
+        case Refusal(text=text):
+            return f"{message.role} declined: {shortened(text, each)}"
+        case ToolCall():
+            return f"call {part.name} {shortened(compact(part.arguments), each)}"
+        case ToolResult():
+            said = " ".join(item.text for item in part.content if isinstance(item, Text))
+            text = part.error.message if part.error is not None else said
+            return f"result of {part.name}{'' if part.ok else ', failed'}: {shortened(text, each)}"
+        case Media():
+            return f"({part.mime_type} {part.name or ''})"
+    return ""
+
+
+def compact(arguments: dict[str, Any]) -> str:
+    """Arguments on one line."""
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, without its middle where it is longer than that."""
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def transcript_chars(usage: dict[str, Any]) -> int:
+    """How long a transcript may be so that the model can read it beside its instructions."""
+    limit = usage.get("context_limit")
+    return min(MOST_CHARS, max(2_000, int(limit * TRANSCRIPT_PART))) if limit else DEFAULT_CHARS
+
+
+def summary_chars(usage: dict[str, Any]) -> int:
+    """How long a summary may be: a small part of the context."""
+    limit = usage.get("context_limit")
+    if not limit:
+        return MOST_SUMMARY_CHARS
+    return int(min(MOST_SUMMARY_CHARS, max(LEAST_SUMMARY_CHARS, limit * SUMMARY_PART)))
