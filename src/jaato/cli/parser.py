@@ -34,7 +34,7 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
-    from jaato.cli.server_arguments import add_server
+    from jaato.cli.server_arguments import add_server, add_tokens
 
     parser = Parser(
         prog="jaato",
@@ -48,6 +48,7 @@ def make_parser() -> ArgumentParser:
     add_run(commands)
     add_chat(commands)
     add_server(commands)
+    add_tokens(commands)
     add_listings(commands)
     add_sessions(commands)
     add_permissions(commands)

@@ -136,13 +136,15 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
     reload = asyncio.Event()
     loop = asyncio.get_running_loop()
     environ = environment()
+    passed = passed_listeners(environ)
+    wanted = replace(wanted, path=path_of(passed) or wanted.path)
     fd = locked(wanted.path)
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         loop.add_signal_handler(signal.SIGHUP, reload.set)
         async with AsyncExitStack() as stack:
-            listeners = at(wanted, environ, stack)
+            listeners = at(wanted, passed, stack)
             served = await stack.enter_async_context(opened(replace(wanted.doors, listeners=listeners)))
             web = [address_of(one, served) for one in listeners if one.family != socket.AF_UNIX]
             note(fd, Record(os.getpid(), jaato.__version__, time.time(), str(wanted.path), web))
@@ -162,9 +164,15 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
         os.close(fd)
 
 
-def at(wanted: Wanted, environ: dict[str, str], stack: AsyncExitStack) -> list[socket.socket]:
-    """The sockets to serve at, closed and removed with the stack: those passed on, or our own. Raises `ConfigError`."""
-    listeners = passed_listeners(environ)
+def path_of(passed: list[socket.socket]) -> Path | None:
+    """Where the first Unix socket is that was passed on."""
+    names = [one.getsockname() for one in passed if one.family == socket.AF_UNIX]
+    return Path(names[0]) if names and isinstance(names[0], str) and names[0].startswith("/") else None
+
+
+def at(wanted: Wanted, passed: list[socket.socket], stack: AsyncExitStack) -> list[socket.socket]:
+    """The sockets to serve at, closed with the stack: those passed on, and our own. Raises `ConfigError`."""
+    listeners = list(passed)
     for listener in listeners:
         stack.callback(listener.close)
     if not any(one.family == socket.AF_UNIX for one in listeners):

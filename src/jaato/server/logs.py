@@ -40,9 +40,7 @@ class Bounded(logging.Handler):
     def _turn(self) -> None:
         """Have stdout and stderr go to the file."""
         assert self._path is not None
-        fd = os.open(
-            self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(fd, 0o600)
             os.dup2(fd, 1, inheritable=True)

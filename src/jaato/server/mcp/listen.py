@@ -42,5 +42,3 @@ async def listen(
                 await asyncio.wait([serving])
     finally:
         listener.close()
-
-
