@@ -115,7 +115,7 @@ def begin(args: Namespace, path: Path) -> int:
                 stdout=out,
                 stderr=out,
                 cwd="/",
-                env={**environ, READY: str(writing)},
+                env={**absolute(environ), READY: str(writing)},
                 pass_fds=(writing,),
                 start_new_session=True,
             )
@@ -131,6 +131,13 @@ def begin(args: Namespace, path: Path) -> int:
     child.returncode = 0  # it goes on without us
     say(f"{said} (process {child.pid}; log: {log})")
     return OK
+
+
+def absolute(environ: dict[str, str]) -> dict[str, str]:
+    """The same for a process in another directory."""
+    if not (places := environ.get("PYTHONPATH")):
+        return environ
+    return {**environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, places.split(os.pathsep)))}
 
 
 def private(path: str, flags: int) -> int:

@@ -19,6 +19,8 @@ MOST_PENDING_BYTES = 4 << 20
 CLOSING_S = 10.0
 """How long a client may take to read the rest once its connection is over."""
 
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
 
 class FramedSocket(WebSocketsSansIOProtocol):
     """The server's end of one connection. `drained` is called when it takes more again."""
@@ -37,8 +39,10 @@ class FramedSocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """A client says something. An opening that is none, by rules HTTP does not have, ends its connection."""
         super().data_received(data)
-        if self.conn.handshake_exc is not None:
-            self.transport.abort()
+        if self.conn.handshake_exc is not None and not self.transport.is_closing():
+            self.transport.write(BAD_REQUEST)
+            self.transport.close()
+            self._end()
 
     def handle_connect(self, event: Request) -> None:
         """The handshake: the application is handed the wire."""
@@ -53,6 +57,12 @@ class FramedSocket(WebSocketsSansIOProtocol):
             self.conn.data_to_send()
         else:
             super().handle_ping()
+
+    async def send(self, message: Any) -> None:
+        """What the application says; a refusal is an answer, and nothing is missing after it."""
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True
 
     def let_in(self, message_bytes: int) -> None:
         """The client is known: take messages up to this size from now on; a longer one ends the connection."""

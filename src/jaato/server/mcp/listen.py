@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-
 from jaato.server.gate import Gate, Remote, rpc_problem
 from jaato.server.listen import Listener, bound, config_of, host_and_port
 from jaato.server.mcp.application import PATH, Application, Whole

@@ -1,0 +1,18 @@
+"""One server for the tests of a file that do not end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.security.keep import Keep
+
+
+@pytest.fixture(scope="module")
+def keep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
+    """A server on the network; in the end it stops well, and nothing anybody has sent has made it complain."""
+    served = Keep(
+        tmp_path_factory.mktemp("keep"), "--web-socket", ":0", "--allow-origin", "https://editor.example"
+    )
+    yield served
+    assert served.stop() == (0, "")
