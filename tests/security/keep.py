@@ -73,6 +73,15 @@ class Keep:
         if found:
             self.tokens["owner"] = (self.state / "server-token").read_text().strip()
 
+    def scripted(self, *steps: dict[str, Any]) -> dict[str, Any]:
+        """What `session.create` takes for a session whose model says these steps."""
+        path = self.work / f"script{len(steps)}.json"
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        path.write_text(
+            json.dumps([{"usage": usage, **step} for step in steps] or [{"text": "Yes.", "usage": usage}])
+        )
+        return {"workspace": str(self.work), "provider": "scripted", "model": str(path)}
+
     def stop(self) -> tuple[int, str]:
         """End it as an operator does; its exit code and what it has said."""
         self.process.terminate()

@@ -62,4 +62,5 @@ def keep(path: Path | None) -> None:
     library = logging.getLogger("uvicorn.error")
     library.addHandler(Bounded(None))
     library.setLevel(logging.ERROR)  # what a client does wrong, the client is told
+    library.addFilter(lambda record: not str(record.msg).startswith("Invalid UTF-8"))
     library.propagate = False
