@@ -30,6 +30,7 @@ DOCUMENTED = {
     "shared.plugins.background.mixin": "BackgroundCapableMixin",
     "shared.plugins.background.plugin": "BackgroundPlugin",
     "shared.plugins.cli": "CLIToolPlugin",
+    "shared.plugins.subagent": "SubagentPlugin",
     "shared.plugins.todo": "TodoPlugin",
     "shared.plugins.mcp": "MCPToolPlugin",
     "shared.mcp_context_manager": "MCPClientManager",
@@ -59,7 +60,6 @@ LATER = [
     "tool_registry",
     "rich_client",
     "shared.plugins.session",
-    "shared.plugins.subagent",
 ]
 
 

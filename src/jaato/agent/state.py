@@ -116,7 +116,7 @@ class State:
                 self.session_id, self.workspace, self.name = event.session_id, event.workspace, event.name
                 self.created_at = event.timestamp
                 self.waypoints.begin(event.timestamp)
-            case AgentCreated() if event.parent_agent_id is None:
+            case AgentCreated() if event.parent_agent_id is None or event.agent_id == self.agent_id:
                 self.agent_id, self.provider, self.model = event.agent_id, event.provider, event.model
                 self.system_prompt, self.core_tools = event.system_prompt, event.core_tools
             case SessionUpdated():

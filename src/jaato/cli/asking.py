@@ -10,6 +10,7 @@ import anyio
 
 from jaato.abc.asker import Answer
 from jaato.agent.session import Session
+from jaato.cli.below import name_of
 from jaato.cli.lines import Lines
 from jaato.cli.screen import Screen, one_line, visible
 from jaato.protocol.events import (
@@ -82,13 +83,18 @@ class Questions:
             case PermissionRequested() as question:
                 self._show_call(question)
             case ClarificationQuestion() as asked:
-                if not self._replies and asked.context:
-                    self._screen.note(asked.context, "bold")
+                if not self._replies and (asked.context or self._asker(asked)):
+                    self._screen.note(f"{self._asker(asked)}{asked.context}", "bold")
                 self._show_question(asked.questions[len(self._replies)])
+
+    def _asker(self, question: Event) -> str:
+        """Which subagent asks, as it is put before the question; nothing for the agent itself."""
+        name = name_of(self._session.journal.family, question.agent_id)
+        return f"[{name}] " if name else ""
 
     def _show_call(self, question: PermissionRequested) -> None:
         note = self._screen.note
-        note(f"May {question.tool} run?", "yellow")
+        note(f"{self._asker(question)}May {question.tool} run?", "yellow")
         for name, value in question.arguments.items():
             note(indented(name, value))
         note(f"  because {question.reason}", "dim")

@@ -17,18 +17,20 @@ from jaato.protocol.messages import Usage
 def document_of(
     session: Session,
     turns: Sequence[TurnCompleted],
+    below: Sequence[TurnCompleted],
     denied: Sequence[ToolCallEnd],
     data: Any,
     code: int,
     problem: JaatoError | None,
 ) -> dict[str, Any]:
-    """A run that has ended: its last text, what it took in all its turns, what was denied, and what went wrong."""
+    """A run that has ended: its last text, what it took in all its turns and those of subagents, what was denied, and what went wrong."""
     from jaato.runtime.result import last_text
 
     usage, cost = Usage(), 0.0
-    for turn in turns:
+    all_turns = [*turns, *below]
+    for turn in all_turns:
         usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
-    priced = all(turn.cost_usd is not None for turn in turns)
+    priced = all(turn.cost_usd is not None for turn in all_turns)
     spoke = turns[-1].model_calls > 0
     return {
         "text": last_text(session) if spoke else "",
@@ -41,8 +43,8 @@ def document_of(
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
         "cost_usd": cost if priced else None,
         "duration_s": round(sum(turn.duration_s for turn in turns), 3),
-        "model_calls": sum(turn.model_calls for turn in turns),
-        "tool_calls": sum(turn.tool_calls for turn in turns),
+        "model_calls": sum(turn.model_calls for turn in all_turns),
+        "tool_calls": sum(turn.tool_calls for turn in all_turns),
         "denied": [denial(session, event) for event in denied],
         "error": {"code": problem.code, "message": str(problem)} if problem else None,
     }
@@ -62,17 +64,19 @@ def failure_of(session: Session | None, error: JaatoError) -> dict[str, Any]:
 
 def denial(session: Session, event: ToolCallEnd) -> dict[str, Any]:
     """A denied call as data."""
-    permission = event.permission
+    permission, member = event.permission, session.journal.family.members.get(event.agent_id)
+    state = session.state if member is None else member.state
     asked = next(
         (
             call.arguments
-            for message in reversed(session.state.messages)
+            for message in reversed(state.messages)
             for call in message.function_calls
             if call.call_id == event.call_id
         ),
         {},
     )
-    return {
+    who = {} if member is None else {"agent_id": event.agent_id}
+    return who | {
         "tool": event.tool,
         "arguments": asked,
         "reason": permission.reason if permission else "",

@@ -44,6 +44,8 @@ class Work:
         self.schema = schema
         self.validator = validator
         self.turns: list[TurnCompleted] = []
+        self.below: list[TurnCompleted] = []
+        """The turns of subagents."""
         self.narrator = Narrator(
             screen, verbose=args.verbose, quiet_text=args.output != "text" or schema is not None
         )
@@ -54,6 +56,7 @@ class Work:
     async def run(self) -> int:
         """Everything between start and exit code."""
         with interruptible() as interrupts:
+            self.interrupts = interrupts
             try:
                 return await self._run(interrupts)
             except asyncio.CancelledError:
@@ -69,6 +72,7 @@ class Work:
         )
         session, close = await assemble(blueprint)
         self.session = session
+        self.narrator.family = session.journal.family
         try:
             interrupts.stop = session.stop
             leave = self._attend(session)
@@ -125,6 +129,12 @@ class Work:
     def _listen(self, event: Event) -> None:
         if self.args.output == "events":
             self._event_line(event)
+        if (
+            isinstance(event, TurnCompleted)
+            and self.session
+            and event.agent_id != self.session.state.agent_id
+        ):
+            self.below.append(event)
         try:
             self.narrator(event)
         except BrokenPipeError:
@@ -161,6 +171,10 @@ class Work:
             turn = await session.post(text, media)
             assert turn is not None
             self.turns.append(turn)
+            while turn.reason == "stop" and await self._all_done(session):
+                turn = await session.heed()
+                assert turn is not None
+                self.turns.append(turn)
             if self.validator is None or turn.reason != "stop":
                 return None
             value, problem = self._parsed(session)
@@ -170,6 +184,13 @@ class Work:
                 self.screen.note(f"the answer does not fit the schema ({problem}); asking again", "yellow")
             text, media = f"That was not the JSON asked for: {problem}. Give only the JSON.", []
         raise MalformedReply(f"After {SCHEMA_TRIES} tries the answer does not fit the schema: {problem}")
+
+    async def _all_done(self, session: Session) -> bool:
+        """Wait for subagents that still work, which end with the session; whether the agent has something to hear of
+        them."""
+        await session.crew.all_done()
+        heard = any(message.source == "child" for message in session.inbox)
+        return heard and not (self.gone or self.interrupts.count)
 
     def _parsed(self, session: Session) -> tuple[Any, str | None]:
         from jaato.runtime.result import last_text, parse
@@ -206,7 +227,9 @@ class Work:
             code = INTERRUPTED
         try:
             if self.args.output == "json":
-                print_json(document_of(session, self.turns, self.narrator.denied, data, code, problem))
+                print_json(
+                    document_of(session, self.turns, self.below, self.narrator.denied, data, code, problem)
+                )
             elif self.schema is not None and self.args.output == "text" and turn.reason == "stop":
                 self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
             self.screen.end_text()
@@ -224,7 +247,7 @@ class Work:
                     "length": "The answer was cut at its longest length.",
                 }[turn.reason]
             )
-        self.screen.note(closing_line(self.turns, session.state.session_id), "dim")
+        self.screen.note(closing_line(self.turns, session.state.session_id, self.below), "dim")
         return code
 
 

@@ -47,6 +47,17 @@ class ModelSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     response_schema: dict[str, Any] | None = None
 
 
+class AgentBounds(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a subagent is held narrower than the agent that made it. `tools` are the names it may use, None: all of its
+    parent's; `deny` are names or globs it may not."""
+
+    tools: list[str] | None = None
+    deny: list[str] = []
+    read_only: bool = False
+    max_turns: int | None = None
+    timeout_s: float | None = None
+
+
 Scope = Literal["call", "once", "turn", "idle", "session", "always"]
 
 

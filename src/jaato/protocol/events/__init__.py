@@ -29,6 +29,7 @@ from jaato.protocol.events.session import (
     SessionCreated,
     SessionInfo,
     SessionUpdated,
+    SharedUpdated,
     SystemMessage,
     WaypointUpdated,
 )
@@ -82,6 +83,7 @@ Event = (
     | ClarificationResolved
     | PlanUpdated
     | PlanCleared
+    | SharedUpdated
     | WaypointUpdated
     | ErrorRaised
     | Retry
@@ -120,6 +122,7 @@ __all__ = [
     "SessionCreated",
     "SessionInfo",
     "SessionUpdated",
+    "SharedUpdated",
     "SystemMessage",
     "ToolActivated",
     "ToolCallEnd",
