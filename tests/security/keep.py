@@ -46,7 +46,7 @@ class Keep:
         }
         self.tokens: dict[str, str] = {}
         for role in ("viewer", "approver"):
-            self.tokens[role] = add_token(self.state, role, role, None)  # type: ignore[arg-type]
+            self.tokens[role] = add_token(self.state, role, role, None)
         self.tokens["expired"] = add_token(self.state, "late", "owner", time.time() - 1)
         self.tokens["removed"] = add_token(self.state, "gone", "owner", None)
         remove_token(self.state, "gone")
@@ -138,7 +138,7 @@ class Keep:
             "Sec-WebSocket-Version": "13",
         }
         lines = [f"{name}: {value}" for name, value in wanted.items()]
-        return self.head(path, *lines, *more, token=token, **changed)
+        return self.head(path, *lines, *more, method="GET", token=token, **changed)
 
     # --- WebSocket -----------------------------------------------------------------------------------------------
 

@@ -57,7 +57,15 @@ def test_a_role_a_client_claims_counts_for_nothing(keep: Keep) -> None:
 def test_nothing_is_heard_before_hello(keep: Keep) -> None:
     """A command in place of the greeting ends the connection, whoever sends it."""
     for token in (None, keep.tokens["owner"]):
-        for message in ({"type": "session.list", "id": "1"}, {"type": "hello"}, [], "hello", 1, None):
+        messages: tuple[Any, ...] = (
+            {"type": "session.list", "id": "1"},
+            {"type": "hello"},
+            [],
+            "hello",
+            1,
+            None,
+        )
+        for message in messages:
             with keep.socket(token) as line:
                 line.send(message)
                 assert line.closed().code == 4400

@@ -309,7 +309,7 @@ def test_every_token_is_compared_whole(tmp_path: Path, monkeypatch: pytest.Monke
         seen.append((len(one), len(other)))
         return compare(one, other)
 
-    monkeypatch.setattr(tokens_module.hmac, "compare_digest", counted)
+    monkeypatch.setattr(hmac, "compare_digest", counted)
     for token in (given[0], given[-1], "wrong", given[0][:-1]):
         seen.clear()
         known.judge(token)

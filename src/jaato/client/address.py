@@ -65,6 +65,9 @@ def address_of(
 
     Raises `ConfigError` for anything else, and for a token in a URL.
     """
+    token = None if token is None else token.strip()
+    if token and not (token.isascii() and token.isprintable()):
+        raise ConfigError("That is no token: a token is one line of ASCII.")
     if text is None:
         return Address(path=socket_path(environment()), token=token)
     if isinstance(text, Path) or "://" not in text:
