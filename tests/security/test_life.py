@@ -145,7 +145,7 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
         ("--ipc-socket", str(link / "s")): "is no directory of yours",
         ("--ipc-socket", str(private / "file")): "is there and is no socket",
         ("--ipc-socket", str(private / ("x" * 120))): "at most 107 bytes",
-        ("--ipc-socket", "/proc/nothing/s"): "",
+        ("--ipc-socket", "/proc/nothing/s"): "cannot be made",
         ("--ipc-socket", str(home.path), "--web-socket", f":{port}"): "Take another port",
         ("--ipc-socket", str(home.path), "--web-socket", "127.0.0.1:99999"): "no address",
         ("--ipc-socket", str(home.path), "--web-socket", "256.1.1.1:0"): "Take another port",
@@ -187,6 +187,35 @@ def test_a_dead_socket_is_replaced_and_a_living_one_is_not(home: Desk) -> None:
         assert home.serve("--daemon").returncode == 0
     finally:
         assert home.serve("--stop").returncode == 0
+
+
+def test_a_shared_place_is_used_with_care(home: Desk) -> None:
+    """In a directory like /tmp, where each removes only his own, a socket can be when it is asked for: it is 0600, and
+    what another user has put there, socket or lock, is not touched."""
+    place = home.root / "tmp"
+    place.mkdir()
+    place.chmod(0o1777)
+    path = place / "jaato.sock"
+    try:
+        begun = home.jaato("serve", "--daemon", "--ipc-socket", str(path))
+        assert begun.returncode == 0, begun.stderr
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert home.jaato("serve", "--status").returncode == 0, "the last one that was begun is found"
+    finally:
+        assert home.jaato("serve", "--stop").stderr == "jaato: the server has stopped\n"
+    assert list(place.iterdir()) == []
+    if os.geteuid() == 0:
+        lock = place / "jaato.sock.lock"
+        lock.write_text("{}")
+        os.chown(lock, 65_534, 65_534)
+        refused = home.jaato("serve", "--ipc-socket", str(path))
+        assert (refused.returncode, refused.stderr.strip() != "") == (2, True)
+        lock.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+        os.chown(path, 65_534, 65_534)
+        refused = home.jaato("serve", "--ipc-socket", str(path))
+        assert (refused.returncode, "another user's socket" in refused.stderr) == (2, True)
 
 
 # --- how it ends -------------------------------------------------------------------------------------------------

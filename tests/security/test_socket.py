@@ -10,8 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.security.keep import Keep, status
+from tests.security.keep import Keep, awaited, status
+
+from jaato.client.blocking import Client
+from jaato.client.connection import connect
+from jaato.errors import ConnectionFault
 
 NOBODY = 65_534
 
@@ -103,3 +108,35 @@ def test_the_socket_takes_the_same_routes(tmp_path: Path) -> None:
                 assert status(line.recv(10_000)) == expected
     finally:
         assert keep.stop() == (0, "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_client_says_nothing_to_another_user_s_server(open_place: Path) -> None:
+    """Who has put a socket where the server's should be hears no token and no prompt."""
+    open_place.chmod(0o777)
+    path = open_place / "jaato.sock"
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        with socket.socket(socket.AF_UNIX) as false:
+            false.bind(str(path))
+            path.chmod(0o777)
+            false.listen()
+            for _ in range(2):
+                line, _ = false.accept()
+                if line.recv(100):
+                    os._exit(1)
+            os._exit(0)
+    awaited(path.exists)
+    with pytest.raises(ConnectionFault, match="another user's"), Client(path, token="t" * 40):
+        pass
+
+    async def main() -> None:
+        async with connect(path, token="t" * 40):
+            pass
+
+    with pytest.raises(ConnectionFault, match="another user's"):
+        anyio.run(main)
+    assert os.waitpid(child, 0)[1] == 0

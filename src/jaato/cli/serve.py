@@ -17,13 +17,20 @@ from jaato.settings import environment, user_dir
 READY = "JAATO_READY_FD"
 
 
+def program() -> int:
+    """`python -m server`: the arguments of `jaato serve`."""
+    from jaato.cli import main as jaato
+
+    return jaato(["serve", *sys.argv[1:]])
+
+
 def main(args: Namespace) -> int:
     """Serve, or say how the server is, or stop it."""
     path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
     if args.status:
-        return status(path)
+        return status(path if args.ipc_socket else known(path))
     if args.stop:
-        return stop(path)
+        return stop(path if args.ipc_socket else known(path))
     if args.print_unit:
         return print_unit(args)
     if bool(args.tls_cert) != bool(args.tls_key):
@@ -143,6 +150,13 @@ def absolute(environ: dict[str, str]) -> dict[str, str]:
 def private(path: str, flags: int) -> int:
     """Open a file that only its owner can read."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def known(path: Path) -> Path:
+    """Where the server meant is when no socket is named: at the usual place, else where the last one was begun."""
+    from jaato.server.daemon import found, last_begun
+
+    return path if found(path) is not None else last_begun() or path
 
 
 def status(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,7 @@ def dial(address: Address) -> socket.socket:
             try:
                 made.settimeout(CONNECT_S)
                 made.connect(os.fspath(address.path))
+                check_owner(made, address)
             except BaseException:
                 made.close()
                 raise
@@ -128,6 +130,16 @@ def dial(address: Address) -> socket.socket:
         return made
     except OSError as error:
         raise no_server(address, error) from None
+
+
+def check_owner(connection: socket.socket, address: Address) -> None:
+    """Raises `ConnectionFault` for a socket that is served by another user, who may only pretend to be the server."""
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (AttributeError, OSError):
+        return  # where the kernel does not say, the mode of the directory has to do
+    if struct.unpack("3i", packed)[1] not in (os.geteuid(), 0):
+        raise ConnectionFault(f"What answers at {address} is another user's; nothing was said to it.")
 
 
 def no_server(address: Address, error: OSError) -> ConnectionFault:

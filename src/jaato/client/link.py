@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.client.address import CONNECT_S, PATH, Address, no_server, tls_of
+from jaato.client.address import CONNECT_S, PATH, Address, check_owner, no_server, tls_of
 from jaato.client.blocking import refused
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError
@@ -98,6 +98,12 @@ class Link:
 async def streams(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """The two ends of a connection."""
     if address.path is not None:
-        return await asyncio.open_unix_connection(address.path)
+        reader, writer = await asyncio.open_unix_connection(address.path)
+        try:
+            check_owner(writer.get_extra_info("socket"), address)
+        except ConnectionFault:
+            writer.close()
+            raise
+        return reader, writer
     context = tls_of(address) if address.secure else None
     return await asyncio.open_connection(address.host, address.port, ssl=context)

@@ -22,9 +22,11 @@ from jaato.log import logger
 from jaato.server.listen import bound, host_and_port
 from jaato.server.run import Doors, Running, opened
 from jaato.server.sockets import passed_listeners, private_directory, tell_supervisor, unix_listener
-from jaato.settings import environment
+from jaato.settings import environment, user_dir
+from jaato.tools.atomic import read_small, write_private
 
 LOG = logger("server")
+LAST = "last-server"
 STOPS_WITHIN_S = 30.0
 LOCKS_WITHIN_S = 2.0
 
@@ -62,6 +64,8 @@ def found(path: Path) -> Record | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
+        if os.fstat(fd).st_uid not in (os.geteuid(), 0):
+            return None  # somebody else's word
         data = os.pread(fd, 10_000, 0)
         try:
             return msgspec.json.decode(data, type=Record)
@@ -112,6 +116,10 @@ def lock_at(lock: Path) -> int | None:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(f"{lock} cannot be written: {error.strerror}. Take another place.") from None
+    info = os.fstat(fd)
+    if info.st_uid != os.geteuid() or info.st_nlink > 1:
+        os.close(fd)
+        raise ConfigError(f"{lock} is not yours alone. Take another place: --ipc-socket PATH.")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(fd), lock.lstat()):
@@ -128,6 +136,16 @@ def note(fd: int, record: Record) -> None:
     data = msgspec.json.encode(record)
     os.pwrite(fd, data, 0)
     os.ftruncate(fd, len(data))
+
+
+def last_begun() -> Path | None:
+    """The socket of the server that was begun last, if it runs, wherever it is."""
+    try:
+        content = read_small(user_dir(environment(), "XDG_STATE_HOME", ".local/state") / LAST, 10_000)
+        path = Path((content or b"").decode())
+    except (ConfigError, ValueError):
+        return None
+    return path if path.is_absolute() and found(path) is not None else None
 
 
 async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
@@ -148,6 +166,8 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
             served = await stack.enter_async_context(opened(replace(wanted.doors, listeners=listeners)))
             web = [address_of(one, served) for one in listeners if one.family != socket.AF_UNIX]
             note(fd, Record(os.getpid(), jaato.__version__, time.time(), str(wanted.path), web))
+            with contextlib.suppress(OSError):
+                write_private(user_dir(environ, "XDG_STATE_HOME", ".local/state") / LAST, bytes(wanted.path))
             announce(f"serving at {wanted.path}" + "".join(f" and {address}" for address in web))
             LOG.info("Process %d serves at %s", os.getpid(), " and ".join([str(wanted.path), *web]))
             tell_supervisor(environ, "READY=1")

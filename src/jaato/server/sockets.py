@@ -49,12 +49,19 @@ def same_user(connection: socket.socket) -> bool:
 
 
 def private_directory(path: Path) -> None:
-    """Make the directory of a socket, or make sure that only its owner can enter it. Raises `ConfigError`."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = path.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+    """Make the directory of a socket, or make sure that others can put nothing in place of ours: they cannot write there,
+    or it is one like /tmp, where each can remove only what is his own. Raises `ConfigError`."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be made: {error.strerror}. Name another place: --ipc-socket PATH."
+        ) from None
+    shared = bool(info.st_mode & stat.S_ISVTX) and info.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(info.st_mode) or not (info.st_uid == os.geteuid() or shared):
         raise ConfigError(f"{path} is no directory of yours; name another place: --ipc-socket PATH.")
-    if info.st_mode & 0o022:
+    if info.st_mode & 0o022 and not shared:
         raise ConfigError(
             f"Others can write in {path}, and could put their own socket there. Take a private directory."
         )
@@ -94,6 +101,10 @@ def remove_dead(path: Path) -> None:
         probe.settimeout(1.0)
         probe.connect(os.fspath(path))
     except (ConnectionRefusedError, FileNotFoundError):
+        if info.st_uid != os.geteuid():
+            raise ConfigError(
+                f"{path} is another user's socket; name another place: --ipc-socket PATH."
+            ) from None
         path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{path} is a socket that cannot be used: {error.strerror or error}.") from None
