@@ -81,7 +81,7 @@ class Client:
         if not isinstance(welcome, Welcome):
             raise ConnectionFault("The server does not greet.")
         self.welcome = welcome
-        self._take(told[1:])
+        self._heed(told[1:])
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -91,14 +91,13 @@ class Client:
         asked = msgspec.structs.replace(command, id=str(self._ids))
         self._write(asked)
         self._socket.settimeout(timeout_s)
-        while True:
-            for told in self._frames.take(self._received()):
-                reply = self._one(told)
-                if reply is not None and reply.id == asked.id:
-                    if reply.error is not None:
-                        raise from_code(reply.error.code, reply.error.message)
-                    assert reply.result is not None
-                    return reply.result
+        while not (replies := [one for one in self._take(self._received()) if one.id == asked.id]):
+            pass
+        error, result = replies[0].error, replies[0].result
+        if error is not None:
+            raise from_code(error.code, error.message)
+        assert result is not None
+        return result
 
     @staticmethod
     def word() -> str:
@@ -120,7 +119,7 @@ class Client:
                 return
             except OSError as error:
                 raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
-            self._take(self._frames.take(self._whole(data)))
+            self._take(self._whole(data))
 
     def fileno(self) -> int:
         """The descriptor, to wait on beside others."""
@@ -128,15 +127,22 @@ class Client:
 
     # --- reading and writing -------------------------------------------------------------------------------------
 
-    def _take(self, told: list[bytes | Closed]) -> None:
-        for one in told:
-            self._one(one)
+    def _take(self, data: bytes) -> list[Reply]:
+        """Take in what has come, and answer pings; the replies in it are given back."""
+        told = self._frames.take(data)
+        try:
+            for due in self._frames.due:
+                self._socket.sendall(due)
+        except OSError:
+            pass  # what came before the end is taken in first
+        self._frames.due.clear()
+        return self._heed(told)
+
+    def _heed(self, told: list[bytes | Closed]) -> list[Reply]:
+        return [reply for one in told if (reply := self._one(one)) is not None]
 
     def _one(self, told: bytes | Closed) -> Reply | None:
         """Take in one message; a reply is given back. Messages of a kind this client does not know are passed over."""
-        for due in self._frames.due:
-            self._socket.sendall(due)
-        self._frames.due.clear()
         if isinstance(told, Closed):
             raise refused(told)
         try:

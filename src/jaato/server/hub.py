@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
+from jaato.agent.suspension import go_on, suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionCreate, SessionUpdate
@@ -66,7 +67,7 @@ class Hub:
             if self._work:
                 await asyncio.wait(self._work)
 
-    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+    def begin(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do something that no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
@@ -140,7 +141,10 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
+        session.desk.early = lambda: self.begin(lambda: go_on(session))
         self._answerable(room)
+        if suspended(session):
+            room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
 
     def _answerable(self, room: Room) -> None:
@@ -150,7 +154,7 @@ class Hub:
             return
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
-            live.leave, live.answering = live.session.desk.attend(), True
+            live.leave, live.answering = live.session.desk.attend(patient=True), True
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -275,7 +279,7 @@ class Hub:
                         del self.rooms[session_id]
 
 
-async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+async def guarded(work: Callable[[], Awaitable[object]]) -> None:
     """Do something whose failure is the log's, and no command's."""
     try:
         await work()
