@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.security.desk import Desk
 from tests.security.keep import Keep
 
 
@@ -18,3 +20,9 @@ def keep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
     code, said = served.stop()
     assert code == 0
     assert [line for line in said.splitlines() if "' skipped: model '" not in line] == []
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Desk:
+    """A machine nothing runs on."""
+    return Desk(tmp_path)

@@ -64,6 +64,11 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
     serve.add_argument(
         "--mcp-workspace", metavar="DIR", help="give MCP clients the tools of this workspace, at /mcp"
     )
+    network_arguments(serve)
+
+
+def network_arguments(serve: Parser) -> None:
+    """What has to do with clients beyond this machine."""
     names = serve.add_argument_group("over the network")
     names.add_argument(
         "--allow-host",
