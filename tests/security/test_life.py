@@ -210,7 +210,7 @@ def log_of(keep: Keep, session_id: str) -> list[dict[str, Any]]:
 def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The turn is interrupted, in the log, and what its calls have started is gone, with clients watching or without."""
+    """The turn is known as interrupted and can go on; what its calls have started is gone."""
     keep = Keep(tmp_path)
     session_id, pid, child = working(keep)
     with keep.client(unix=True) as watcher:
@@ -221,9 +221,19 @@ def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     assert "ERROR" not in said
     assert not alive(pid)
     assert not alive(child)
-    ended = [event for event in log_of(keep, session_id) if event["type"] == "turn.completed"]
-    assert [event["reason"] for event in ended] in (["cancelled"], ["interrupted"])
+    assert log_of(keep, session_id)[-1]["type"] == "tool.call_start", (
+        "the turn stands where it was, to go on from"
+    )
     assert list(keep.path.parent.iterdir()) == []
+    keep.start()
+    try:
+        with keep.client(unix=True) as line:
+            assert "result" in line.command("turn.continue", session_id=session_id)
+        awaited(lambda: log_of(keep, session_id)[-1]["type"] == "turn.completed")
+        (call,) = [event for event in log_of(keep, session_id) if event["type"] == "tool.call_end"]
+        assert call["result"]["error"]["code"] == "interrupted", "it was not begun again"
+    finally:
+        assert keep.stop()[0] == 0
 
 
 def test_a_killed_server_leaves_nobody_running_and_begins_again(tmp_path: Path) -> None:
