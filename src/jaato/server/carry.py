@@ -242,7 +242,8 @@ class Carrier:
 
         async def turn() -> None:
             try:
-                await live.session.post(command.text, command.attachments)
+                with live.in_use():
+                    await live.session.post(command.text, command.attachments)
             except JaatoError as error:
                 taken.failed(error)
                 raise
@@ -288,7 +289,8 @@ class Carrier:
 
     async def _execute(self, command: CommandExecute) -> Said:
         live = await self._live(command)
-        said = await live.session.dispatch(command)
+        with live.in_use():
+            said = await live.session.dispatch(command)
         return Said(str(said))
 
     async def _disable(self, command: ToolsDisable) -> Done:

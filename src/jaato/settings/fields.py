@@ -54,6 +54,9 @@ FIELDS: dict[str, Field] = {
         "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
     ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
+    "question_timeout_s": Field(
+        "number", 0.0, "seconds until an unanswered question is denied, or its default counts; 0: no end"
+    ),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
     "allow_hosts": Field(
