@@ -14,6 +14,15 @@ SOURCE = Path(__file__).parents[2] / "compat" / "src"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 DOCUMENTED = {
+    "server": "JaatoServer SessionManager JaatoIPCServer JaatoWSServer",
+    "server.core": "JaatoServer",
+    "server.session_manager": "SessionManager",
+    "server.ipc": "JaatoIPCServer",
+    "server.websocket": "JaatoWSServer",
+    "server.events": (
+        "SessionInfoEvent PermissionRequestedEvent ClarificationQuestionEvent PlanUpdatedEvent AgentOutputEvent "
+        "ToolCallStartEvent"
+    ),
     "shared": "JaatoClient PluginRegistry TokenLedger ToolExecutor",
     "shared.ai_tool_runner": "ToolExecutor get_current_tool_output_callback",
     "shared.token_accounting": "TokenLedger",
@@ -57,7 +66,6 @@ DOCUMENTED = {
 """The paths the specification prints for the parts there are, and what is imported from each."""
 
 LATER = [
-    "server",
     "tool_registry",
     "rich_client",
 ]
@@ -72,6 +80,8 @@ def is_reexport(statement: ast.stmt) -> bool:
             return module == "__future__" or module.split(".")[0] == "jaato"
         case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=elements)):
             return all(isinstance(element, ast.Constant) for element in elements)
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return True  # `python -m` of a documented program
     return False
 
 

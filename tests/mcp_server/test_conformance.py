@@ -14,10 +14,13 @@ from tests.mcp_server.test_calls import PIXEL
 
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
-from jaato.server.mcp.application import Application
+from jaato.server.asgi import Receive, Scope, Send
+from jaato.server.gate import Gate, Remote, rpc_problem
+from jaato.server.listen import Listener, bound, config_of
+from jaato.server.mcp.application import Application, Whole
 from jaato.server.mcp.door import Door
-from jaato.server.mcp.guard import Guard, Receive, Scope, Send, names_of
-from jaato.server.mcp.listen import Listener, bound, config_of
+from jaato.server.names import names_of
+from jaato.server.secret import OneToken
 from jaato.tools.call import Call, Output
 
 TOKEN = "t" * 40
@@ -93,11 +96,11 @@ async def judged(door: Door) -> str:
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     application = Application(door)
-    guard = Guard(application, TOKEN, names_of("127.0.0.1", port))
+    gate = Gate(Whole(application), Remote(OneToken(TOKEN), names_of("127.0.0.1", port)), rpc_problem)
 
     async def with_token(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]
-        await guard({**scope, "headers": headers}, receive, send)
+        await gate({**scope, "headers": headers}, receive, send)
 
     server = Listener(config_of(with_token))
     async with application.running():

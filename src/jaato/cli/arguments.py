@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
+    from argparse import _SubParsersAction
     from typing import Any, NoReturn
 
 MAX_COMPLAINT_CHARS = 500
@@ -51,3 +52,31 @@ def temperature(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise ArgumentTypeError(f"{text!r} is no number from zero up")
     return number
+
+
+def command(
+    commands: _SubParsersAction[Parser], name: str, module: str, text: str, epilog: str = ""
+) -> Parser:
+    """A command, and the module whose `main(args)` carries it out."""
+    made = commands.add_parser(
+        name,
+        help=text,
+        description=text[:1].upper() + text[1:] + ".",
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.set_defaults(module=f"jaato.cli.{module}", command=name)
+    return made
+
+
+def action(kinds: _SubParsersAction[Parser], name: str, text: str, example: str) -> Parser:
+    """One of the things a command does."""
+    return kinds.add_parser(
+        name,
+        help=text,
+        description=text[:1].upper() + text[1:] + ".",
+        epilog=f"examples:\n  jaato {example}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )

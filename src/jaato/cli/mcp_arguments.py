@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.cli.arguments import Parser, positive
-from jaato.cli.parser import action, command
+from jaato.cli.arguments import Parser, action, command, positive
 from jaato.cli.serve_arguments import serve_arguments
 
 TYPE_CHECKING = False  # as in typing, which is slow to import

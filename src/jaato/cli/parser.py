@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 import jaato
-from jaato.cli.arguments import Parser, positive, temperature
+from jaato.cli.arguments import Parser, action, command, positive, temperature
 from jaato.cli.examples import (
     CHAT,
     CONFIG,
@@ -33,7 +33,7 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
-    from jaato.cli.server_arguments import add_server
+    from jaato.cli.server_arguments import add_server, add_tokens
     from jaato.cli.session_arguments import add_sessions
 
     parser = Parser(
@@ -48,6 +48,7 @@ def make_parser() -> ArgumentParser:
     add_run(commands)
     add_chat(commands)
     add_server(commands)
+    add_tokens(commands)
     add_listings(commands)
     add_sessions(commands, command, action)
     add_permissions(commands)
@@ -55,32 +56,6 @@ def make_parser() -> ArgumentParser:
     add_mcp(commands)
     add_setup(commands)
     return parser
-
-
-def command(commands: Commands, name: str, module: str, text: str, epilog: str = "") -> Parser:
-    """A command, and the module whose `main(args)` carries it out."""
-    made = commands.add_parser(
-        name,
-        help=text,
-        description=text[:1].upper() + text[1:] + ".",
-        epilog=epilog,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.set_defaults(module=f"jaato.cli.{module}", command=name)
-    return made
-
-
-def action(kinds: Commands, name: str, text: str, example: str) -> Parser:
-    """One of the things a command does."""
-    return kinds.add_parser(
-        name,
-        help=text,
-        description=text[:1].upper() + text[1:] + ".",
-        epilog=f"examples:\n  jaato {example}",
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def add_run(commands: Commands) -> None:

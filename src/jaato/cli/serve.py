@@ -15,16 +15,28 @@ from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
 
 READY = "JAATO_READY_FD"
-LOG_BYTES = 10_000_000
+
+
+def program() -> int:
+    """`python -m server`: the arguments of `jaato serve`."""
+    from jaato.cli import main as jaato
+
+    return jaato(["serve", *sys.argv[1:]])
 
 
 def main(args: Namespace) -> int:
     """Serve, or say how the server is, or stop it."""
     path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
     if args.status:
-        return status(path)
+        return status(path if args.ipc_socket else known(path))
     if args.stop:
-        return stop(path)
+        return stop(path if args.ipc_socket else known(path))
+    if args.print_unit:
+        return print_unit(args)
+    if bool(args.tls_cert) != bool(args.tls_key):
+        raise ConfigError("TLS takes both --tls-cert FILE and --tls-key FILE.")
+    if args.mcp_workspace and not Path(args.mcp_workspace).is_dir():
+        raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is no directory.")
     if args.daemon:
         return begin(args, path)
     return serve(args, path)
@@ -35,7 +47,7 @@ def serve(args: Namespace, path: Path) -> int:
     import anyio
 
     from jaato.runtime.blueprint import Blueprint
-    from jaato.server import daemon
+    from jaato.server import daemon, logs
     from jaato.server.run import Doors
 
     doors = Doors(
@@ -44,10 +56,37 @@ def serve(args: Namespace, path: Path) -> int:
         origins=args.allow_origin,
         idle_after_s=args.idle_after,
         base=Blueprint(),
+        tls=(Path(args.tls_cert), Path(args.tls_key)) if args.tls_cert else None,
+        mcp=Path(args.mcp_workspace).resolve() if args.mcp_workspace else None,
     )
     web = (args.web_socket,) if args.web_socket else ()
+    logs.keep(Path(args.log).absolute() if args.log else None)
     anyio.run(daemon.serve, daemon.Wanted(path, web, doors), announce)
     return OK
+
+
+def print_unit(args: Namespace) -> int:
+    """A unit file for systemd, with these arguments."""
+    from jaato.server import units
+
+    if args.print_unit == "socket":
+        sys.stdout.write(units.socket_unit(Path(args.ipc_socket).absolute() if args.ipc_socket else None))
+    else:
+        sys.stdout.write(units.service_unit([sys.executable, "-m", "jaato", "serve", *flags(args)]))
+    return OK
+
+
+def flags(args: Namespace) -> list[str]:
+    """The arguments of another process that is to serve as these say."""
+    found: list[str] = []
+    for name in ("ipc_socket", "mcp_workspace", "tls_cert", "tls_key"):
+        if given := getattr(args, name):
+            found += [f"--{name.replace('_', '-')}", str(Path(given).absolute())]
+    if args.web_socket:
+        found += ["--web-socket", args.web_socket]
+    found += [part for host in args.allow_host for part in ("--allow-host", host)]
+    found += [part for origin in args.allow_origin for part in ("--allow-origin", origin)]
+    return [*found, "--idle-after", str(args.idle_after)]
 
 
 def announce(text: str) -> None:
@@ -69,15 +108,10 @@ def begin(args: Namespace, path: Path) -> int:
         say(f"a server runs already (process {running.pid}) at {running.socket}")
         return OK
     environ = environment()
-    log = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "server.log"
+    state = user_dir(environ, "XDG_STATE_HOME", ".local/state")
+    log = Path(args.log).absolute() if args.log else state / "server.log"
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(log.with_suffix(".log.old"))
-    command = [sys.executable, "-m", "jaato", "serve", "--ipc-socket", str(path)]
-    command += ["--web-socket", args.web_socket] if args.web_socket else []
-    command += [part for host in args.allow_host for part in ("--allow-host", host)]
-    command += [part for origin in args.allow_origin for part in ("--allow-origin", origin)]
-    command += ["--idle-after", str(args.idle_after)]
+    command = [sys.executable, "-m", "jaato", "serve", *flags(args), "--log", str(log)]
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as ready, open(log, "ab", opener=private) as out:
         start = out.tell()
@@ -88,7 +122,7 @@ def begin(args: Namespace, path: Path) -> int:
                 stdout=out,
                 stderr=out,
                 cwd="/",
-                env={**environ, READY: str(writing)},
+                env={**absolute(environ), READY: str(writing)},
                 pass_fds=(writing,),
                 start_new_session=True,
             )
@@ -106,9 +140,23 @@ def begin(args: Namespace, path: Path) -> int:
     return OK
 
 
+def absolute(environ: dict[str, str]) -> dict[str, str]:
+    """The same for a process in another directory."""
+    if not (places := environ.get("PYTHONPATH")):
+        return environ
+    return {**environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, places.split(os.pathsep)))}
+
+
 def private(path: str, flags: int) -> int:
     """Open a file that only its owner can read."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def known(path: Path) -> Path:
+    """Where the server meant is when no socket is named: at the usual place, else where the last one was begun."""
+    from jaato.server.daemon import found, last_begun
+
+    return path if found(path) is not None else last_begun() or path
 
 
 def status(path: Path) -> int:

@@ -14,6 +14,7 @@ SERVE = """examples:
   jaato serve                            at the terminal, for this user; Ctrl-C ends it
   jaato serve --daemon                   in the background
   jaato serve --daemon --web-socket :8391  for browsers and other machines too, with a token
+  jaato serve --web-socket 0.0.0.0:8391 --tls-cert chain.pem --tls-key key.pem --allow-host box.example
   jaato serve --status
   jaato serve --stop"""
 
@@ -41,24 +42,18 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
     )
     kinds = serve.add_mutually_exclusive_group()
     kinds.add_argument("--daemon", action="store_true", help="run in the background")
+    kinds.add_argument(
+        "--print-unit",
+        choices=("service", "socket"),
+        nargs="?",
+        const="service",
+        help="print a unit file for systemd",
+    )
     kinds.add_argument("--status", action="store_true", help="say whether a server runs, and where")
     kinds.add_argument(
         "--stop", action="store_true", help="end the server; turns are interrupted, nothing is lost"
     )
-    serve.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="HOST[:PORT]",
-        help="a name clients may use for it",
-    )
-    serve.add_argument(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="a web origin whose pages may come",
-    )
+    serve.add_argument("--log", metavar="FILE", help="keep the log there, private and bounded, not on stderr")
     serve.add_argument(
         "--idle-after",
         type=positive,
@@ -66,3 +61,68 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="put a session down that nobody watches and that does nothing (default: 300)",
     )
+    serve.add_argument(
+        "--mcp-workspace", metavar="DIR", help="give MCP clients the tools of this workspace, at /mcp"
+    )
+    network_arguments(serve)
+
+
+def network_arguments(serve: Parser) -> None:
+    """What has to do with clients beyond this machine."""
+    names = serve.add_argument_group("over the network")
+    names.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a name clients may use for it",
+    )
+    names.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web origin whose pages may come",
+    )
+    names.add_argument(
+        "--tls-cert", metavar="FILE", help="speak TLS there, with this certificate (PEM, whole chain)"
+    )
+    names.add_argument("--tls-key", metavar="FILE", help="the certificate's key")
+
+
+TOKENS = """A token lets a client in over the network. It is shown once, when it is made; only its hash is kept. Removed, it no longer
+works within seconds, and who came in with it is sent away. Your own, for everything, is in the file `server-token`.
+
+examples:
+  jaato tokens add phone --role approver --days 30
+  jaato tokens list
+  jaato tokens remove phone"""
+
+
+def add_tokens(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato tokens`."""
+    tokens = commands.add_parser(
+        "tokens",
+        help="say who may come to the server over the network",
+        description="Say who may come to the server over the network.",
+        epilog=TOKENS,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    tokens.set_defaults(module="jaato.cli.tokens", command="tokens", action="list", json=False)
+    kinds = tokens.add_subparsers(dest="action", metavar="add|list|remove")
+    add = kinds.add_parser("add", help="make a token, and print it", allow_abbrev=False)
+    add.add_argument("name", metavar="NAME", help="what to call it: letters, digits, ._-")
+    add.add_argument(
+        "--role",
+        choices=("viewer", "approver", "owner"),
+        default="viewer",
+        help="watch (default), also answer questions, or everything",
+    )
+    add.add_argument(
+        "--days", type=positive, metavar="N", help="how long it is good (default: until removed)"
+    )
+    listing = kinds.add_parser("list", help="the tokens there are", allow_abbrev=False)
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    remove = kinds.add_parser("remove", help="take a token away", allow_abbrev=False)
+    remove.add_argument("name", metavar="NAME")

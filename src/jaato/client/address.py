@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jaato.errors import ConfigError, ConnectionFault
 from jaato.settings import environment, user_dir
+
+if TYPE_CHECKING:
+    import ssl
 
 PATH = "/v1/connect"
 SOCKET = "jaato.sock"
@@ -26,6 +31,8 @@ class Address:
     port: int = 0
     secure: bool = False
     token: str | None = None
+    ca_file: Path | None = None
+    """Whom to trust besides the system's authorities; a self-made certificate is its own authority."""
 
     @property
     def name(self) -> str:
@@ -51,24 +58,52 @@ def socket_path(environ: Mapping[str, str]) -> Path:
     return user_dir(dict(environ), "XDG_STATE_HOME", ".local/state") / "run" / SOCKET
 
 
-def address_of(text: str | Path | None = None, token: str | None = None) -> Address:
-    """The address meant: None for this user's server, a path, or `ws://HOST:PORT` (`wss://` with TLS).
+def address_of(
+    text: str | Path | None = None, token: str | None = None, ca_file: str | Path | None = None
+) -> Address:
+    """The address meant: None for this user's server, a path, or `ws://HOST:PORT` (`wss://` with TLS, whose certificate
+    may be one of `ca_file`).
 
     Raises `ConfigError` for anything else, and for a token in a URL.
     """
+    token = None if token is None else token.strip()
+    if token and not (token.isascii() and token.isprintable()):
+        raise ConfigError("That is no token: a token is one line of ASCII.")
     if text is None:
         return Address(path=socket_path(environment()), token=token)
     if isinstance(text, Path) or "://" not in text:
         return Address(path=Path(text).absolute(), token=token)
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{text[:200]!r} is no address of a server: {error}.") from None
     if parts.scheme not in ("ws", "wss", "http", "https") or not parts.hostname:
         raise ConfigError(f"{text!r} is no address of a server: give a path, or ws://HOST:PORT.")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError("A token never goes into a URL: others could read it there. Give it as the token.")
     secure = parts.scheme in ("wss", "https")
     return Address(
-        host=parts.hostname, port=parts.port or (443 if secure else 80), secure=secure, token=token
+        host=parts.hostname,
+        port=port or (443 if secure else 80),
+        secure=secure,
+        token=token,
+        ca_file=None if ca_file is None else Path(ca_file),
     )
+
+
+def tls_of(address: Address) -> ssl.SSLContext:
+    """How a server's certificate is checked: always. Raises `ConfigError` for a file that holds none."""
+    import ssl  # slow, and few need it
+
+    try:
+        context = ssl.create_default_context()
+        if address.ca_file is not None:
+            context.load_verify_locations(address.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        said = error.strerror or getattr(error, "reason", None) or error
+        raise ConfigError(f"{address.ca_file} holds no certificates: {said}. Give a PEM file.") from None
+    return context
 
 
 def dial(address: Address) -> socket.socket:
@@ -79,6 +114,7 @@ def dial(address: Address) -> socket.socket:
             try:
                 made.settimeout(CONNECT_S)
                 made.connect(os.fspath(address.path))
+                check_owner(made, address)
             except BaseException:
                 made.close()
                 raise
@@ -86,11 +122,32 @@ def dial(address: Address) -> socket.socket:
         made = socket.create_connection((address.host, address.port), CONNECT_S)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address.secure:
-            import ssl  # slow, and few need it
-
-            return ssl.create_default_context().wrap_socket(made, server_hostname=address.host)
+            try:
+                return tls_of(address).wrap_socket(made, server_hostname=address.host)
+            except BaseException:
+                made.close()
+                raise
         return made
     except OSError as error:
-        raise ConnectionFault(
-            f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
-        ) from None
+        raise no_server(address, error) from None
+
+
+def check_owner(connection: socket.socket, address: Address) -> None:
+    """Raises `ConnectionFault` for a socket that is served by another user, who may only pretend to be the server."""
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (AttributeError, OSError):
+        return  # where the kernel does not say, the mode of the directory has to do
+    if struct.unpack("3i", packed)[1] not in (os.geteuid(), 0):
+        raise ConnectionFault(f"What answers at {address} is another user's; nothing was said to it.")
+
+
+def no_server(address: Address, error: OSError) -> ConnectionFault:
+    """Why no connection came about, and what to do."""
+    if untrusted := getattr(error, "verify_message", None):
+        return ConnectionFault(
+            f"The certificate of {address} cannot be trusted: {untrusted}. Give its authority: ca_file."
+        )
+    return ConnectionFault(
+        f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
+    )

@@ -32,9 +32,16 @@ class Client:
     """
 
     def __init__(
-        self, address: str | Path | Address | None = None, *, token: str | None = None, name: str = ""
+        self,
+        address: str | Path | Address | None = None,
+        *,
+        token: str | None = None,
+        name: str = "",
+        ca_file: str | Path | None = None,
     ) -> None:
-        self._address = address if isinstance(address, Address) else address_of(address, token)
+        if not isinstance(address, Address):
+            address = address_of(address, token, ca_file)
+        self._address = address
         self._name = name
         self._frames = Frames()
         self._waiting: deque[Event] = deque()

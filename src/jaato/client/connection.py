@@ -218,15 +218,20 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    address: str | Path | None = None, *, token: str | None = None, name: str = ""
+    address: str | Path | None = None,
+    *,
+    token: str | None = None,
+    name: str = "",
+    ca_file: str | Path | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token.
+    """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token; at `wss://HOST:PORT`
+    its certificate is checked against the system's authorities and those of `ca_file`.
 
     Raises `ConnectionFault` when no server is there, `NotAllowed` when it does not let this client in.
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")
-    client = Client(address_of(address, token), name)
+    client = Client(address_of(address, token, ca_file), name)
     await client.open()
     reading = asyncio.create_task(quietly(client))
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.client.address import CONNECT_S, PATH, Address
+from jaato.client.address import CONNECT_S, PATH, Address, check_owner, no_server, tls_of
 from jaato.client.blocking import refused
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError
@@ -51,9 +51,7 @@ class Link:
         except TimeoutError:
             raise ConnectionFault(f"The server at {address} does not answer.") from None
         except OSError as error:
-            raise ConnectionFault(
-                f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
-            ) from None
+            raise no_server(address, error) from None
 
     def send(self, struct: Any) -> None:
         """Send a command. Raises `ConnectionFault` once the connection is lost."""
@@ -100,10 +98,12 @@ class Link:
 async def streams(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """The two ends of a connection."""
     if address.path is not None:
-        return await asyncio.open_unix_connection(address.path)
-    context = None
-    if address.secure:
-        import ssl
-
-        context = ssl.create_default_context()
+        reader, writer = await asyncio.open_unix_connection(address.path)
+        try:
+            check_owner(writer.get_extra_info("socket"), address)
+        except ConnectionFault:
+            writer.close()
+            raise
+        return reader, writer
+    context = tls_of(address) if address.secure else None
     return await asyncio.open_connection(address.host, address.port, ssl=context)

@@ -10,7 +10,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 
-from jaato.errors import ConnectionFault
+from jaato.errors import ConnectionFault, NotAllowed
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HEAD_BYTES = 16_384
@@ -39,7 +39,8 @@ class Handshake:
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def take(self, data: bytes) -> bytes | None:
-        """Some bytes; None while more are needed. Raises `ConnectionFault` for a server that refuses, or is none."""
+        """Some bytes; None while more are needed. Raises `NotAllowed` when the server
+        does not let this client in, `ConnectionFault` for another refusal, and for what is no server."""
         self._held += data
         head, end, rest = self._held.partition(b"\r\n\r\n")
         if not end:
@@ -50,6 +51,8 @@ class Handshake:
         parts = lines[0].split(b" ", 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.1"):
             raise ConnectionFault("What answers there is no jaato server.")
+        if parts[1] in (b"401", b"403", b"421"):
+            raise NotAllowed(refusal(parts[1], rest))
         if parts[1] != b"101":
             raise ConnectionFault(refusal(parts[1], rest))
         named = dict(line.lower().partition(b":")[::2] for line in lines[1:])

@@ -13,8 +13,9 @@ from starlette.websockets import WebSocket
 
 import jaato
 from jaato.protocol.frames import MAX_FRAME_BYTES, PROTOCOL
+from jaato.server.admission import KEY
+from jaato.server.asgi import App
 from jaato.server.connection import Connection
-from jaato.server.gate import ADMISSION
 from jaato.server.hub import Hub
 from jaato.server.metrics import Metrics
 from jaato.server.wire import EXTENSION, FramedSocket
@@ -22,8 +23,8 @@ from jaato.server.wire import EXTENSION, FramedSocket
 PATH = "/v1/connect"
 
 
-def application(hub: Hub, metrics: Metrics) -> Starlette:
-    """The routes. Nothing here checks who comes: put a `Gate` before it."""
+def application(hub: Hub, metrics: Metrics, mcp: App) -> Starlette:
+    """The routes, with the door for MCP among them. Nothing here checks who comes: put a `Gate` before it."""
 
     async def health(_request: Request) -> Response:
         return JSONResponse(
@@ -48,17 +49,20 @@ def application(hub: Hub, metrics: Metrics) -> Starlette:
         socket = Attached(websocket)
         metrics.clients += 1
         try:
-            await Connection(hub, socket, getattr(websocket.state, ADMISSION)).serve()
+            await Connection(hub, socket, getattr(websocket.state, KEY)).serve()
         finally:
             metrics.clients -= 1
 
-    return Starlette(
+    made = Starlette(
         routes=[
             Route("/health", health),
             Route("/metrics", measured),
             WebSocketRoute(PATH, connect),
+            Route("/mcp", mcp),
         ]
     )
+    made.router.redirect_slashes = False  # a redirect would repeat what the client calls us
+    return made
 
 
 class Attached:
@@ -97,6 +101,10 @@ class Attached:
         """End the connection."""
         await self._websocket.close(code, reason)
 
-    def allow(self, frame_bytes: int) -> None:
-        """Take frames up to this size from now on."""
-        self._wire.allow(min(frame_bytes, MAX_FRAME_BYTES))
+    def let_in(self) -> None:
+        """The client is known: take frames of every allowed size from now on."""
+        self._wire.let_in(MAX_FRAME_BYTES)
+
+    async def room(self) -> None:
+        """Wait while the client leaves too much unread."""
+        await self._wire.room()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -17,7 +16,6 @@ from jaato.protocol.commands import Command
 from jaato.protocol.frames import (
     HELLO,
     HELLO_S,
-    MAX_FRAME_BYTES,
     MAX_HELLO_BYTES,
     NOT_LET_IN,
     NOT_UNDERSTOOD,
@@ -26,12 +24,13 @@ from jaato.protocol.frames import (
     Hello,
     Reply,
     Result,
-    Role,
     Welcome,
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ClientView
+from jaato.server.admission import Admission, Pass
+from jaato.server.asgi import Refused
 from jaato.server.carry import Carrier
 from jaato.server.feed import Wire
 from jaato.server.hub import Hub
@@ -55,20 +54,15 @@ class Socket(Wire, Protocol):
         """End the connection."""
         ...
 
-    def allow(self, frame_bytes: int) -> None:
-        """Take frames up to this size from now on."""
+    def let_in(self) -> None:
+        """The client is known: take frames of every allowed size from now on."""
+        ...
+
+    async def room(self) -> None:
+        """Wait while the client leaves too much unread."""
         ...
 
     drained: Callable[[], None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """How a client was let in: its role, None when it still has to say its token; `judge` gives the role of one."""
-
-    role: Role | None
-    judge: Callable[[str], Role | None]
-    name: str = ""
 
 
 class Connection:
@@ -86,13 +80,14 @@ class Connection:
         client = await self._greeted()
         if client is None:
             return
-        self._socket.allow(MAX_FRAME_BYTES)
+        self._socket.let_in()
         carrier = Carrier(self._hub, self._socket, client)
         self._socket.drained = carrier.go_on
         try:
             while (text := await self._socket.receive()) is not None:
                 if not await self._take(carrier, text):
                     return
+                await self._socket.room()
         finally:
             self._socket.drained = None
             carrier.leave()
@@ -101,7 +96,6 @@ class Connection:
 
     async def _greeted(self) -> ClientView | None:
         """Who it is; None when it was sent away."""
-        self._socket.allow(MAX_HELLO_BYTES)
         try:
             async with asyncio.timeout(HELLO_S):
                 text = await self._socket.receive()
@@ -117,20 +111,24 @@ class Connection:
         except (ValueError, msgspec.DecodeError, RecursionError):
             await self._socket.close(NOT_UNDERSTOOD, "the first frame is hello, of at most 4 kB")
             return None
-        role = self._admission.role or self._admission.judge(hello.token)
-        if role is None:
+        try:
+            held = await self._admission.ask(hello.token)
+        except Refused as refused:
+            await self._socket.close(NOT_LET_IN, refused.text)
+            return None
+        if held is None:
             await self._socket.close(NOT_LET_IN, "give the token: in Authorization, or in hello")
             return None
         if hello.protocol != PROTOCOL:
             await self._socket.close(OTHER_PROTOCOL, f"this server speaks protocol {PROTOCOL}")
             return None
-        return self._welcome(hello, role)
+        return self._welcome(hello, held)
 
-    def _welcome(self, hello: Hello, role: Role) -> ClientView:
+    def _welcome(self, hello: Hello, held: Pass) -> ClientView:
         client_id = new_id("k")
-        name = clean(hello.name) or self._admission.name or clean(hello.client) or "a client"
-        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, role))
-        return ClientView(client_id, name, role, answers=role != "viewer")
+        name = clean(hello.name) or held.name or clean(hello.client) or "a client"
+        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, held.role))
+        return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
     async def _take(self, carrier: Carrier, text: str) -> bool:
         """One frame; whether there may be more."""

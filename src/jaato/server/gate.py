@@ -2,51 +2,76 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from jaato.protocol.frames import Role
-from jaato.server.connection import Admission
-from jaato.server.mcp.guard import App, Names, Receive, Refused, Scope, Send, header
-from jaato.server.tokens import Tokens
+import anyio
 
-ADMISSION = "jaato.admission"
-FAILURES = 10
-"""Failures of one address that are answered at once; after them an answer takes its time."""
-MOST_FAILURES = 100
-"""Failures of one address in `FORGET_S` after which it is told to come later."""
-FORGET_S = 60.0
-DELAY_S = 1.0
-ADDRESSES = 10_000
-Admit = Callable[[Scope], Awaitable[Admission]]
+from jaato.protocol.frames import NOT_LET_IN
+from jaato.server.admission import KEY, Admission, Judge, Pass
+from jaato.server.asgi import App, Receive, Refused, Scope, Send, values
+from jaato.server.failures import Failures
+from jaato.server.names import Names
+
+LOOK_S = 1.0
+"""How soon those leave whose token was taken away."""
+Form = Callable[[Scope, Refused], Any]
+
+
+class Admit(Protocol):
+    """How one kind of door decides."""
+
+    async def admit(self, scope: Scope) -> Admission:
+        """How this request comes in. Raises `Refused`."""
+        ...
+
+    def holds(self, held: Pass) -> bool:
+        """Whether somebody who came in with this may stay."""
+        ...
 
 
 class Gate:
     """An ASGI application that lets some requests through to another, with their admission in the scope's state."""
 
-    def __init__(self, app: App, admit: Admit) -> None:
+    def __init__(self, app: App, door: Admit, form: Form | None = None) -> None:
         self._app = app
-        self._admit = admit
+        self._door = door
+        self._form = form or problem
+        self._inside: dict[Admission, anyio.CancelScope] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let in or refuse."""
         if scope["type"] not in ("http", "websocket"):
             return
         try:
-            admission = await self._admit(scope)
+            admission = await self._door.admit(scope)
         except Refused as refused:
-            await turn_away(scope, send, refused)
+            await turn_away(scope, send, refused, self._form)
             return
-        scope.setdefault("state", {})[ADMISSION] = admission
-        await self._app(scope, receive, send)
+        scope.setdefault("state", {})[KEY] = admission
+        with anyio.CancelScope() as inside:
+            self._inside[admission] = inside
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                del self._inside[admission]
+        if inside.cancelled_caught and scope["type"] == "websocket":
+            reason = "the token is no longer valid"
+            await send({"type": "websocket.close", "code": NOT_LET_IN, "reason": reason})
+
+    async def look(self) -> None:
+        """Send those away, again and again, whose token has expired or was taken away."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            for admission, inside in list(self._inside.items()):
+                if admission.held is not None and not self._door.holds(admission.held):
+                    inside.cancel()
 
 
-async def turn_away(scope: Scope, send: Send, refused: Refused) -> None:
+async def turn_away(scope: Scope, send: Send, refused: Refused, form: Form) -> None:
     """Say no, in words, on whichever kind of connection."""
-    problem = {"code": "not_let_in", "message": refused.text, "retryable": refused.status == 429}
-    body = json.dumps({"error": problem}).encode()
+    body = json.dumps(form(scope, refused)).encode()
     named = {"content-type": "application/json", "content-length": str(len(body))} | refused.headers
     headers = [(name.encode(), value.encode()) for name, value in named.items()]
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
@@ -54,69 +79,57 @@ async def turn_away(scope: Scope, send: Send, refused: Refused) -> None:
     await send({"type": f"{kind}.body", "body": body})
 
 
-def local() -> Admit:
+def problem(_scope: Scope, refused: Refused) -> Any:
+    """A refusal as the server's own routes give it."""
+    return {"error": {"code": "not_allowed", "message": refused.text, "retryable": refused.status == 429}}
+
+
+def rpc_problem(_scope: Scope, refused: Refused) -> Any:
+    """A refusal as JSON-RPC has it."""
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": refused.text}}
+
+
+class Local:
     """For the Unix socket: whoever comes through is the same user, as the socket has made sure."""
 
-    async def admit(_scope: Scope) -> Admission:
-        return Admission("owner", lambda _token: None)
+    async def admit(self, _scope: Scope) -> Admission:
+        """As the owner."""
+        return Admission(Pass("owner"))
 
-    return admit
+    def holds(self, _held: Pass) -> bool:
+        """For good."""
+        return True
 
 
 class Remote:
-    """For TCP: a name of ours in Host, no foreign Origin, and a token, in a header or in the first frame."""
+    """For TCP: a name of ours in Host, no foreign Origin, and a token: in the header, or, at a path of `greeting`, in the
+    first frame of a WebSocket. A right token is never kept waiting, whatever else its address has tried."""
 
-    def __init__(self, tokens: Tokens, names: Names) -> None:
-        self._tokens = tokens
+    def __init__(self, judge: Judge, names: Names, greeting: frozenset[str] = frozenset()) -> None:
+        self._judge = judge
         self._names = names
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._greeting = greeting
+        self._failures = Failures()
+        self.holds = judge.holds
 
-    async def __call__(self, scope: Scope) -> Admission:
+    async def admit(self, scope: Scope) -> Admission:
         """How this request comes in. Raises `Refused`."""
-        host = header(scope, b"host")
-        if host is None or host.lower() not in self._names.hosts:
-            raise Refused(421, "This server is not called that; --allow-host adds a name.")
-        origins = [value for name, value in scope["headers"] if name == b"origin"]
-        if any(value.decode("latin-1").lower() not in self._names.origins for value in origins):
-            raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        self._names.check(scope)
+        given = values(scope, b"authorization")
         peer = str((scope.get("client") or ("",))[0])
-        if not given and scope["type"] == "websocket":
-            if self._failures.get(peer, (0, 0.0))[0] > MOST_FAILURES:
-                await self._failed(peer)
-            return Admission(None, lambda token: self._role(token, peer))
-        kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
-        judged = self._tokens.judge(token.strip()) if kind.lower() == "bearer" else None
-        if judged is None:
-            await self._failed(peer)
+        if not given and scope["type"] == "websocket" and scope["path"] in self._greeting:
+            return Admission(None, lambda token: self._greeted(token, peer))
+        kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
+        held = self._judge.judge(token.strip()) if kind.lower() == "bearer" else None
+        if held is None:
+            await self._failures.add(peer)
             raise Refused(
                 401, "Give the token: Authorization: Bearer TOKEN.", **{"www-authenticate": "Bearer"}
             )
-        return Admission(judged[0], lambda _token: None, judged[1])
+        return Admission(held)
 
-    def _role(self, token: str, peer: str) -> Role | None:
-        judged = self._tokens.judge(token)
-        if judged is None:
-            self._count(peer)
-            return None
-        return judged[0]
-
-    def _count(self, peer: str) -> int:
-        now = time.monotonic()
-        count, since = self._failures.pop(peer, (0, now))
-        if now - since > FORGET_S:
-            count, since = 0, now
-        self._failures[peer] = (count + 1, since)
-        if len(self._failures) > ADDRESSES:
-            del self._failures[next(iter(self._failures))]
-        return count + 1
-
-    async def _failed(self, peer: str) -> None:
-        """Slow down whoever tries one token after the other; a right one is never kept waiting. Raises `Refused`."""
-        count = self._count(peer)
-        if count > MOST_FAILURES:
-            raise Refused(
-                429, "Too many wrong tokens; come back later.", **{"retry-after": str(int(FORGET_S))}
-            )
-        if count > FAILURES:
-            await asyncio.sleep(DELAY_S)
+    async def _greeted(self, token: str, peer: str) -> Pass | None:
+        held = self._judge.judge(token)
+        if held is None:
+            await self._failures.add(peer)
+        return held

@@ -8,37 +8,72 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import anyio
+
 from jaato.abc.store import Store
 from jaato.runtime.assemble import open_store, settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import known_secrets
-from jaato.server.application import application
-from jaato.server.gate import Gate, Remote, local
+from jaato.server.application import PATH, application
+from jaato.server.gate import Gate, Local, Remote
 from jaato.server.hub import IDLE_AFTER_S, Hub
-from jaato.server.mcp.guard import names_of
+from jaato.server.mcp.mounted import Mounted
 from jaato.server.metrics import Metrics
+from jaato.server.names import names_of
 from jaato.server.sockets import serving
+from jaato.server.tls import context_of, load
 from jaato.server.tokens import Tokens
 from jaato.settings import environment
 
 
 @dataclass(frozen=True)
 class Doors:
-    """The sockets to serve at, and the names a TCP door may be called by beside its address."""
+    """The sockets to serve at, and the names a TCP door may be called by beside its address.
+
+    `tls` are the files of a certificate and its key; `mcp` is the workspace that `/mcp` opens.
+    """
 
     listeners: Sequence[socket.socket]
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     idle_after_s: float = IDLE_AFTER_S
     base: Blueprint = field(default_factory=Blueprint)
+    tls: tuple[Path, Path] | None = None
+    mcp: Path | None = None
+
+
+class Running:
+    """A server that serves: its sessions, and what of it can be renewed."""
+
+    def __init__(self, hub: Hub, doors: Doors) -> None:
+        self.hub = hub
+        self._doors = doors
+        self.secure = None if doors.tls is None else context_of(*doors.tls)
+        self.tokens: Tokens | None = None
+
+    async def renew(self) -> None:
+        """New sessions see the configuration, new connections the certificate and the tokens, as they are now.
+
+        Raises `ConfigError` for what cannot be used; the rest is renewed all the same.
+        """
+        await self.hub.reload()
+        if self.tokens is not None:
+            self.tokens.renew()
+        if self.secure is not None and self._doors.tls is not None:
+            load(self.secure, *self._doors.tls)
 
 
 @asynccontextmanager
 async def running(doors: Doors) -> AsyncIterator[Hub]:
-    """Serve while the body runs. In the end every turn is interrupted and recorded, and nothing is left behind.
+    """Serve while the body runs, and give the sessions. In the end every turn is interrupted and recorded, and nothing
+    is left behind. Raises `JaatoError`s when it cannot begin."""
+    async with opened(doors) as served:
+        yield served.hub
 
-    Raises `JaatoError`s when it cannot begin.
-    """
+
+@asynccontextmanager
+async def opened(doors: Doors) -> AsyncIterator[Running]:
+    """The same, and give the server."""
     base = doors.base
     base = replace(base, environ=environment() if base.environ is None else base.environ)
     workspace = Path.home()
@@ -48,13 +83,21 @@ async def running(doors: Doors) -> AsyncIterator[Hub]:
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
         hub = Hub(store, base, known_secrets(settings, base), idle_after_s=doors.idle_after_s)
+        served = Running(hub, doors)
         await stack.enter_async_context(hub.running())
-        app = application(hub, Metrics())
+        mounted = Mounted(doors.mcp, base)
+        await stack.enter_async_context(mounted.running())
+        app = application(hub, Metrics(), mounted)
+        group = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(group.cancel_scope.cancel)
         for listener in doors.listeners:
             if listener.family == socket.AF_UNIX:
-                gate = Gate(app, local())
-            else:
-                host, port = listener.getsockname()[:2]
-                gate = Gate(app, Remote(Tokens(state_dir), names_of(host, port, doors.hosts, doors.origins)))
-            await stack.enter_async_context(serving(gate, listener))
-        yield hub
+                await stack.enter_async_context(serving(Gate(app, Local()), listener))
+                continue
+            served.tokens = served.tokens or Tokens(state_dir)
+            host, port = listener.getsockname()[:2]
+            names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
+            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH})))
+            group.start_soon(gate.look)
+            await stack.enter_async_context(serving(gate, listener, served.secure))
+        yield served

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import stat
 import struct
 from collections.abc import AsyncIterator
@@ -15,8 +16,8 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
-from jaato.server.mcp.guard import App
-from jaato.server.mcp.listen import Bounded, Listener, config_of
+from jaato.server.asgi import App
+from jaato.server.listen import Bounded, Listener, config_of
 from jaato.server.wire import FramedSocket
 
 BACKLOG = 1_024
@@ -48,12 +49,19 @@ def same_user(connection: socket.socket) -> bool:
 
 
 def private_directory(path: Path) -> None:
-    """Make the directory of a socket, or make sure that only its owner can enter it. Raises `ConfigError`."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = path.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+    """Make the directory of a socket, or make sure that others can put nothing in place of ours: they cannot write there,
+    or it is one like /tmp, where each can remove only what is his own. Raises `ConfigError`."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be made: {error.strerror}. Name another place: --ipc-socket PATH."
+        ) from None
+    shared = bool(info.st_mode & stat.S_ISVTX) and info.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(info.st_mode) or not (info.st_uid == os.geteuid() or shared):
         raise ConfigError(f"{path} is no directory of yours; name another place: --ipc-socket PATH.")
-    if info.st_mode & 0o022:
+    if info.st_mode & 0o022 and not shared:
         raise ConfigError(
             f"Others can write in {path}, and could put their own socket there. Take a private directory."
         )
@@ -93,6 +101,10 @@ def remove_dead(path: Path) -> None:
         probe.settimeout(1.0)
         probe.connect(os.fspath(path))
     except (ConnectionRefusedError, FileNotFoundError):
+        if info.st_uid != os.geteuid():
+            raise ConfigError(
+                f"{path} is another user's socket; name another place: --ipc-socket PATH."
+            ) from None
         path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{path} is a socket that cannot be used: {error.strerror or error}.") from None
@@ -103,19 +115,39 @@ def remove_dead(path: Path) -> None:
 
 
 def passed_listeners(environ: dict[str, str]) -> list[socket.socket]:
-    """The sockets systemd has opened for this process; none when it has not."""
+    """The sockets systemd has opened for this process; none when it has not. Raises `ConfigError` for other things."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = environ.get("LISTEN_FDS", "")
-    made = []
-    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() else 0)):
-        os.set_inheritable(fd, False)
-        made.append(socket.socket(fileno=fd))
+    made: list[socket.socket] = []
+    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() and len(count) < 4 else 0)):
+        try:
+            os.set_inheritable(fd, False)
+            one = socket.socket(fileno=fd)
+            listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        except OSError as error:
+            raise ConfigError(f"Descriptor {fd}, passed as a socket, is none: {error.strerror}.") from None
+        families = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+        if not listens or one.family not in families or one.type != socket.SOCK_STREAM:
+            raise ConfigError(f"Descriptor {fd}, passed as a socket, is no stream socket that listens.")
+        made.append(one)
     return made
 
 
+def tell_supervisor(environ: dict[str, str], state: str) -> None:
+    """Tell systemd how the service is (sd_notify(3)), where it wants to know."""
+    path = environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(f"\0{path[1:]}" if path[0] == "@" else path)
+        line.sendall(state.encode())
+
+
 @asynccontextmanager
-async def serving(app: App, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    app: App, listener: socket.socket, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve an application at a socket while the body runs."""
     config = config_of(app)
     config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
@@ -123,7 +155,7 @@ async def serving(app: App, listener: socket.socket) -> AsyncIterator[None]:
     config.ws_max_size = MAX_HELLO_BYTES
     config.ws_per_message_deflate = False
     config.ws_ping_interval = config.ws_ping_timeout = PINGS_S
-    server = Listener(config)
+    server = Listener(config, tls)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started and not task.done():  # noqa: ASYNC110 uvicorn tells nobody

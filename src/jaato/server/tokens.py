@@ -12,9 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from jaato.errors import ConfigError
+from jaato.log import logger
 from jaato.protocol.frames import Role
+from jaato.server.admission import Pass
+from jaato.server.secret import token_of
 from jaato.tools.atomic import locked, read_small, write_private
 
+LOG = logger("server")
 NAME = "tokens.json"
 OWNER = "server-token"
 MAX_BYTES = 1_000_000
@@ -32,6 +36,11 @@ class TokenEntry(Struct, frozen=True, omit_defaults=True):
     created: float
     expires: float | None = None
 
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
 
 class TokenFile(Struct, frozen=True):
     """The file of tokens."""
@@ -46,35 +55,49 @@ class Tokens:
     def __init__(self, state_dir: Path) -> None:
         self._directory = state_dir
         self._entries: list[TokenEntry] = []
-        self._stamp: tuple[float, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._looked = -READ_EVERY_S
         self._owner = digest_of(owner_token(state_dir))
 
-    def judge(self, token: str) -> tuple[Role, str] | None:
-        """The role and name of a token; None for one that is unknown, expired or was taken away."""
-        given = digest_of(token) if 0 < len(token) <= MAX_TOKEN_CHARS else ""
-        found: tuple[Role, str] | None = None
-        if hmac.compare_digest(given, self._owner):
-            found = ("owner", "")
+    def judge(self, token: str) -> Pass | None:
+        """What a token gives; None for one that is unknown, expired or was taken away."""
+        return self._of(digest_of(token) if 0 < len(token) <= MAX_TOKEN_CHARS else "")
+
+    def holds(self, held: Pass) -> bool:
+        """Whether it still gives that."""
+        return self._of(held.digest) == held
+
+    def _of(self, digest: str) -> Pass | None:
+        found: Pass | None = None
         for entry in self._current():
-            fits = hmac.compare_digest(given, entry.sha256)
-            if fits and (entry.expires is None or time.time() < entry.expires):
-                found = (entry.role, entry.name)
+            if hmac.compare_digest(digest, entry.sha256) and not entry.expired:
+                found = Pass(entry.role, entry.name, digest)
+        if hmac.compare_digest(digest, self._owner):
+            found = Pass("owner", "", digest)
         return found
+
+    def renew(self) -> None:
+        """Read the owner's token again too, which is made anew if its file was removed. Raises `ConfigError`."""
+        self._owner = digest_of(owner_token(self._directory))
 
     def _current(self) -> list[TokenEntry]:
         now = time.monotonic()
-        if now - self._looked >= READ_EVERY_S:
-            self._looked = now
-            path = self._directory / NAME
+        if now - self._looked < READ_EVERY_S:
+            return self._entries
+        self._looked = now
+        try:
+            info = (self._directory / NAME).stat()
+        except OSError:
+            self._entries, self._stamp = [], None
+            return self._entries
+        stamp = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
+        if stamp != self._stamp:
+            self._stamp = stamp
             try:
-                info = path.stat()
-                stamp = (info.st_mtime, info.st_size)
-            except FileNotFoundError:
-                self._entries, self._stamp = [], None
-                return self._entries
-            if stamp != self._stamp:
-                self._entries, self._stamp = read_tokens(self._directory), stamp
+                self._entries = read_tokens(self._directory)
+            except ConfigError as error:
+                self._entries = []
+                LOG.warning("No token but the owner's lets anybody in: %s", error)
         return self._entries
 
 
@@ -85,8 +108,6 @@ def digest_of(token: str) -> str:
 
 def owner_token(state_dir: Path) -> str:
     """The owner's token, made if there is none. Raises `ConfigError` for a file that others can read or holds none."""
-    from jaato.server.mcp.secret import token_of
-
     return token_of(state_dir, OWNER)[0]
 
 

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from jaato.server.asgi import MAX_BODY_BYTES, App, Receive, Refused, Scope, Send, body_of, header, replayed
+from jaato.server.gate import rpc_problem, turn_away
 from jaato.server.mcp.door import IDLE_S, MAX_VISITS, Door
-from jaato.server.mcp.guard import MAX_BODY_BYTES, Receive, Refused, Scope, Send, header, refuse
 from jaato.server.mcp.handlers import Handlers
 
 PATH = "/mcp"
 
 
 class Application:
-    """Streamable HTTP of both protocol eras at `/mcp`. It checks neither token nor origin: put a `Guard` before it.
+    """Streamable HTTP of both protocol eras at `/mcp`. It checks neither token nor origin: put a `Gate` before it.
 
     Requests are served while `running` is entered, once.
     """
@@ -48,8 +49,26 @@ class Application:
         if scope["type"] != "http":
             return
         if scope["path"] != PATH:
-            await refuse(send, Refused(404, f"There is nothing here; MCP is at {PATH}."))
+            refused = Refused(404, f"There is nothing here; MCP is at {PATH}.")
+            await turn_away(scope, send, refused, rpc_problem)
             return
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
             await self._door.leave(f"session {header(scope, b'mcp-session-id')}")
+
+
+class Whole:
+    """Hands a request on when its body is there, whole and of some size."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for the body, or refuse it."""
+        try:
+            body = await body_of(scope, receive)
+        except Refused as refused:
+            await turn_away(scope, send, refused, rpc_problem)
+            return
+        if body is not None:  # else the client has gone
+            await self._app(scope, replayed(body, receive), send)

@@ -1,0 +1,10 @@
+"""`python -m server`: as `jaato serve`."""
+
+from __future__ import annotations
+
+from jaato.cli.serve import program
+
+__all__ = ["program"]
+
+if __name__ == "__main__":
+    raise SystemExit(program())

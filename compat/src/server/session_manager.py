@@ -1,0 +1,7 @@
+"""The documented home of `SessionManager`."""
+
+from __future__ import annotations
+
+from jaato.server.facades import SessionManager
+
+__all__ = ["SessionManager"]

@@ -1,0 +1,7 @@
+"""The documented home of `JaatoWSServer`."""
+
+from __future__ import annotations
+
+from jaato.server.facades import JaatoWSServer
+
+__all__ = ["JaatoWSServer"]

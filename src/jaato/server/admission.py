@@ -1,0 +1,51 @@
+"""How a client was let in, and what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaato.protocol.frames import Role
+
+KEY = "jaato.admission"
+"""Where a request's scope has it, in `state`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a token gives: a role, the token's name, and what tells it from others, which is not the token."""
+
+    role: Role
+    name: str = ""
+    digest: str = ""
+
+
+class Judge(Protocol):
+    """Whoever knows the tokens."""
+
+    def judge(self, token: str) -> Pass | None:
+        """What a token gives; None for one that is unknown, expired or was taken away."""
+        ...
+
+    def holds(self, held: Pass) -> bool:
+        """Whether it still gives that."""
+        ...
+
+
+async def nobody(_token: str) -> None:
+    """Lets none in."""
+
+
+@dataclass(eq=False, slots=True)
+class Admission:
+    """How a client was let in: by what, None when it still has to say its token to `ask`, which is kept here."""
+
+    held: Pass | None
+    judge: Callable[[str], Awaitable[Pass | None]] = nobody
+
+    async def ask(self, token: str) -> Pass | None:
+        """What lets the client in, or None. Raises `Refused` when it has tried too often."""
+        if self.held is None:
+            self.held = await self.judge(token)
+        return self.held

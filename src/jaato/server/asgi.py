@@ -1,0 +1,77 @@
+"""What the doors' applications have in common: the shapes of ASGI, a refusal, and a body of some size in some time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import anyio
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY_BYTES = 8_000_000
+BODY_S = 30.0
+
+
+class Refused(Exception):
+    """A request that is not let in: the status and what is said."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.headers = headers
+
+
+def values(scope: Scope, name: bytes) -> list[str]:
+    """What a header says, each time it is there."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """A header that is there exactly once."""
+    found = values(scope, name)
+    return found[0] if len(found) == 1 else None
+
+
+async def body_of(scope: Scope, receive: Receive) -> bytes | None:
+    """The body, whole; None when the client has gone. Raises `Refused` when it is too large or too slow."""
+    declared = header(scope, b"content-length")
+    too_large = Refused(413, f"A message has at most {MAX_BODY_BYTES:,} bytes.", connection="close")
+    if declared is not None and (
+        not declared.isdigit() or len(declared) > 12 or int(declared) > MAX_BODY_BYTES
+    ):
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(BODY_S):
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > MAX_BODY_BYTES:
+                raise too_large
+            parts.append(piece)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+    raise Refused(408, f"The message was not there within {BODY_S:g} s.", connection="close")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that begins with the body."""
+    given = False
+
+    async def next_message() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return next_message

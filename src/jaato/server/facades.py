@@ -1,0 +1,194 @@
+"""The documented faces of the server for programs that hold one in their own process: sessions, and the doors to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from jaato.client.connection import absolute
+from jaato.client.state import apply
+from jaato.client.websocket import Frames
+from jaato.errors import ConfigError
+from jaato.protocol.commands import Command, MessageSend, SessionAttach, SessionCreate, SessionStop
+from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events.state import State
+from jaato.protocol.frames import FRAMES, Result
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.carry import Carrier
+from jaato.server.hub import Hub
+from jaato.server.listen import bound
+from jaato.server.run import Doors, opened
+from jaato.server.sockets import unix_listener
+
+
+class Heard:
+    """A wire whose other end is a function: it is given every event, decoded."""
+
+    ready = True
+
+    def __init__(self, heard: Callable[[Event], None]) -> None:
+        self._heard = heard
+        self._frames = Frames()
+
+    def write(self, frame: bytes) -> None:
+        """Hear one finished frame."""
+        for told in self._frames.take(frame):
+            if isinstance(told, bytes) and isinstance(event := FRAMES.decode(told), Event):
+                self._heard(event)
+
+
+class JaatoServer:
+    """One session without any user interface: commands go in, events come out to whoever subscribes.
+
+    It is a client like those on sockets, of the same process. Made by a `SessionManager`.
+    """
+
+    def __init__(self, hub: Hub, session_id: str, *, answers: bool = True) -> None:
+        self.session_id = session_id
+        self.state: State
+        self._listeners: list[Callable[[Event], None]] = []
+        client = ClientView(new_id("k"), "this process", "owner", answers=answers)
+        self._carrier = Carrier(hub, Heard(self.emit), client)
+        self._carrier.carry_out(SessionAttach(session_id=session_id))
+        self._carrier.go_on()
+
+    def subscribe(self, heard: Callable[[Event], None]) -> Callable[[], None]:
+        """Be told every event, from now on; the function that is given back ends it."""
+        self._listeners.append(heard)
+        return lambda: self._listeners.remove(heard)
+
+    def emit(self, event: Event) -> None:
+        """Take an event into the state, and tell it to all who have subscribed."""
+        if isinstance(event, SessionInfo) and event.state is not None:
+            self.state = event.state
+        else:
+            apply(self.state, event)
+        for heard in list(self._listeners):
+            heard(event)
+
+    async def execute(self, command: Command) -> Result:
+        """The result of a command for this session. Raises `JaatoError`s."""
+        work = self._carrier.carry_out(command)
+        result = await work if isinstance(work, Awaitable) else work
+        self._carrier.go_on()
+        return result
+
+    async def send_message(self, text: str) -> Result:
+        """Say something to the agent; returns when it is in the log."""
+        return await self.execute(MessageSend(session_id=self.session_id, text=text))
+
+    async def stop(self) -> None:
+        """Stop what the agent is doing."""
+        await self.execute(SessionStop(session_id=self.session_id))
+
+    def leave(self) -> None:
+        """Watch the session no more; its work goes on."""
+        self._carrier.leave()
+
+
+class SessionManager:
+    """The sessions of a server: loaded when somebody attaches, put down when nobody is there and nothing is done."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def create_session(self, workspace: str | Path, **how: Any) -> JaatoServer:
+        """A new session; `how` as `session.create` has it. Raises `JaatoError`s."""
+        command = SessionCreate(workspace=absolute(workspace), attach=False, **how)
+        room, _again = await self._hub.create(command)
+        return JaatoServer(self._hub, room.session_id)
+
+    async def attach_session(self, session: str) -> JaatoServer:
+        """A session by id, unique prefix or name, loaded if it was at rest. Raises `SessionNotFound`, `SessionBusy`."""
+        session_id = self._hub.find(session)
+        await self._hub.live(session_id)
+        return JaatoServer(self._hub, session_id)
+
+    async def detach_client(self, server: JaatoServer) -> None:
+        """Leave a session; when nobody else is there and nothing would be lost, it is put down now."""
+        server.leave()
+        live = self._hub.lives.by_id.get(server.session_id)
+        room = self._hub.rooms.get(server.session_id)
+        if live is not None and live.resting and not (room is not None and room.watched):
+            await self._hub.put_down(server.session_id)
+
+    def list_sessions(self, workspace: str | None = None, limit: int = 50) -> list[SessionEntry]:
+        """Stored sessions, newest first, those in memory marked as loaded."""
+        return self._hub.listed(workspace, limit)[0]
+
+    async def delete_session(self, session: str) -> None:
+        """Remove a session for good."""
+        await self._hub.delete(self._hub.find(session))
+
+
+class Door(ABC):
+    """A server with one door, as long as `async with` is inside; `sessions` are its sessions."""
+
+    def __init__(self, blueprint: Blueprint | None) -> None:
+        self._blueprint = blueprint or Blueprint()
+        self._stack = AsyncExitStack()
+        self._sessions: SessionManager | None = None
+
+    @property
+    def sessions(self) -> SessionManager:
+        """The sessions. Raises `ConfigError` before it serves."""
+        if self._sessions is None:
+            raise ConfigError("The server is not running: enter it with `async with`.")
+        return self._sessions
+
+    @abstractmethod
+    def _doors(self) -> Doors:
+        """Its sockets, closed with the stack."""
+
+    async def __aenter__(self) -> Self:
+        served = await self._stack.enter_async_context(opened(self._doors()))
+        self._sessions = SessionManager(served.hub)
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._sessions = None
+        await self._stack.__aexit__(*raised)
+
+
+class JaatoIPCServer(Door):
+    """A server at a Unix socket, for clients of the same user. Raises `ConfigError` for a path that will not do."""
+
+    def __init__(self, socket_path: str | Path, blueprint: Blueprint | None = None) -> None:
+        super().__init__(blueprint)
+        self.socket_path = Path(socket_path).absolute()
+
+    def _doors(self) -> Doors:
+        listener = unix_listener(self.socket_path)
+        self._stack.callback(self.socket_path.unlink, missing_ok=True)
+        self._stack.callback(listener.close)
+        return Doors([listener], base=self._blueprint)
+
+
+class JaatoWSServer(Door):
+    """A server at an address, for clients with a token. `port` is the one that was taken when 0 was asked for."""
+
+    def __init__(
+        self,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        blueprint: Blueprint | None = None,
+        *,
+        hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
+    ) -> None:
+        super().__init__(blueprint)
+        self.host = host
+        self.port = port
+        self._names = (tuple(hosts), tuple(origins))
+
+    def _doors(self) -> Doors:
+        listener = bound(self.host, self.port)
+        self._stack.callback(listener.close)
+        self.port = listener.getsockname()[1]
+        hosts, origins = self._names
+        return Doors([listener], hosts=hosts, origins=origins, base=self._blueprint)

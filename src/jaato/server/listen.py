@@ -1,0 +1,182 @@
+"""An HTTP server on sockets that are open: connections bounded in number and in how long they may say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from jaato.errors import ConfigError
+from jaato.server.tls import Secured
+
+HEAD_S = 15.0
+"""How long a connection may take to say what it wants."""
+IDLE_S = 30
+ENDING_S = 1
+MAX_CONNECTIONS = 512
+MAX_HEAD_BYTES = 32_768
+
+
+def config_of(app: Any) -> uvicorn.Config:
+    """How the HTTP server is set."""
+    return uvicorn.Config(
+        app,
+        http=Bounded,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=ENDING_S,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+
+
+class Listener(uvicorn.Server):
+    """A server that leaves the signals to the program, and bounds handshakes of TLS as it does requests."""
+
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(config)
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept."""
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        handshakes: dict[Secured, None] = {}
+
+        def served() -> asyncio.Protocol:
+            kind: Any = self.config.http_protocol_class
+            made: asyncio.Protocol = kind(self.config, self.server_state, {}, loop)
+            return made
+
+        def made() -> asyncio.Protocol:
+            return served() if self._tls is None else Secured(self._tls, served, handshakes)
+
+        self.servers = [
+            await loop.create_server(made, sock=one, backlog=self.config.backlog) for one in sockets or []
+        ]
+        self.started = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take none."""
+        yield
+
+
+class Bounded(H11Protocol):
+    """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
+    longest makes room, so that silent ones keep nobody out."""
+
+    late: asyncio.TimerHandle | None = None
+    _counted = False
+    _upgraded = False
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has come."""
+        if len(self.connections) >= most_connections() and not self._make_room():
+            transport.abort()
+            return
+        self._counted = True
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """A client says something."""
+        super().data_received(data)
+        self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """The connection becomes a WebSocket, which looks after itself."""
+        self._upgraded = True
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """A client has gone."""
+        if self.late is not None:
+            self.late.cancel()
+        if self._counted:
+            super().connection_lost(exc)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has waited longest; False when all are being served."""
+        waiting = [
+            (since, number, one)
+            for number, one in enumerate(self.connections)
+            if (since := getattr(one, "waits_since", None)) is not None
+        ]
+        if not waiting:
+            return False
+        oldest: Any = min(waiting)[2]
+        oldest.transport.abort()
+        self.connections.discard(oldest)
+        return True
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when the client has said nothing that could be served; None while it is served."""
+        return None if self.late is None else self.late.when() - HEAD_S
+
+    def _watch(self) -> None:
+        """Begin to wait for a whole request, or stop waiting because there is one."""
+        served = self._upgraded or self._serves()
+        if served and self.late is not None:
+            self.late.cancel()
+            self.late = None
+        elif not served and self.late is None:
+            self.late = self.loop.call_later(HEAD_S, self.hurry)
+
+    def hurry(self) -> None:
+        """Close the connection, unless it is being served."""
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
+        if not self._serves():
+            self.transport.abort()
+
+    def _serves(self) -> bool:
+        """Whether a request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+
+def most_connections() -> int:
+    """As many connections as leave files enough for the work."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft // 4))
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `ConfigError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; else answers wait 40 ms
+        return listener
+    except (OSError, OverflowError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"Nothing can be served at {host} port {port}: {said}. Take another port."
+        ) from None
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of `[HOST]:PORT`; loopback when no host is named. Raises `ConfigError`."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port[:6]) > 65_535:
+        raise ConfigError(f"{address!r} is no address: give :7391, 127.0.0.1:7391 or [::1]:7391.")
+    return host or "127.0.0.1", int(port)

@@ -1,0 +1,38 @@
+"""A machine on which `jaato` is run, command by command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+class Desk:
+    """One user's machine; `jaato` runs a command of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / "run" / "jaato.sock"
+        self.state = root / ".local" / "state" / "jaato"
+        self.env = {
+            "HOME": str(root),
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def jaato(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """A finished command."""
+        return subprocess.run(
+            [sys.executable, "-m", "jaato", *args],
+            env={**self.env, **environ},
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def serve(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """`jaato serve` at this machine's socket."""
+        return self.jaato("serve", "--ipc-socket", str(self.path), *args)

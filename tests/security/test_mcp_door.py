@@ -1,0 +1,91 @@
+"""MCP beside the server's own protocol: the same gate, for owners, opened by its first request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from tests.mcp_server.house import names, text_of
+from tests.security.keep import Keep, status
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
+    """A server with a workspace that is open to MCP."""
+    place = tmp_path_factory.mktemp("mcp")
+    (place / "project").mkdir()
+    (place / "project" / "notes.txt").write_text("Tea is at four.\n")
+    served = Keep(place / "keep", "--web-socket", ":0", "--mcp-workspace", str(place / "project"))
+    yield served
+    assert served.stop()[0] == 0
+
+
+def mapped(keep: Keep) -> int:
+    """How much the server holds, in kilobytes."""
+    return int(Path(f"/proc/{keep.process.pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+
+
+def test_nothing_is_loaded_until_somebody_comes(opened: Keep) -> None:
+    """Idle, and after requests of others, the library is not there; the bound of an idle server holds."""
+    assert status(opened.ask(opened.head("/mcp", method="POST"), who=9)) == 401
+    assert status(opened.ask(opened.head("/mcp", method="POST", token=opened.tokens["viewer"]))) == 403
+    assert status(opened.ask(opened.head("/mcp", method="POST", token=opened.tokens["approver"]))) == 403
+    assert "pydantic_core" not in Path(f"/proc/{opened.process.pid}/maps").read_text()
+    assert mapped(opened) < 80_000
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_clients_work_at_the_daemon_s_address(opened: Keep, mode: str) -> None:
+    """The SDK's client lists and calls tools of the workspace, while the server's own protocol is served."""
+
+    async def main() -> None:
+        url = f"http://127.0.0.1:{opened.port}/mcp"
+        headers = {"Authorization": f"Bearer {opened.tokens['owner']}"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            assert "readFile" in names((await client.list_tools()).tools)
+            assert "Tea is at four." in text_of(await client.call_tool("readFile", {"path": "notes.txt"}))
+            assert await anyio.to_thread.run_sync(opened.serves)
+
+    anyio.run(main)
+
+
+def test_its_sessions_are_in_the_same_store(opened: Keep) -> None:
+    """What an MCP client has called is listed and can be watched like any session."""
+    with opened.client(opened.tokens["viewer"]) as line:
+        listed = line.command("session.list")["result"]["sessions"]
+        (one, *_) = [session for session in listed if (session.get("name") or "").startswith("MCP: ")]
+        assert "result" in line.command("session.attach", session_id=one["id"])
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff"])
+def test_bodies_that_are_none_are_refused(opened: Keep, body: bytes) -> None:
+    """As at a door of its own: a 4xx as JSON-RPC has it, and the server serves on."""
+    rows = (
+        f"Content-Length: {len(body)}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+    )
+    head = opened.head("/mcp", *rows, method="POST", token=opened.tokens["owner"])
+    assert status(opened.ask(head + body)) == 400
+    large = opened.head("/mcp", "Content-Length: 100000000", method="POST", token=opened.tokens["owner"])
+    assert status(opened.ask(large)) == 413
+    assert opened.serves()
+
+
+def test_without_a_workspace_there_is_no_door(keep: Keep) -> None:
+    """It says how to open one."""
+    said = keep.ask(keep.head("/mcp", method="POST", token=keep.tokens["owner"]))
+    assert status(said) == 404
+    error = json.loads(said.partition(b"\r\n\r\n")[2])["error"]
+    assert "--mcp-workspace" in error["message"]
+    assert re.fullmatch(r"-\d+", str(error["code"]))
