@@ -27,9 +27,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-# --- where it serves ---------------------------------------------------------------------------------------------
-
-
 def test_a_server_is_begun_found_and_ended(home: Desk) -> None:
     """`--daemon` returns when it serves; a second one finds it; `--status` says where; `--stop` ends it, and leaves nothing."""
     assert home.serve("--status").returncode == 1

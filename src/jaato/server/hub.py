@@ -19,7 +19,7 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.listing import entries, settle_rest, tools_of
+from jaato.server.listing import entries, settle_rest, tools_of, workspace_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
@@ -292,10 +292,3 @@ async def guarded(work: Callable[[], Awaitable[object]]) -> None:
         await work()
     except JaatoError as error:
         LOG.warning("%s", error)
-
-
-def workspace_of(text: str) -> Path:
-    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
-    if not text or "\0" in text or not Path(text).is_absolute():
-        raise JaatoError("Name the workspace by its absolute path.")
-    return Path(text)

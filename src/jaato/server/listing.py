@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from itertools import takewhile
+from pathlib import Path
 
 from jaato.abc.store import SessionRow, Store
-from jaato.errors import StoreError
+from jaato.errors import JaatoError, StoreError
 from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallStart, TurnCompleted
 from jaato.protocol.specs import SessionEntry
 from jaato.server.live import Live
@@ -105,3 +106,10 @@ def tools_of(live: Live) -> list[dict[str, object]]:
         }
         for tool in session.catalog
     ]
+
+
+def workspace_of(text: str) -> Path:
+    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
+    if not text or "\0" in text or not Path(text).is_absolute():
+        raise JaatoError("Name the workspace by its absolute path.")
+    return Path(text)
