@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from jaato.agent.session import Session
-from jaato.cli.asking import Questions, confirm
+from jaato.cli.asking import Questions, attend, confirm
 from jaato.cli.commands import COMMANDS, obey
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
@@ -120,11 +120,11 @@ class Chat:
             blueprint, session=session.state.session_id, resume=False, name=None
         )
         self.turns = []
-        self._questions = Questions(session, self.screen)
+        self._questions = Questions(session.desk, self.screen)
         narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
         session.journal.bus.listen(narrator)
         if self.editor.interactive:
-            self._questions.attend()
+            attend(session, self._questions)
         state = session.state
         if session.journal.loaded_seq:
             for event in session.journal.store.read(state.session_id, session.journal.loaded_seq):

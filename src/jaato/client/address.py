@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from jaato.errors import ConfigError, ConnectionFault
+from jaato.errors import ConfigError, ServerGone
 from jaato.settings import environment, user_dir
 
 PATH = "/v1/connect"
@@ -72,7 +72,7 @@ def address_of(text: str | Path | None = None, token: str | None = None) -> Addr
 
 
 def dial(address: Address) -> socket.socket:
-    """A connected socket. Raises `ConnectionFault` that says what to do."""
+    """A connected socket. Raises `ServerGone` that says what to do."""
     try:
         if address.path is not None:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -91,6 +91,6 @@ def dial(address: Address) -> socket.socket:
             return ssl.create_default_context().wrap_socket(made, server_hostname=address.host)
         return made
     except OSError as error:
-        raise ConnectionFault(
+        raise ServerGone(
             f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
         ) from None

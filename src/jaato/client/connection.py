@@ -17,7 +17,7 @@ from jaato.client.address import Address, address_of
 from jaato.client.link import Link
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
-from jaato.errors import ConfigError, ConnectionFault, JaatoError, from_code
+from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.commands import (
     Command,
     CommandExecute,
@@ -39,7 +39,7 @@ class Client:
     """A connection to a server that is made again whenever it is lost. Make it with `connect`.
 
     A command whose reply was lost with the connection is sent again where that cannot do harm; one that can (a user command)
-    fails with `ConnectionFault`, its outcome unknown.
+    fails with `ServerGone`, its outcome unknown.
     """
 
     def __init__(self, address: Address, name: str) -> None:
@@ -115,7 +115,7 @@ class Client:
     # --- the connection ------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect for the first time. Raises `ConnectionFault` when there is no server."""
+        """Connect for the first time. Raises `ServerGone` when there is no server."""
         self._begin(await Link.open(self._address, self._name))
 
     def _begin(self, link: Link) -> None:
@@ -126,7 +126,7 @@ class Client:
         for command, reply in list(self._waiting.values()):
             if isinstance(command, CommandExecute):
                 reply.set_exception(
-                    ConnectionFault(
+                    ServerGone(
                         "The connection was lost; whether the command was carried out is not known."
                     )
                 )
@@ -222,7 +222,7 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token.
 
-    Raises `ConnectionFault` when no server is there, `NotAllowed` when it does not let this client in.
+    Raises `ServerGone` when no server is there, `NotAllowed` when it does not let this client in.
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Generator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from jaato.protocol.commands import (
     ClientConfig,
     Command,
     CommandExecute,
+    File,
     HistoryRequest,
     MessageSend,
     PermissionResponse,
@@ -35,6 +37,7 @@ from jaato.protocol.events import (
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.messages import Media
 from jaato.protocol.specs import ClientView
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
@@ -47,6 +50,20 @@ WATCHING = (SessionAttach, SessionDetach, SessionListRequest, HistoryRequest, Cl
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
+
+
+def kept(live: Live, files: list[File]) -> list[Media]:
+    """Files a client sent along, in the session's store. Raises `StoreError`."""
+    journal = live.session.journal
+    return [
+        Media(
+            file.mime_type,
+            journal.store.put_blob(journal.state.session_id, file.data),
+            len(file.data),
+            file.name,
+        )
+        for file in files
+    ]
 
 
 class Accepted:
@@ -80,6 +97,8 @@ class Carrier:
         self._client = client
         self._deltas = True
         self._feeds: dict[str, tuple[Room, Feed]] = {}
+        self._visits: set[str] = set()
+        """Sessions that are as this client said while it is there."""
 
     def go_on(self) -> None:
         """Send what is due on every session this client watches."""
@@ -91,6 +110,9 @@ class Carrier:
         for room, feed in self._feeds.values():
             self._hub.leave(room, feed)
         self._feeds.clear()
+        hub, client_id = self._hub, self._client.id
+        for session_id in self._visits:
+            hub.begin(partial(hub.visited, session_id, client_id, stop=False))
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command, or what will give it. Raises `JaatoError`s."""
@@ -165,8 +187,12 @@ class Carrier:
         feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
         self._feeds[room.session_id] = (room, feed)
 
-    def _detach(self, command: SessionDetach) -> Done:
-        held = self._feeds.pop(self._id_of(command), None)
+    async def _detach(self, command: SessionDetach) -> Done:
+        session_id = self._id_of(command)
+        held = self._feeds.pop(session_id, None)
+        if session_id in self._visits:
+            self._visits.discard(session_id)
+            await self._hub.visited(session_id, self._client.id, stop=True)
         if held is not None:
             self._hub.leave(*held)
         return Done()
@@ -222,22 +248,25 @@ class Carrier:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, again = await self._hub.create(command)
+        room, opened = await self._hub.create(command, self._client.id)
+        if command.passing:
+            self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
-        return Opened(room.session_id, room.state.seq, room.state.name, again)
+        return opened
 
     async def _send(self, command: MessageSend) -> Taken:
         room = self._room(command)
         live = await self._hub.live(room.session_id)
         if command.once and (seq := room.taken.get(command.once)):
             return Taken(seq, again=True)
+        media = kept(live, command.files)
         taken = Accepted()
         forget = live.session.journal.bus.listen(taken)
 
         async def turn() -> None:
             try:
-                await live.session.post(command.text, command.attachments)
+                await live.session.post(command.text, [*command.attachments, *media])
             except JaatoError as error:
                 taken.failed(error)
                 raise

@@ -64,11 +64,13 @@ class Socket(Wire, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How a client was let in: its role, None when it still has to say its token; `judge` gives the role of one."""
+    """How a client was let in: its role, None when it still has to say its token; `judge` gives the role of one.
+    `local` says that it is a process of the same user on the same machine."""
 
     role: Role | None
     judge: Callable[[str], Role | None]
     name: str = ""
+    local: bool = False
 
 
 class Connection:
@@ -129,7 +131,8 @@ class Connection:
     def _welcome(self, hello: Hello, role: Role) -> ClientView:
         client_id = new_id("k")
         name = clean(hello.name) or self._admission.name or clean(hello.client) or "a client"
-        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, role))
+        place = str(self._hub.base.state_dir or "") if self._admission.local else ""
+        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, role, place))
         return ClientView(client_id, name, role, answers=role != "viewer")
 
     async def _take(self, carrier: Carrier, text: str) -> bool:

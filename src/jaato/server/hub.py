@@ -9,17 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from jaato.abc.store import Store
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionCreate, SessionUpdate
 from jaato.protocol.events import SessionUpdated
+from jaato.protocol.frames import Opened
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, tools_of
-from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.live import AS_BEFORE, GONE, Live, Lives, Resume
+from jaato.server.opening import blueprint_of, stored_session, workspace_of
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -165,31 +168,62 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    async def create(self, command: SessionCreate) -> tuple[Room, bool]:
-        """A new session's room; the second value is True when an earlier command with the same `once` made it."""
+    async def create(self, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
+        """A new session, or a stored one opened under what the command says; the reply says whether an earlier
+        command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
         key = ("create", command.once)
         if command.once and (made := self._once.get(key)):
-            return self.room(made), True
+            room = self.room(made)
+            return room, Opened(made, room.state.seq, room.state.name, again=True)
+        chosen: list[tuple[str, str]] = []
         blueprint = replace(
-            self.base,
-            workspace=workspace_of(command.workspace),
-            name=command.name,
-            provider=command.provider or self.base.provider,
-            model=command.model or self.base.model,
-            base_url=command.base_url or self.base.base_url,
-            prompt=command.system_prompt,
-            allow=(*self.base.allow, *command.allow),
-            deny=(*self.base.deny, *command.deny),
-            yes=command.yes or self.base.yes,
-            read_only=command.read_only or self.base.read_only,
-            plugins=tuple(command.plugins) if command.plugins is not None else self.base.plugins,
+            blueprint_of(self.base, command, workspace_of(command.workspace)),
+            chosen=lambda choice, model: chosen.append((model, choice.reason)),
         )
-        live = await self.lives.begin(blueprint, command.environment)
-        room = self.room(live.session.state.session_id)
-        self._join(room, live)
+        stored = stored_session(self.store, command)
+        if stored is None:
+            live = await self.lives.begin(blueprint, command.environment, alone=command.alone)
+            room, before = self.room(live.session.state.session_id), 0
+            self._join(room, live)
+        else:
+            room, before, live = await self._reopened(stored, command, blueprint)
+        live.visitor = client_id if command.passing else ""
         if command.once:
             self._remember(key, room.session_id)
-        return room, False
+        state = live.session.state
+        model, reason = chosen[0] if chosen else (state.model, "")
+        opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
+        return room, msgspec.structs.replace(
+            opened, provider=state.provider, model=model, reason=reason, agent_id=room.state.root_agent_id
+        )
+
+    async def _reopened(
+        self, session_id: str, command: SessionCreate, blueprint: Blueprint
+    ) -> tuple[Room, int, Live]:
+        """A stored session under what a client says of it."""
+        live = self.lives.by_id.get(session_id)
+        at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
+        if live is not None and not live.resting:
+            raise SessionBusy(at_work)
+        await self.put_down(session_id)
+        room = self.room(session_id)
+        room.catch_up()
+        before = room.state.seq
+        how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
+        live = await self.live(session_id, how)
+        if live.how is not how:
+            raise SessionBusy(at_work)  # another client was faster, under other rules
+        return room, before, live
+
+    async def visited(self, session_id: str, client_id: str, *, stop: bool) -> None:
+        """A client's visit is over: what it said of a session no longer holds. With `stop` its background tasks are
+        stopped now; else it goes on for as long as it has something to do."""
+        live = self.lives.by_id.get(session_id)
+        if live is None or not client_id or live.visitor != client_id:
+            return
+        live.visitor = GONE
+        if live.resting or (stop and not live.session.busy):
+            await self.put_down(session_id)
 
     def _remember(self, key: tuple[str, str], session_id: str) -> None:
         self._once[key] = session_id
@@ -254,7 +288,9 @@ class Hub:
             now = anyio.current_time()
             for session_id, live in list(self.lives.by_id.items()):
                 room = self.rooms.get(session_id)
-                if not live.resting or (room is not None and room.watched):
+                if live.resting and live.visitor == GONE:
+                    await self.put_down(session_id)
+                elif not live.resting or (room is not None and room.watched):
                     live.idle_since = now
                 elif now - live.idle_since >= self.idle_after_s:
                     await self.put_down(session_id)
@@ -281,10 +317,3 @@ async def guarded(work: Callable[[], Awaitable[None]]) -> None:
         await work()
     except JaatoError as error:
         LOG.warning("%s", error)
-
-
-def workspace_of(text: str) -> Path:
-    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
-    if not text or "\0" in text or not Path(text).is_absolute():
-        raise JaatoError("Name the workspace by its absolute path.")
-    return Path(text)

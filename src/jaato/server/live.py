@@ -22,6 +22,8 @@ from jaato.runtime.workshop import Workshop
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
+GONE = "-"
+"""The visitor of a session whose visitor has left: it is put down when it rests."""
 
 
 @dataclass(eq=False)
@@ -33,6 +35,10 @@ class Live:
     shop: Shop
     leave: Callable[[], None] = lambda: None
     answering: bool = False
+    visitor: str = ""
+    """The client for whose visit alone it is as it is; empty: it is as any client may have it."""
+    how: Resume | None = None
+    """How it was resumed."""
     idle_since: float = field(default_factory=anyio.current_time)
 
     @property
@@ -49,6 +55,9 @@ class Resume:
     provider: str | None = None
     model: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    blueprint: Blueprint | None = None
+    """What a client says of it, None for what every session begins with."""
 
 
 AS_BEFORE = Resume()
@@ -73,26 +82,31 @@ class Lives:
         self._left: list[Shop] = []
         self.by_id: dict[str, Live] = {}
 
-    async def begin(self, blueprint: Blueprint, environment: Mapping[str, str]) -> Live:
+    async def begin(
+        self, blueprint: Blueprint, environment: Mapping[str, str], *, alone: bool = False
+    ) -> Live:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
-        return await self._enter(self._shop(blueprint.workspace, environment), blueprint, None)
+        return await self._enter(self._shop(blueprint.workspace, environment, alone=alone), blueprint, None)
 
     async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        shop = self._shop(workspace, how.environment)
+        shop = self._shop(workspace, how.environment, alone=how.alone)
+        base = how.blueprint or self._base
         journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
         try:
-            return await self._enter(
+            live = await self._enter(
                 shop,
                 replace(
-                    self._base,
+                    base,
                     workspace=workspace,
-                    provider=how.provider or self._base.provider,
-                    model=how.model or self._base.model,
+                    provider=how.provider or base.provider,
+                    model=how.model or base.model,
                 ),
                 journal,
             )
+            live.how = how
+            return live
         except BaseException:
             self.store.release(session_id)
             raise
@@ -111,14 +125,15 @@ class Lives:
             await live.close()
         live.shop.idle_since = anyio.current_time()
 
-    def _shop(self, workspace: Path, environment: Mapping[str, str]) -> Shop:
+    def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
         workspace = workspace.resolve()
-        key = (str(workspace), digest_of(environment))
+        key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
         shop = self._shops.get(key)
         if shop is None:
             base = replace(self._base, workspace=workspace)
             if environment:
-                base = replace(base, environ={**(base.environ or {}), **checked(environment)})
+                own = {} if alone else base.environ or {}
+                base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
             workshop = Workshop(workspace, settings, self.store, known_secrets(settings, base))
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
