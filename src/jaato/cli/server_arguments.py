@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
 from jaato.cli.arguments import Parser, positive
 
@@ -66,3 +66,15 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="put a session down that nobody watches and that does nothing (default: 300)",
     )
+
+
+def server_arguments(parser: ArgumentParser) -> None:
+    """Which server a command goes to, or none."""
+    add = parser.add_argument_group("server").add_argument
+    add("--connect", metavar="PATH|URL", help="the server to work in: a socket, or ws://HOST:PORT")
+    add("--token-file", metavar="FILE", help="the token of a server over the network")
+
+
+def defaults() -> Namespace:
+    """What `jaato serve --daemon` is told when a command starts it."""
+    return Namespace(web_socket=None, allow_host=[], allow_origin=[], idle_after=300)

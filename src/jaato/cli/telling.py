@@ -153,6 +153,8 @@ class Telling:
             from jaato.cli.report import document_of, print_json
 
             print_json(document_of(self.outcome, self.narrator.denied, data, code, problem))
-        elif self.schema is not None and self.args.output == "text" and self.outcome.turns[-1].reason == "stop":
+        elif (
+            self.schema is not None and self.args.output == "text" and self.outcome.turns[-1].reason == "stop"
+        ):
             self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
         self.screen.end_text()

@@ -48,7 +48,7 @@ class Work:
         session, close = await assemble(blueprint)
         try:
             state = session.state
-            self.telling.outcome.open(state.session_id, state.root_agent_id, state.provider, state.model)
+            self.telling.outcome.open(state.session_id, state.agent_id, state.provider, state.model)
             interrupts.stop = self.telling.stop = session.stop
             leave = self._attend(session)
             session.journal.bus.listen(self.telling)

@@ -93,4 +93,4 @@ def dial(address: Address) -> socket.socket:
     except OSError as error:
         raise ServerGone(
             f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
-        ) from None
+        ) from error

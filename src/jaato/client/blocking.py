@@ -44,6 +44,13 @@ class Client:
         self.welcome: Welcome
 
     def __enter__(self) -> Client:
+        return self if hasattr(self, "welcome") else self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Client:
+        """Connect and greet, where no `with` does. Raises `ServerGone`, `NotAllowed`."""
         self._socket = dial(self._address)
         try:
             self._greet()
@@ -52,7 +59,8 @@ class Client:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the connection; work at the server goes on."""
         try:
             self._socket.sendall(frame(CLOSE, (1000).to_bytes(2, "big")))
         except OSError:
@@ -128,14 +136,16 @@ class Client:
                 raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
             self._take(self._frames.take(self._whole(data)))
 
-    def arrived(self) -> list[Event]:
-        """What has come by now, for a program that waits on `fileno` beside others; waits itself only when nothing has.
+    def receive(self) -> None:
+        """Take in what has come, for a program that waits on `fileno` beside others; waits when nothing has.
         Raises `ServerGone` when the server has gone."""
-        if not self._waiting:
-            self._socket.settimeout(REPLY_S)
+        self._socket.settimeout(REPLY_S)
+        self._take(self._frames.take(self._received()))
+        while self._held_back():
             self._take(self._frames.take(self._received()))
-            while self._held_back():
-                self._take(self._frames.take(self._received()))
+
+    def arrived(self) -> list[Event]:
+        """The events that were taken in and not given yet."""
         events = list(self._waiting)
         self._waiting.clear()
         return events

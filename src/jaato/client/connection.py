@@ -126,9 +126,7 @@ class Client:
         for command, reply in list(self._waiting.values()):
             if isinstance(command, CommandExecute):
                 reply.set_exception(
-                    ServerGone(
-                        "The connection was lost; whether the command was carried out is not known."
-                    )
+                    ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
             else:
                 link.send(command)

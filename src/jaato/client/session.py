@@ -124,7 +124,11 @@ class RemoteSession:
             async for event in events:
                 if event.seq <= taken.seq:
                     continue
-                if isinstance(event, SessionInfo) and event.state is not None and self.state.open_turn is None:
+                if (
+                    isinstance(event, SessionInfo)
+                    and event.state is not None
+                    and self.state.open_turn is None
+                ):
                     return self._last_words()  # the turn has ended while the server was away
                 if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
                     words = event.message.text or words

@@ -25,6 +25,7 @@ from jaato.tools.secrets import Secrets
 if TYPE_CHECKING:
     from jaato.runtime.choose import Choice
 
+
 class Workshop:
     """One workspace at work. Its plugins are made for the first session of each model, and shut down by `close`."""
 
