@@ -79,6 +79,12 @@ class ToolsDisable(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     disabled: bool = True
 
 
+class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="task.stop"):
+    """Stop a background task."""
+
+    task_id: str
+
+
 class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.continue"):
     """Go on with a turn that a crash has cut off; what had begun is not repeated."""
 
@@ -179,6 +185,7 @@ Command = (
     | PermissionResponse
     | ClarificationResponse
     | SessionStop
+    | TaskStop
     | TurnContinue
     | CommandExecute
     | ToolsDisable

@@ -27,6 +27,7 @@ from jaato.protocol.commands import (
     SessionListRequest,
     SessionStop,
     SessionUpdate,
+    TaskStop,
     ToolsDisable,
 )
 from jaato.protocol.events import (
@@ -148,6 +149,8 @@ class Carrier:
                 return self._execute(command)
             case ToolsDisable():
                 return self._disable(command)
+            case TaskStop():
+                return self._stop_task(command)
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
     def _must_be_allowed(self, command: Command) -> None:
@@ -286,6 +289,14 @@ class Carrier:
         live = self._hub.lives.by_id.get(self._id_of(command))
         if live is not None:
             live.session.stop()
+        return Done()
+
+    async def _stop_task(self, command: TaskStop) -> Done:
+        live = self._hub.lives.by_id.get(self._id_of(command))
+        task = live.session.tasks.get(command.task_id) if live is not None else None
+        if task is None:
+            raise ConfigError("There is no such task (any more).")
+        task.cancel()
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:

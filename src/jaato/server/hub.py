@@ -21,7 +21,7 @@ from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, tools_of
-from jaato.server.live import AS_BEFORE, GONE, Live, Lives, Resume
+from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import blueprint_of, stored_session, workspace_of
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
@@ -32,6 +32,8 @@ IDLE_AFTER_S = 300.0
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
 """How often the store is looked at for a session that works in another process."""
+COMES_BACK_S = 30.0
+"""How long a session stays as a client said whose connection was lost."""
 REMEMBERED = 10_000
 """Commands with a `once` that are remembered."""
 
@@ -98,6 +100,7 @@ class Hub:
 
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
+        room.loaded = lambda: room.session_id in self.lives.by_id
         self.rooms[room.session_id] = room
 
     def enter(
@@ -172,22 +175,28 @@ class Hub:
         """A new session, or a stored one opened under what the command says; the reply says whether an earlier
         command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
         key = ("create", command.once)
-        if command.once and (made := self._once.get(key)):
+        made = self._once.get(key) if command.once else None
+        live = self.lives.by_id.get(made or "")
+        if made and (live is not None or not command.passing):
             room = self.room(made)
-            return room, Opened(made, room.state.seq, room.state.name, again=True)
+            if live is not None and live.visit:
+                live.visitor = client_id  # its connection was lost; the visit goes on
+            opened = Opened(made, room.state.seq, room.state.name, again=True)
+            return room, msgspec.structs.replace(opened, agent_id=room.state.root_agent_id)
         chosen: list[tuple[str, str]] = []
         blueprint = replace(
             blueprint_of(self.base, command, workspace_of(command.workspace)),
             chosen=lambda choice, model: chosen.append((model, choice.reason)),
         )
-        stored = stored_session(self.store, command)
+        stored = made or stored_session(self.store, command)
         if stored is None:
             live = await self.lives.begin(blueprint, command.environment, alone=command.alone)
             room, before = self.room(live.session.state.session_id), 0
             self._join(room, live)
         else:
             room, before, live = await self._reopened(stored, command, blueprint)
-        live.visitor = client_id if command.passing else ""
+        if command.passing:
+            live.visit, live.visitor = command.once or client_id, client_id
         if command.once:
             self._remember(key, room.session_id)
         state = live.session.state
@@ -216,13 +225,13 @@ class Hub:
         return room, before, live
 
     async def visited(self, session_id: str, client_id: str, *, stop: bool) -> None:
-        """A client's visit is over: what it said of a session no longer holds. With `stop` its background tasks are
-        stopped now; else it goes on for as long as it has something to do."""
+        """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
+        now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
         live = self.lives.by_id.get(session_id)
-        if live is None or not client_id or live.visitor != client_id:
+        if live is None or not live.visit or live.visitor != client_id:
             return
-        live.visitor = GONE
-        if live.resting or (stop and not live.session.busy):
+        live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
+        if stop and not live.session.busy:
             await self.put_down(session_id)
 
     def _remember(self, key: tuple[str, str], session_id: str) -> None:
@@ -255,14 +264,29 @@ class Hub:
                 raise SessionBusy(
                     "The agent is at work; another model can go on when its turn and tasks are over."
                 )
-            await self.put_down(session_id)
-            await self.live(session_id, Resume(command.provider, command.model))
+            await self._change_model(session_id, live, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
             journal.record(
                 SessionUpdated(**journal.head(), name=command.name, description=command.description)
             )
         self.room(session_id).tell()
+
+    async def _change_model(self, session_id: str, live: Live | None, command: SessionUpdate) -> None:
+        """Go on with another model, else as before; a visit goes on either way."""
+        before = live.how if live is not None else AS_BEFORE
+        made: Live | None = None
+        await self.put_down(session_id)
+        try:
+            made = await self.live(
+                session_id, replace(before, provider=command.provider, model=command.model)
+            )
+        except JaatoError:
+            made = await self.live(session_id, before)
+            raise
+        finally:
+            if live is not None and made is not None:
+                made.visit, made.visitor = live.visit, live.visitor
 
     async def reload(self) -> None:
         """New sessions see the configuration as it is now; those at hand go on as they are."""
@@ -288,7 +312,8 @@ class Hub:
             now = anyio.current_time()
             for session_id, live in list(self.lives.by_id.items()):
                 room = self.rooms.get(session_id)
-                if live.resting and live.visitor == GONE:
+                left = live.visit and not live.visitor and live.resting
+                if left and now - live.left_since >= COMES_BACK_S:
                     await self.put_down(session_id)
                 elif not live.resting or (room is not None and room.watched):
                     live.idle_since = now

@@ -46,6 +46,8 @@ def tools_of(live: Live) -> list[dict[str, object]]:
             "description": tool.spec.description.partition("\n")[0][:200],
             "enabled": tool.name not in session.state.disabled,
             "plugin": tool.plugin,
+            "category": tool.spec.category,
+            "declared": session.is_active(tool),
         }
         for tool in session.catalog
     ]

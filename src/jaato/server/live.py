@@ -22,30 +22,6 @@ from jaato.runtime.workshop import Workshop
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
-GONE = "-"
-"""The visitor of a session whose visitor has left: it is put down when it rests."""
-
-
-@dataclass(eq=False)
-class Live:
-    """A session at work. `answering` counts those who can answer its questions."""
-
-    session: Session
-    close: Callable[[], Awaitable[None]]
-    shop: Shop
-    leave: Callable[[], None] = lambda: None
-    answering: bool = False
-    visitor: str = ""
-    """The client for whose visit alone it is as it is; empty: it is as any client may have it."""
-    how: Resume | None = None
-    """How it was resumed."""
-    idle_since: float = field(default_factory=anyio.current_time)
-
-    @property
-    def resting(self) -> bool:
-        """Whether nothing would be lost by putting it down now."""
-        session = self.session
-        return not session.busy and not list(session.tasks.running())
 
 
 @dataclass(frozen=True)
@@ -61,6 +37,31 @@ class Resume:
 
 
 AS_BEFORE = Resume()
+
+
+@dataclass(eq=False)
+class Live:
+    """A session at work. `answering` counts those who can answer its questions."""
+
+    session: Session
+    close: Callable[[], Awaitable[None]]
+    shop: Shop
+    leave: Callable[[], None] = lambda: None
+    answering: bool = False
+    visit: str = ""
+    """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
+    visitor: str = ""
+    """Who is on that visit; empty once the connection is lost."""
+    left_since: float = 0.0
+    how: Resume = AS_BEFORE
+    """How it was made or resumed."""
+    idle_since: float = field(default_factory=anyio.current_time)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing would be lost by putting it down now."""
+        session = self.session
+        return not session.busy and not list(session.tasks.running())
 
 
 @dataclass(eq=False)
@@ -87,7 +88,10 @@ class Lives:
     ) -> Live:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
-        return await self._enter(self._shop(blueprint.workspace, environment, alone=alone), blueprint, None)
+        how = Resume(environment=environment, alone=alone, blueprint=blueprint)
+        return await self._enter(
+            self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
+        )
 
     async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
@@ -95,7 +99,7 @@ class Lives:
         base = how.blueprint or self._base
         journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
         try:
-            live = await self._enter(
+            return await self._enter(
                 shop,
                 replace(
                     base,
@@ -104,16 +108,15 @@ class Lives:
                     model=how.model or base.model,
                 ),
                 journal,
+                how,
             )
-            live.how = how
-            return live
         except BaseException:
             self.store.release(session_id)
             raise
 
-    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None) -> Live:
+    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
         session, close = await shop.workshop.session(blueprint, journal)
-        live = self.by_id[session.state.session_id] = Live(session, close, shop)
+        live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
         return live
 
     async def put_down(self, live: Live) -> None:
