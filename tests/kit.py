@@ -60,13 +60,13 @@ def runtime(
 
 def plan(path: Path, script: Sequence[Answer], **more: Any) -> Plan:
     """A plan for a session that plays a script; everything is allowed unless `policy` says otherwise."""
-    provider = ScriptedProvider(script, keep_requests=True)
     settings: dict[str, Any] = {
+        "provider": ScriptedProvider(script, keep_requests=True),
         "policy": Policy.of({"defaultPolicy": "allow"}),
         "retry": FAST,
         "limits": Limits(),
     }
-    return Plan(provider=provider, model="script", workspace=path / "work", **(settings | more))
+    return Plan(model="script", workspace=path / "work", **(settings | more))
 
 
 @asynccontextmanager

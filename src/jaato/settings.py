@@ -26,6 +26,11 @@ class Field:
     tighten: Callable[[Any, Any], bool] | None = None
 
 
+def fewer(new: Any, old: Any) -> bool:
+    """Whether a number is tighter than another."""
+    return bool(old is None or 0 < new < old)
+
+
 FIELDS: dict[str, Field] = {
     "provider": Field("text", None, "which provider answers; without it the first that can be used"),
     "model": Field("text", None, "which model; without it the provider's default"),
@@ -39,17 +44,15 @@ FIELDS: dict[str, Field] = {
     "temperature": Field("number", None, "sampling temperature"),
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
-    "max_turns": Field(
-        "integer",
-        200,
-        "model calls one prompt may take",
-        tighten=lambda new, old: old is None or 0 < new < old,
-    ),
+    "max_turns": Field("integer", 200, "model calls one prompt may take", tighten=fewer),
     "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
     "deferred_tools": Field("switch", True, "declare only core tools at first"),
     "background_after_s": Field(
         "number", 10.0, "seconds after which a slow command goes on in the background"
     ),
+    "subagent_depth": Field("integer", 3, "how deep subagents may nest; 0: none", tighten=fewer),
+    "subagents_at_once": Field("integer", 8, "how many subagents may work at the same time", tighten=fewer),
+    "subagents_open": Field("integer", 32, "how many subagents a session may have open", tighten=fewer),
     "durability": Field(
         "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
     ),

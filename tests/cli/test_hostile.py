@@ -12,7 +12,7 @@ import pytest
 from tests.cli.desk import Desk, call, say
 
 from jaato.cli.asking import indented
-from jaato.cli.narrate import call_text
+from jaato.cli.call_lines import call_text
 from jaato.cli.screen import Screen, printable, visible
 
 HUGE = "a" * 120_000

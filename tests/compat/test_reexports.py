@@ -30,11 +30,13 @@ DOCUMENTED = {
     "shared.plugins.background.mixin": "BackgroundCapableMixin",
     "shared.plugins.background.plugin": "BackgroundPlugin",
     "shared.plugins.cli": "CLIToolPlugin",
+    "shared.plugins.subagent": "SubagentPlugin",
     "shared.plugins.todo": "TodoPlugin",
     "shared.plugins.mcp": "MCPToolPlugin",
     "shared.mcp_context_manager": "MCPClientManager",
     "shared.plugins.file_edit": "FileEditPlugin",
     "shared.plugins.clarification": "ClarificationPlugin",
+    "shared.plugins.waypoint": "BackupManager WaypointManager WaypointPlugin",
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
     "shared.plugins.gc": "GCConfig GCPlugin GCResult discover_gc_plugins load_gc_plugin",
     "shared.plugins.gc.base": "GCConfig GCPlugin GCResult",
@@ -58,7 +60,6 @@ LATER = [
     "tool_registry",
     "rich_client",
     "shared.plugins.session",
-    "shared.plugins.subagent",
 ]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
+from jaato.tools.files.records import IDS
 
 STEP = st.one_of(
     st.tuples(st.just("edit"), st.sampled_from("ab"), st.sampled_from(["x", "y", "z"])),
@@ -180,7 +181,7 @@ def test_backups_go_through_no_link(desk: Desk, tmp_path: Path, part: str) -> No
 
 def test_the_same_content_is_stored_once_and_ids_never_collide(desk: Desk) -> None:
     """A thousand identifiers are distinct and in order; equal contents share one object."""
-    ids = [desk.plugin.backups._ids.next() for _ in range(1000)]
+    ids = [IDS.next() for _ in range(1000)]
     assert ids == sorted(set(ids))
     for name in ("a", "b"):
         desk.call("writeNewFile", path=name, content="same")

@@ -18,9 +18,9 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.replace import FileChanged
-from jaato.plugins.files.targets import Change
 from jaato.tools.call import Call
+from jaato.tools.files.replace import FileChanged
+from jaato.tools.files.targets import Change
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import os
 import threading
 from pathlib import Path
 
-from jaato.plugins.files.disk import read_at
-from jaato.plugins.files.replace import FileChanged, Seen, draft
+from jaato.tools.files.disk import read_at
+from jaato.tools.files.replace import FileChanged, Seen, draft
 from jaato.tools.paths import Roots
 
 

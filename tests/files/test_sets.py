@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from tests.files.desk import Desk
 
-from jaato.plugins.files.backups import held
-from jaato.plugins.files.targets import Change
 from jaato.tools.call import Call
+from jaato.tools.files.records import held
+from jaato.tools.files.targets import Change
 
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from jaato.plugins.files.replace import Draft
+from jaato.tools.files.replace import Draft
 from tests.files.desk import Desk
 desk = Desk(Path(sys.argv[1]))
 left = int(sys.argv[2])

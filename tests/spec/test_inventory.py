@@ -14,6 +14,11 @@ from jaato.plugins.mcp.plugin import MCPToolPlugin
 from jaato.runtime.registry import PluginRegistry
 
 MOST_WORDS = 40
+SUBAGENTS = [
+    *("delegate", "continue_subagent", "get_subagent_result", "cancel_subagent", "close_subagent"),
+    *("send_to_subagent", "list_active_subagents", "list_subagent_profiles", "set_shared_state"),
+    *("get_shared_state", "list_shared_state", "share_context"),
+]
 NAMES = {
     "web": ["fetch_url", "fetch_url_post"],
     "memory": [
@@ -27,6 +32,10 @@ NAMES = {
     "system": [
         *("session_describe", "askPermission", "shell_spawn", "shell_input", "shell_read", "shell_control"),
         *("shell_close", "shell_list"),
+    ],
+    "coordination": [
+        *SUBAGENTS,
+        *("create_waypoint", "restore_waypoint", "delete_waypoint", "list_waypoints", "waypoint_info"),
     ],
     "code": [
         *("notebook_execute", "notebook_create", "notebook_variables", "notebook_reset", "notebook_list"),
@@ -60,8 +69,11 @@ def test_there_are_a_hundred_tools_over_ten_categories(registry: PluginRegistry)
 
 
 @pytest.mark.spec("C1", "Tool names", "C1.names.8")
+@pytest.mark.spec("C1", "Tool names", "C1.names.11")
 @pytest.mark.spec("S0", "Available Categories", "S0.categories.2")
 @pytest.mark.spec("S0", "Available Categories", "S0.categories.4")
+@pytest.mark.spec("C1", "Tool names", "C1.names.10")
+@pytest.mark.spec("S0", "Available Categories", "S0.categories.3")
 @pytest.mark.parametrize("category", NAMES)
 def test_the_documented_names_are_listed_in_their_category(registry: PluginRegistry, category: str) -> None:
     """Each is a discoverable tool of that category, under exactly this name."""
@@ -70,6 +82,16 @@ def test_the_documented_names_are_listed_in_their_category(registry: PluginRegis
         assert found is not None, name
         assert (found.tool.name, found.tool.spec.category) == (name, category)
         assert found.tool.spec.discoverability == "discoverable"
+
+
+@pytest.mark.spec("S0", "Available Categories", "S0.categories.7")
+@pytest.mark.spec("C1", "Tool names", "C1.names.11")
+def test_save_waypoint_is_another_name_of_create_waypoint(registry: PluginRegistry) -> None:
+    """The documented spelling finds the tool in its category, and is not listed itself."""
+    found = registry.catalog.find("save_waypoint")
+    assert found is not None
+    assert (found.tool.name, found.tool.spec.category) == ("create_waypoint", "coordination")
+    assert "save_waypoint" not in [tool.name for tool in registry.catalog.in_category("coordination")]
 
 
 @pytest.mark.spec("S0", "Available Categories", "S0.categories.5")

@@ -12,7 +12,8 @@ ANSWERS = ("y", "n", "a", "t", "i", "once", "never", "all", "e", "c")
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """May this call run? `reason` says which part no rule covers; `shape` is what a lasting answer would cover."""
+    """May this call run? `reason` says which part no rule covers; `shape` is what a lasting answer would cover;
+    `agent_id` is the agent whose call it is, which may be a subagent."""
 
     id: str
     call_id: str
@@ -23,6 +24,7 @@ class Question(Struct, frozen=True, kw_only=True):
     shape: str | None = None
     options: tuple[str, ...] = ANSWERS
     deadline: str | None = None
+    agent_id: str = ""
 
 
 class Answer(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
+from jaato.agent.family import Family
 from jaato.agent.masking import masked_events
 from jaato.agent.state import State
 from jaato.errors import JaatoError
@@ -32,12 +33,16 @@ class Journal:
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
+        self.family = Family(state)
         self._next = state.seq + 1
-        self._held: list[Event] = []
-        self._seen: Callable[[], None] | None = None
-        self._fault: JaatoError | None = None
+        self.held: list[tuple[Event, Callable[[], None], Journal]] = []
+        self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
+
+    def branch(self, agent_id: str) -> Journal:
+        """The pen of a subagent: the same log, the state of its own."""
+        return Branch(self, self.family.members[agent_id].state)
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
         """The common fields of the next durable event; recorded in the order the heads were taken."""
@@ -55,55 +60,71 @@ class Journal:
         first = masked_events(first, self.secrets)
         self.store.create(first)
         for event in first:
-            self.state.apply(event)
+            self.family.apply(event)
         self._next = self.state.seq + 1
 
-    def hold(self, event: Event, seen: Callable[[], None]) -> None:
+    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """Commit an event together with the next one, at the latest when the loop gets its turn.
 
         For an event that must be durable before the next effect and not before: what follows at once shares its
-        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record`.
+        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
+        pen, which is `holder` when it is a subagent's.
         """
-        self._held.append(event)
-        self._seen = seen
+        self.held.append((event, seen, holder or self))
         asyncio.get_running_loop().call_soon(self._let_go)
 
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
-        if self._held or self._fault is not None:
+        if self.held or self.fault is not None:
             self.record()
 
     def _let_go(self) -> None:
+        if not self.held:
+            return
+        holders = [holder for _, _, holder in self.held]
+        waiting, self.fault = self.fault, None
         try:
-            self.flush()
+            self.record()
         except JaatoError as error:
-            self._fault = error
+            for holder in holders:
+                holder.fault = error  # heard of when it next records
+        if waiting is not None:
+            self.fault = waiting
 
-    def record(self, *events: Event) -> None:
-        """Commit events together, then let them be seen. Raises `StoreError`; nothing has happened then."""
-        if self._held:
-            events, self._held = (*self._held, *events), []
+    def record(self, *events: Event, writer: Journal | None = None) -> None:
+        """Commit events, and what is held before them, together, then let them be seen. Raises `StoreError`; nothing has
+        happened then, and others whose events were held hear of it too. `writer` is the pen, where it is a subagent's."""
+        held = self.held
+        if held:
+            self.held = []
+            events = (*[event for event, _, _ in held], *events)
         events = masked_events(events, self.secrets)
-        fault, self._fault = self._fault, None
+        pen = writer or self
         try:
-            if fault is not None:
+            if pen.fault is not None:
+                fault, pen.fault = pen.fault, None
                 raise fault
             self.store.append(events)
+            apply = self.family.apply
             for event in events:
-                self.state.apply(event)
+                apply(event)
+        except JaatoError as error:
+            for _, _, holder in held:
+                holder.fault = error if holder is not pen else None
+            raise
         finally:
             self._next = self.state.seq + 1
-        seen, self._seen = self._seen, None
         self._unseen.extend(events)
-        if self._telling:
-            return  # a listener records: what it says is seen after what it heard, by everyone
-        self._telling = True
-        try:
-            while self._unseen:
-                self.bus.publish(self._unseen.popleft())
-        finally:
-            self._telling = False
-        if seen is not None:
+        if (
+            not self._telling
+        ):  # else a listener records: what it says is seen after what it heard, by everyone
+            self._telling = True
+            try:
+                while self._unseen:
+                    self.bus.publish(self._unseen.popleft())
+            finally:
+                self._telling = False
+        for _, seen, _ in held:
             seen()
 
     def show(self, event: Event) -> None:
@@ -116,6 +137,42 @@ class Journal:
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
-                self.state.apply(*masked_events((event,), self.secrets))
+                self.family.apply(*masked_events((event,), self.secrets))
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
         self.state.seq = self.loaded_seq = self._next - 1
+
+
+class Branch(Journal):
+    """A subagent's pen: writes its root's log, in the order of all heads taken there, and knows its own state."""
+
+    def __init__(self, root: Journal, state: State) -> None:
+        super().__init__(root.store, state, root.bus, root.secrets)
+        self.family = root.family
+        self.damaged = root.damaged
+        self.loaded_seq = root.loaded_seq
+        self._root = root
+
+    def branch(self, agent_id: str) -> Journal:
+        """A pen for another subagent of the log."""
+        return self._root.branch(agent_id)
+
+    def head(self, agent_id: str | None = None) -> dict[str, Any]:
+        """As the root's, in the name of this agent."""
+        return self._root.head(agent_id or self.state.agent_id)
+
+    def shown(self, agent_id: str | None = None) -> dict[str, Any]:
+        """As the root's, in the name of this agent."""
+        return self._root.shown(agent_id or self.state.agent_id)
+
+    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
+        """As the root's."""
+        self._root.hold(event, seen, holder or self)
+
+    def flush(self) -> None:
+        """As the root's."""
+        if self._root.held or self.fault is not None:
+            self.record()
+
+    def record(self, *events: Event, writer: Journal | None = None) -> None:
+        """As the root's."""
+        self._root.record(*events, writer=writer or self)

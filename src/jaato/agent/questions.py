@@ -71,7 +71,7 @@ class Desk:
         waiting = self._open[question.id] = Waiting(permission=True)
         journal.record(
             PermissionRequested(
-                **journal.head(),
+                **journal.head(question.agent_id),
                 question_id=question.id,
                 call_id=question.call_id,
                 tool=question.tool,
@@ -86,7 +86,9 @@ class Desk:
         answer: Answer | None = None
         try:
             seconds = seconds_until(question.deadline)
-            answer = await self._wait(question.id, waiting, f"permission for {question.tool}", seconds)
+            answer = await self._wait(
+                question.id, waiting, f"permission for {question.tool}", seconds, question.agent_id
+            )
         finally:
             journal.record(self._settled(question, answer))
         if answer is None and self.attended:
@@ -97,7 +99,7 @@ class Desk:
         said = answer.answer if answer is not None else "unanswered"
         denied = said.strip().lower() not in CONSENTS
         return PermissionResolved(
-            **self._journal.head(),
+            **self._journal.head(question.agent_id),
             question_id=question.id,
             call_id=question.call_id,
             answer=said,
@@ -109,15 +111,15 @@ class Desk:
             by=answer.by if answer else "",
         )
 
-    async def clarify(self, asked: Clarification) -> list[str | None] | None:
-        """The user's answers, in order; None when nobody is there."""
+    async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
+        """The user's answers to what an agent asks, in order; None when nobody is there."""
         if not self.attended:
             return None
         journal = self._journal
         waiting = self._open[asked.id] = Waiting(permission=False)
         journal.record(
             ClarificationQuestion(
-                **journal.head(),
+                **journal.head(agent_id),
                 question_id=asked.id,
                 call_id=asked.call_id,
                 context=asked.context,
@@ -126,26 +128,30 @@ class Desk:
         )
         answers: list[str | None] | None = None
         try:
-            answers = await self._wait(asked.id, waiting, "an answer of the user", None)
+            answers = await self._wait(asked.id, waiting, "an answer of the user", None, agent_id)
         finally:
             texts = [str(question.get("question", "")) for question in asked.questions]
             given = [*(answers or []), *([None] * len(texts))][: len(texts)]
             pairs = list(zip(texts, given, strict=True))
-            journal.record(ClarificationResolved(**journal.head(), question_id=asked.id, qa_pairs=pairs))
+            journal.record(
+                ClarificationResolved(**journal.head(agent_id), question_id=asked.id, qa_pairs=pairs)
+            )
         return answers
 
-    async def _wait(self, question_id: str, waiting: Waiting, what: str, seconds: float | None) -> Any:
-        self._status("blocked", f"waiting for {what}")
+    async def _wait(
+        self, question_id: str, waiting: Waiting, what: str, seconds: float | None, agent_id: str
+    ) -> Any:
+        self._status(agent_id, "blocked", f"waiting for {what}")
         try:
             with anyio.move_on_after(seconds):
                 await waiting.answered.wait()
         finally:
             self._open.pop(question_id, None)
-            self._status("active", None)
+            self._status(agent_id, "active", None)
         return waiting.answer
 
-    def _status(self, status: Any, reason: str | None) -> None:
-        self._journal.show(AgentStatusChanged(**self._journal.shown(), status=status, reason=reason))
+    def _status(self, agent_id: str, status: Any, reason: str | None) -> None:
+        self._journal.show(AgentStatusChanged(**self._journal.shown(agent_id), status=status, reason=reason))
 
     def answer(self, question_id: str, answer: Answer | list[str | None]) -> bool:
         """Answer an open question; False when it is not open (answered, withdrawn or never asked)."""

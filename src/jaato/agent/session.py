@@ -10,12 +10,14 @@ from typing import Any
 
 import anyio
 
-from jaato.abc.asker import Answer
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.compose import Composer, Enrich, labelled
+from jaato.agent.crew import Crew, Recruiter
+from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
+from jaato.agent.dispatch import carry_out
 from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
@@ -26,18 +28,11 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
+from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
-from jaato.protocol.commands import (
-    ClarificationResponse,
-    Command,
-    CommandExecute,
-    MessageSend,
-    PermissionResponse,
-    SessionStop,
-    ToolsDisable,
-)
-from jaato.protocol.events import MidTurnQueued, ToolsStatus, TurnCompleted
+from jaato.protocol.commands import Command
+from jaato.protocol.events import Event, MidTurnQueued, ToolsStatus, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
@@ -81,8 +76,13 @@ class Session:
     execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
     """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
+    recruiter: Recruiter | None = None
+    """Makes the sessions of subagents; None: it can have none."""
+    member_of: Crew | None = None
+    """Whose agent a subagent is; None: this is the root of its log."""
     compaction: Compaction | None = None
     """Makes room when the context is full; None: nobody does."""
+    crew: Crew = field(init=False)
     reply: ReplyStream = field(init=False)
     steps: SessionSteps = field(init=False)
     tasks: Tasks = field(init=False, default_factory=Tasks)
@@ -98,11 +98,14 @@ class Session:
         self._composer = Composer(self.enrich, self.services)
         self._busy = self._closed = self._making_room = False
         self._idle = anyio.Event()
+        self.crew = self.member_of or Crew(self)
         self.services |= {
             "session": self,
             "plans": Plans(self.journal),
-            "clarify": self.desk.clarify,
+            "waypoints": self.crew.root.services.get("waypoints") or Waypoints(self.journal),
+            "clarify": functools.partial(self.desk.clarify, agent_id=self.state.agent_id),
             "background": self,
+            "crew": CrewDesk(self.crew),
         }
 
     @property
@@ -129,6 +132,8 @@ class Session:
         self.steps = SessionSteps(self, self.parallel)
         self._declared.restore()
         recover(self)
+        if self.member_of is None:
+            await self.crew.restore()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -136,10 +141,13 @@ class Session:
         self._closed = True
         self._composer.stop()
         self.stop()
-        running = CURRENT.get()
-        if (
-            running is None or running.session_id != self.state.session_id
-        ):  # else a call of ours would wait for itself
+        if self.member_of is None:
+            await self.crew.close()
+        running, state = CURRENT.get(), self.state
+        ours = running is not None and running.session_id == state.session_id
+        if self.member_of is not None:
+            ours = ours and running is not None and running.agent_id == state.agent_id
+        if not ours:  # else a call of ours would wait for itself
             with anyio.move_on_after(CLOSING_S, shield=True) as patience:
                 if self._busy:
                     await self._idle.wait()
@@ -147,7 +155,8 @@ class Session:
             if patience.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
-        self.journal.store.release(self.state.session_id)
+        if self.member_of is None:
+            self.journal.store.release(state.session_id)
 
     # --- messages ----------------------------------------------------------------------------------------------
 
@@ -169,9 +178,14 @@ class Session:
             if not self.stopping and not self._making_room:
                 self._queue(message)
                 return None
-            await (
-                self._idle.wait()
-            )  # what is said after a stop is not for the turn that ends, and `compact` is none
+            await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
+        return await self._turn(message, stopped)
+
+    async def heed(self) -> TurnCompleted | None:
+        """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
+        return None if self._busy or self._closed or not self._inbox else await self._turn(self._inbox[0])
+
+    async def _turn(self, message: Message, stopped: bool = False) -> TurnCompleted:
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             if self.state.open_turn is not None:
@@ -182,21 +196,22 @@ class Session:
             self._idle.set()
             self.gate.go_idle()
 
-    def _queue(self, message: Message) -> None:
-        self.journal.record(MidTurnQueued(**self.journal.head(), message=message))
+    def _queue(self, message: Message, *before: Event) -> None:
+        self.journal.record(*before, MidTurnQueued(**self.journal.head(), message=message))
         self._inbox.append(message)
         self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
 
-    def notice(self, text: str) -> None:
-        """Tell the model something at the next pause, as the system."""
-        self._queue(Message("user", [Text(labelled(text, "system"))], id=new_id("m"), source="system"))
+    def notice(self, text: str, source: Source = "system", *before: Event) -> None:
+        """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
+        self._queue(Message("user", [Text(labelled(text, source))], id=new_id("m"), source=source), *before)
 
     def heard(self, message: Message) -> None:
         """This message has joined the conversation and waits no longer."""
         self._inbox = [waiting for waiting in self._inbox if waiting is not message]
 
     def stop(self) -> None:
-        """Stop the turn that runs or is about to, at once; the model is not asked."""
+        """Stop the turn that runs or is about to, and all subagents, at once; the model is not asked."""
+        self.crew.stop_below(self.state.agent_id)
         if self._busy:
             self.reply.stopped = True
         else:
@@ -206,24 +221,7 @@ class Session:
 
     async def dispatch(self, command: Command) -> Any:
         """Carry out what a client asks; raises `JaatoError` when it cannot be."""
-        match command:
-            case MessageSend():
-                return await self.post(command.text, command.attachments)
-            case PermissionResponse():
-                answer = Answer(answer=command.answer, arguments=command.arguments, comment=command.comment)
-                return self.desk.answer(command.question_id, answer)
-            case ClarificationResponse():
-                return self.desk.answer(command.question_id, list(command.answers))
-            case SessionStop():
-                return self.stop()
-            case ToolsDisable():
-                return self.disable(command.tools, command.disabled)
-            case CommandExecute():
-                said = await self.execute(self, command.name, command.arguments) if self.execute else None
-                if said is None:
-                    raise ConfigError(f"There is no command /{command.name}.")
-                return said
-        raise ConfigError(f"This session has no command {type(command).__name__}.")
+        return await carry_out(self, command)
 
     # --- tools -------------------------------------------------------------------------------------------------
 
@@ -256,7 +254,7 @@ class Session:
             system=state.system_prompt,
             tools=self._declared.specs,
             settings=self.settings,
-            conversation_id=state.session_id,
+            conversation_id=state.session_id if self.member_of is None else state.agent_id,
             read_blob=self._read_blob,
             encoded=self.encoded,
         )

@@ -28,6 +28,7 @@ from jaato.protocol.events import (
     ToolCallStart,
     ToolsStatus,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.messages import (
     Message,
@@ -41,6 +42,7 @@ from jaato.protocol.messages import (
     Usage,
 )
 from jaato.protocol.specs import Grant, Plan
+from jaato.tools.waypoints import Tree
 
 Question = PermissionRequested | ClarificationQuestion
 
@@ -80,6 +82,7 @@ class State:
     grants: dict[str, Grant] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     plan_id: str | None = None
+    waypoints: Tree = field(default_factory=Tree)
     tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
     turns: int = 0
     usage: Usage = Usage()
@@ -112,7 +115,8 @@ class State:
             case SessionCreated():
                 self.session_id, self.workspace, self.name = event.session_id, event.workspace, event.name
                 self.created_at = event.timestamp
-            case AgentCreated() if event.parent_agent_id is None:
+                self.waypoints.begin(event.timestamp)
+            case AgentCreated() if event.parent_agent_id is None or event.agent_id == self.agent_id:
                 self.agent_id, self.provider, self.model = event.agent_id, event.provider, event.model
                 self.system_prompt, self.core_tools = event.system_prompt, event.core_tools
             case SessionUpdated():
@@ -146,6 +150,8 @@ class State:
             case PlanCleared():
                 self.plans.pop(event.plan_id, None)
                 self.plan_id = None if self.plan_id == event.plan_id else self.plan_id
+            case WaypointUpdated():
+                self.waypoints.apply(event.action, event.waypoint, event.current, event.mark, event.saved)
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
             case GcCompleted():

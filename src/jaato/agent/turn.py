@@ -71,7 +71,12 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
     and a failing store are raised. A `ProviderError` ends the turn with reason `error`."""
     turn = Turn()
     journal = session.journal
-    journal.record(MessageUser(**journal.head(), message=message, turn_id=turn.id))
+    opening = MessageUser(**journal.head(), message=message, turn_id=turn.id)
+    if message.id in session.state.queued:
+        journal.record(opening, MidTurnInjected(**journal.head(), message_id=message.id))
+        session.heard(message)
+    else:
+        journal.record(opening)
     show_status(session, "active")
     ending: Ending = "interrupted"
     problem: Problem | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
+from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
 from jaato.cli.screen import Screen, one_line, visible
 from jaato.protocol.events import (
@@ -45,9 +46,10 @@ class Questions:
     `take(line)` is what the user typed while `current` is open; `asked` is called when a question has come.
     """
 
-    def __init__(self, desk: Answering, screen: Screen) -> None:
+    def __init__(self, desk: Answering, screen: Screen, kin: Kin | None = None) -> None:
         self._desk = desk
         self._screen = screen
+        self._kin = kin or Kin()
         self._waiting: list[PermissionRequested | ClarificationQuestion] = []
         self._replies: list[str | None] = []
         self._editing = False
@@ -107,13 +109,18 @@ class Questions:
             case PermissionRequested() as question:
                 self._show_call(question)
             case ClarificationQuestion() as asked:
-                if not self._replies and asked.context:
-                    self._screen.note(asked.context, "bold")
+                if not self._replies and (asked.context or self._asker(asked)):
+                    self._screen.note(f"{self._asker(asked)}{asked.context}", "bold")
                 self._show_question(asked.questions[len(self._replies)])
+
+    def _asker(self, question: Event) -> str:
+        """Which subagent asks, as it is put before the question; nothing for the agent itself."""
+        name = self._kin.name_of(question.agent_id)
+        return f"[{name}] " if name else ""
 
     def _show_call(self, question: PermissionRequested) -> None:
         note = self._screen.note
-        note(f"May {question.tool} run?", "yellow")
+        note(f"{self._asker(question)}May {question.tool} run?", "yellow")
         for name, value in question.arguments.items():
             note(indented(name, value))
         note(f"  because {question.reason}", "dim")
@@ -235,11 +242,11 @@ def attend(session: Session, questions: Questions) -> Callable[[], None]:
     return stop
 
 
-def attend_terminal(session: Session, screen: Screen) -> Callable[[], None]:
+def attend_terminal(session: Session, screen: Screen, kin: Kin) -> Callable[[], None]:
     """Answer the session's questions from this terminal, for a command that reads nothing else."""
     import asyncio
 
-    questions = Questions(session.desk, screen)
+    questions = Questions(session.desk, screen, kin)
     asked = asyncio.Event()
     questions.asked = asked.set
     leave = attend(session, questions)

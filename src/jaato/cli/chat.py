@@ -17,11 +17,13 @@ from jaato.cli.asking import Questions, attend, confirm
 from jaato.cli.commands import COMMANDS, obey
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
+from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen
 from jaato.cli.signals import heeded, restore_terminal
+from jaato.cli.work import restore
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
@@ -51,6 +53,8 @@ class Chat:
         self.args = args
         self.session: Session
         self.turns: list[TurnCompleted] = []
+        self.below: list[TurnCompleted] = []
+        """The turns of subagents since the last turn of the agent ended."""
         self.leaving = False
         self.code = OK
         self._blueprint: Blueprint
@@ -119,10 +123,13 @@ class Chat:
         self._blueprint = dataclasses.replace(
             blueprint, session=session.state.session_id, resume=False, name=None
         )
-        self.turns = []
-        self._questions = Questions(session.desk, self.screen)
-        narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
+        self.turns, self.below = [], []
+        kin = Kin()
+        restore(kin, session)
+        self._questions = Questions(session.desk, self.screen, kin)
+        narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True, kin=kin)
         session.journal.bus.listen(narrator)
+        session.journal.bus.listen(self._below)
         if self.editor.interactive:
             attend(session, self._questions)
         state = session.state
@@ -138,6 +145,11 @@ class Chat:
         else:
             self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
 
+    def _below(self, event: Event) -> None:
+        """Keep what a subagent's turn has used for the next closing line."""
+        if isinstance(event, TurnCompleted) and event.agent_id != self.session.state.agent_id:
+            self.below.append(event)
+
     async def _end(self) -> None:
         close, self._close = self._close, None
         if close is None:
@@ -147,6 +159,8 @@ class Chat:
                 f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
             )
             task.cancel()
+        for child in self.session.crew.working():
+            self.screen.note(f"the subagent {child.name} still works and is stopped now", "yellow")
         await close()
 
     def _chosen(self, choice: Choice, model: str) -> None:
@@ -159,7 +173,8 @@ class Chat:
         line: str | None = None
         try:
             with anyio.CancelScope() as self._idle:
-                line = await self.editor.read(alone=not self.session.tasks.running())
+                beside = self.session.tasks.running() or self.session.crew.working()
+                line = await self.editor.read(alone=not beside)
         except KeyboardInterrupt:
             self._begun = []
             self._hint()
@@ -172,6 +187,9 @@ class Chat:
             self.leaving = True
             if self.editor.interactive:
                 self.screen.note("")
+            return
+        if self._questions.current is not None:  # a subagent in the background asks
+            self._questions.take(line)
             return
         if line.endswith("\\"):
             self._begun.append(line[:-1])
@@ -208,7 +226,8 @@ class Chat:
                 self.screen.note("Stopped; what was done is kept.", "yellow")
             case "refusal" | "length":
                 self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
-        self.screen.note(closing_line([turn], self.session.state.session_id), "dim")
+        below, self.below = self.below, []
+        self.screen.note(closing_line([turn], self.session.state.session_id, below), "dim")
 
     async def _typed(self) -> None:
         """What is typed while a turn runs."""
@@ -237,6 +256,9 @@ class Chat:
             self._task.cancel()  # nothing is open yet: a download or a look for a provider
             return
         if not self.session_is_busy:
+            if self.session.crew.working():
+                self.screen.note("Subagents are stopped; what was done is kept.", "yellow")
+                self.session.stop()
             self._hint()
             return
         self._presses += 1

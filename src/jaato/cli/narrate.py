@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from jaato.cli.below import below_lines
+from jaato.cli.call_lines import call_text, printable_line, result_lines
+from jaato.cli.kin import Kin
 from jaato.cli.screen import Screen, one_line
 from jaato.protocol.events import (
     AgentOutput,
@@ -21,22 +24,29 @@ from jaato.protocol.events import (
     ToolCallStart,
     ToolOutput,
     TurnCompleted,
+    WaypointUpdated,
 )
-from jaato.protocol.messages import Text, ToolResult, Usage
-
-SHOWN_LINES = 8
+from jaato.protocol.messages import Usage
 
 
 class Narrator:
     """Listens to a session and tells it on a screen: the answer as it streams, calls, denials, retries.
 
-    `quiet_text` keeps the answer back; `plan` tells more, as somebody at the keyboard wants it.
+    `quiet_text` keeps the answer back; `plan` tells more, as somebody at the keyboard wants it. What a subagent does is
+    told beside the answer with its name in front, its words once they are whole; `kin` knows the names.
     """
 
     def __init__(
-        self, screen: Screen, *, verbose: bool = False, quiet_text: bool = False, plan: bool = False
+        self,
+        screen: Screen,
+        *,
+        verbose: bool = False,
+        quiet_text: bool = False,
+        plan: bool = False,
+        kin: Kin | None = None,
     ) -> None:
         self.screen = screen
+        self.kin = kin or Kin()
         self.verbose = verbose
         self.quiet_text = quiet_text
         self.plan = plan
@@ -46,6 +56,10 @@ class Narrator:
 
     def __call__(self, event: Event) -> None:
         """Tell one event."""
+        self.kin(event)
+        if event.agent_id in self.kin:
+            self._below(event)
+            return
         match event:
             case AgentOutput():
                 self._output(event)
@@ -62,6 +76,14 @@ class Narrator:
                 self._retry(event)
             case _:
                 self._rest(event)
+
+    def _below(self, event: Event) -> None:
+        """What a subagent does."""
+        name = self.kin.name_of(event.agent_id)
+        if isinstance(event, ToolCallEnd) and event.permission and event.permission.decision == "denied":
+            self.denied.append(event)
+        for line, look in below_lines(event, self.screen.width - len(name) - 5, verbose=self.verbose):
+            self.screen.note(f"  [{name}] {line}", look)
 
     def _rest(self, event: Event) -> None:
         match event:
@@ -82,6 +104,9 @@ class Narrator:
                     (step.description for step in steps if step.status == "in_progress"), event.plan.title
                 )
                 text = f"plan {done}/{len(steps)}: {now}"
+                self.screen.note(one_line(text, self.screen.width), "blue")
+            case WaypointUpdated() if self.plan or self.verbose:
+                text = f"waypoint {event.waypoint.id} {event.action}: {printable_line(event.waypoint.description)}"
                 self.screen.note(one_line(text, self.screen.width), "blue")
             case MidTurnInjected() if self.plan:
                 self.screen.note("(your message has reached the agent)", "dim")
@@ -131,38 +156,6 @@ def room_text(event: GcCompleted) -> str:
     return one_line(f"room was made in the context, {freed} ({event.strategy}: {event.reason})", 1_000)
 
 
-def printable_line(text: str) -> str:
-    """A reason on one line, whole."""
-    return one_line(text, 1_000)
-
-
-def call_text(tool: str, arguments: dict[str, Any], width: int) -> str:
-    """A call on one line."""
-    parts = [f"{name}={value_text(value)}" for name, value in arguments.items()]
-    if list(arguments) == ["command"]:
-        parts = [str(arguments["command"])]
-    return one_line(" ".join([tool, *parts]), max(20, width))
-
-
-def value_text(value: Any) -> str:
-    """An argument, cut where it is long."""
-    if isinstance(value, str):
-        first = value.split("\n", 1)[0]
-        cut = first if len(first) <= 60 else first[:59] + "…"
-        more = f" (+{len(value) - len(cut)} characters)" if len(value) > len(cut) else ""
-        return f"{cut!r}{more}" if " " in cut or not cut else f"{cut}{more}"
-    text = str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def result_lines(result: ToolResult) -> list[str]:
-    """The first lines of what a tool gave back."""
-    text = "\n".join([part.text for part in result.content if isinstance(part, Text)])
-    lines = text.splitlines()
-    more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
-    return [*[one_line(line, 200) for line in lines[:SHOWN_LINES]], *more]
-
-
 def price_text(cost_usd: float | None) -> str:
     """A price in words."""
     if cost_usd is None:
@@ -176,15 +169,15 @@ def usage_text(usage: Usage) -> str:
     return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
 
 
-def closing_line(turns: list[TurnCompleted], session_id: str) -> str:
-    """What it took: tokens, price, time, and where to find it again."""
+def closing_line(turns: list[TurnCompleted], session_id: str, below: Sequence[TurnCompleted] = ()) -> str:
+    """What it took, with the turns of subagents `below`: tokens, price, time, and where to find it again."""
     total = Usage()
     cost: float | None = 0.0
-    for turn in turns:
+    for turn in (*turns, *below):
         total = total.plus(turn.usage)
         cost = None if cost is None or turn.cost_usd is None else cost + turn.cost_usd
     seconds = sum(turn.duration_s for turn in turns)
-    calls = sum(turn.tool_calls for turn in turns)
+    calls = sum(turn.tool_calls for turn in (*turns, *below))
     return (
         f"{usage_text(total)}, {price_text(cost)}, {seconds:.1f} s, "
         f"{calls} call{'' if calls == 1 else 's'}, session {session_id}"

@@ -16,6 +16,8 @@ class Outcome:
         self.provider = ""
         self.model = ""
         self.turns: list[TurnCompleted] = []
+        self.below: list[TurnCompleted] = []
+        """The turns of subagents."""
         self.text = ""
         self.arguments: dict[str, dict[str, Any]] = {}
         """What each call was asked with, by its id."""
@@ -34,8 +36,8 @@ class Outcome:
                 self.arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
                 if event.agent_id == self.agent_id:
                     self.text = event.message.text
-            case TurnCompleted() if self.began and event.agent_id == self.agent_id:
-                self.turns.append(event)
+            case TurnCompleted() if self.began:
+                (self.turns if event.agent_id == self.agent_id else self.below).append(event)
             case BackgroundUpdated(status="running"):
                 self.tasks[event.task_id] = event
             case BackgroundUpdated():

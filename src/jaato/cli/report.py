@@ -21,12 +21,13 @@ def document_of(
     code: int,
     problem: JaatoError | None,
 ) -> dict[str, Any]:
-    """A run that has ended: its last text, what it took in all its turns, what was denied, and what went wrong."""
-    turns = outcome.turns
+    """A run that has ended: its last text, what it took in all its turns and those of subagents, what was denied, and
+    what went wrong."""
+    turns, all_turns = outcome.turns, [*outcome.turns, *outcome.below]
     usage, cost = Usage(), 0.0
-    for turn in turns:
+    for turn in all_turns:
         usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
-    priced = all(turn.cost_usd is not None for turn in turns)
+    priced = all(turn.cost_usd is not None for turn in all_turns)
     spoke = turns[-1].model_calls > 0
     return {
         "text": outcome.text if spoke else "",
@@ -39,8 +40,8 @@ def document_of(
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
         "cost_usd": cost if priced else None,
         "duration_s": round(sum(turn.duration_s for turn in turns), 3),
-        "model_calls": sum(turn.model_calls for turn in turns),
-        "tool_calls": sum(turn.tool_calls for turn in turns),
+        "model_calls": sum(turn.model_calls for turn in all_turns),
+        "tool_calls": sum(turn.tool_calls for turn in all_turns),
         "denied": [denial(outcome, event) for event in denied],
         "error": {"code": problem.code, "message": str(problem)} if problem else None,
     }
@@ -61,7 +62,8 @@ def failure_of(session_id: str, error: JaatoError) -> dict[str, Any]:
 def denial(outcome: Outcome, event: ToolCallEnd) -> dict[str, Any]:
     """A denied call as data."""
     permission = event.permission
-    return {
+    who = {} if event.agent_id == outcome.agent_id else {"agent_id": event.agent_id}
+    return who | {
         "tool": event.tool,
         "arguments": outcome.arguments.get(event.call_id, {}),
         "reason": permission.reason if permission else "",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
+from jaato.cli.kin import Kin
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.outcome import Outcome
 from jaato.cli.run import ending_of
@@ -34,9 +35,9 @@ class Telling:
         self.screen = screen
         self.schema = schema
         self.outcome = Outcome()
-        self.narrator = Narrator(
-            screen, verbose=args.verbose, quiet_text=args.output != "text" or schema is not None
-        )
+        self.kin = Kin()
+        quiet = args.output != "text" or schema is not None
+        self.narrator = Narrator(screen, verbose=args.verbose, quiet_text=quiet, kin=self.kin)
         self.stop: Callable[[], object] = lambda: None
         self.gone = False
         """Whether the reader of stdout has left."""
@@ -145,7 +146,7 @@ class Telling:
             say("Interrupted; what was done is kept.")
         elif turn.reason in ENDED_EARLY:
             say(ENDED_EARLY[turn.reason])
-        self.screen.note(closing_line(self.outcome.turns, self.outcome.session_id), "dim")
+        self.screen.note(closing_line(self.outcome.turns, self.outcome.session_id, self.outcome.below), "dim")
         return code
 
     def _print(self, data: Any, code: int, problem: JaatoError | None) -> None:

@@ -8,9 +8,11 @@ from typing import IO
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.masking import masked_log
-from jaato.cli.narrate import call_text, usage_text
+from jaato.cli.call_lines import call_text
+from jaato.cli.narrate import usage_text
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
+    AgentCompleted,
     AgentCreated,
     Event,
     MessageModel,
@@ -44,31 +46,46 @@ def line_of(event: Event | Damaged) -> bytes:
 
 
 def transcript(store: Store, session_id: str, secrets: Secrets, *, full: bool = False) -> Iterator[str]:
-    """The conversation in lines for people; with `full` whole results and thinking."""
+    """The conversation in lines for people, those of subagents with their name in front; with `full` whole results and
+    thinking."""
     arguments: dict[str, dict[str, object]] = {}
+    names: dict[str, str] = {}
     for event in masked_log(store.read(session_id), secrets):
-        match event:
-            case Damaged():
-                yield f"[event {event.seq} is damaged: {event.reason}]"
-            case SessionCreated():
-                yield f"session {event.session_id} {event.name or ''}".rstrip()
-                yield f"begun {event.timestamp} in {event.workspace}"
-            case AgentCreated():
-                yield f"agent {event.name}: {event.provider} {event.model}"
-            case MessageUser():
-                yield ""
-                yield from labelled(event.message.source, user_text(event))
-            case MessageModel():
-                yield ""
-                yield from model_lines(event, full=full)
-                arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
-            case ToolCallEnd():
-                yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
-                yield from result_text(event.result, full=full)
-            case TurnCompleted():
-                ended = "" if event.reason == "stop" else f"{event.reason}; "
-                why = f" ({event.error.message})" if event.error else ""
-                yield f"-- {ended}{usage_text(event.usage)}, {event.duration_s:.1f} s{why}"
+        if isinstance(event, Damaged):
+            yield f"[event {event.seq} is damaged: {event.reason}]"
+            continue
+        if isinstance(event, AgentCreated) and event.parent_agent_id is not None:
+            above = names.get(event.parent_agent_id)
+            names[event.agent_id] = f"{above}/{event.name}" if above else event.name
+        front = f"  [{names[event.agent_id]}] " if event.agent_id in names else ""
+        for line in told(event, arguments, full=full):
+            yield f"{front}{line}" if line else line
+
+
+def told(event: Event, arguments: dict[str, dict[str, object]], *, full: bool) -> Iterator[str]:
+    """The lines of one event; `arguments` are those of the calls that have no result yet."""
+    match event:
+        case SessionCreated():
+            yield f"session {event.session_id} {event.name or ''}".rstrip()
+            yield f"begun {event.timestamp} in {event.workspace}"
+        case AgentCreated():
+            yield f"agent {event.name}: {event.provider} {event.model}"
+        case MessageUser():
+            yield ""
+            yield from labelled(event.message.source, user_text(event))
+        case MessageModel():
+            yield ""
+            yield from model_lines(event, full=full)
+            arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
+        case ToolCallEnd():
+            yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
+            yield from result_text(event.result, full=full)
+        case TurnCompleted():
+            ended = "" if event.reason == "stop" else f"{event.reason}; "
+            why = f" ({event.error.message})" if event.error else ""
+            yield f"-- {ended}{usage_text(event.usage)}, {event.duration_s:.1f} s{why}"
+        case AgentCompleted() if event.reason != "completed":
+            yield f"-- {event.reason}{f': {event.summary}' if event.summary else ''}"
 
 
 def user_text(event: MessageUser) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.agent.session import Session
+from jaato.cli.kin import Kin
 from jaato.cli.options import blueprint_of, clean_text, workspace_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
@@ -32,6 +33,7 @@ class Work:
     async def run(self) -> int:
         """Everything between start and exit code."""
         with interruptible() as interrupts:
+            self.interrupts = interrupts
             try:
                 return await self._run(interrupts)
             except asyncio.CancelledError:
@@ -48,6 +50,7 @@ class Work:
         session, close = await assemble(blueprint)
         try:
             state = session.state
+            restore(self.telling.kin, session)
             self.telling.outcome.open(state.session_id, state.agent_id, state.provider, state.model)
             interrupts.stop = self.telling.stop = session.stop
             leave = self._attend(session)
@@ -87,7 +90,7 @@ class Work:
             return lambda: None
         from jaato.cli.asking import attend_terminal
 
-        return attend_terminal(session, self.screen)
+        return attend_terminal(session, self.screen, self.telling.kin)
 
     def _opening(self, session: Session) -> None:
         """What happened to the session before this run's prompt: shown, and in the stream of events."""
@@ -111,14 +114,30 @@ class Work:
         data: Any = None
         while text is not None:
             await session.post(text, media)
+            while self.telling.outcome.turns[-1].reason == "stop" and await self._all_done(session):
+                await session.heed()
             data, text = self.telling.fitting()
             media = []
         return data
+
+    async def _all_done(self, session: Session) -> bool:
+        """Wait for subagents that still work, which end with the session; whether the agent has something to hear of
+        them."""
+        await session.crew.all_done()
+        heard = any(message.source == "child" for message in session.inbox)
+        return heard and not (self.telling.gone or self.interrupts.count)
 
     async def _stop_tasks(self, session: Session) -> None:
         self.telling.running_tasks()
         for task in session.tasks.running():
             task.cancel()
+
+
+def restore(kin: Kin, session: Session) -> None:
+    """The subagents a stored session has had."""
+    for member in session.journal.family.members.values():
+        if member.created is not None:
+            kin(member.created)
 
 
 def rename(session: Session, name: str) -> None:

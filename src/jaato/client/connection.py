@@ -24,7 +24,7 @@ from jaato.protocol.commands import (
     MessageSend,
     SessionAttach,
     SessionCreate,
-    SessionListRequest,
+    SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.frames import Opened, Reply, Result, Sessions
@@ -77,7 +77,7 @@ class Client:
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
         """Stored sessions, newest first."""
-        found = await self.ask(SessionListRequest(workspace=workspace, limit=limit))
+        found = await self.ask(SessionList(workspace=workspace, limit=limit))
         assert isinstance(found, Sessions)
         return found
 

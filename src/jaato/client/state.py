@@ -36,6 +36,7 @@ from jaato.protocol.events import (
     ToolOutput,
     ToolsStatus,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
 from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
@@ -133,6 +134,12 @@ def apply_lists(state: State, event: Event) -> None:
             state.tasks.pop(event.task_id, None)
         case ToolActivated():
             state.activated += [name for name in event.tools if name not in state.activated]
+        case WaypointUpdated(action="deleted"):
+            state.waypoints.pop(event.waypoint.id, None)
+            state.waypoint = event.current
+        case WaypointUpdated():
+            state.waypoints[event.waypoint.id] = event.waypoint
+            state.waypoint = event.current
         case ToolsStatus():
             state.disabled = list(event.disabled)
 

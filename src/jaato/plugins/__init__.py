@@ -14,6 +14,8 @@ BUILTIN = {
     "compare": "jaato.plugins.compare.plugin:ComparePlugin",
     "clock": "jaato.plugins.clock.plugin:ClockPlugin",
     "background": "jaato.plugins.background.plugin:BackgroundPlugin",
+    "subagent": "jaato.plugins.subagent.plugin:SubagentPlugin",
+    "waypoint": "jaato.plugins.waypoint.plugin:WaypointPlugin",
     "git": "jaato.plugins.git.plugin:GitPlugin",
     "machine": "jaato.plugins.machine.plugin:MachinePlugin",
     "web": "jaato.plugins.web.plugin:WebPlugin",

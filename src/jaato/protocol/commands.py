@@ -26,11 +26,8 @@ class CommandBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 
 
 class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="message.send"):
-    """Say something to the agent; while it works, the message waits for the next pause.
-
-    `once` is a word of the client's own: a second message with the same word is not taken, so that one whose reply was
-    lost can be sent again.
-    """
+    """Say something to the agent; while it works, the message waits for the next pause. `once` is a word of the client's
+    own: a second message with the same word is not taken, so that one whose reply was lost can be sent again."""
 
     text: str
     attachments: list[Media] = field(default_factory=list)
@@ -157,7 +154,7 @@ class SessionDelete(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     """Remove a session for good."""
 
 
-class SessionListRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.list"):
+class SessionList(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.list"):
     """The stored sessions, newest first, of one workspace or all; with `query`, those whose text has these words."""
 
     workspace: str | None = None
@@ -195,7 +192,7 @@ Command = (
     | SessionUpdate
     | SessionFork
     | SessionDelete
-    | SessionListRequest
+    | SessionList
     | HistoryRequest
     | ClientConfig
 )

@@ -47,6 +47,17 @@ class ModelSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     response_schema: dict[str, Any] | None = None
 
 
+class AgentBounds(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a subagent is held narrower than the agent that made it. `tools` are the names it may use, None: all of its
+    parent's; `deny` are names or globs it may not."""
+
+    tools: list[str] | None = None
+    deny: list[str] = []
+    read_only: bool = False
+    max_turns: int | None = None
+    timeout_s: float | None = None
+
+
 Scope = Literal["call", "once", "turn", "idle", "session", "always"]
 
 
@@ -114,3 +125,24 @@ class ClientView(Struct, frozen=True, gc=False, omit_defaults=True):
     name: str
     role: Literal["viewer", "approver", "owner"]
     answers: bool = True
+
+
+Owner = Literal["user", "model"]
+
+
+class Waypoint(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A point of a session to come back to: who made it, from which it went on, and how far the conversation was.
+
+    `mark` is where it stands in the backups of the workspace. A `ceiling` was made by a restore, of what was there before.
+    """
+
+    id: str
+    description: str
+    owner: Owner
+    parent: str | None = None
+    created_at: str = ""
+    message_count: int = 0
+    turn_index: int = 0
+    preview: str = ""
+    mark: str = ""
+    ceiling: bool = False

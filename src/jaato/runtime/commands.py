@@ -10,10 +10,11 @@ from jaato.abc.plugin import Plugin
 from jaato.agent.session import Session
 from jaato.errors import JaatoError, PluginError
 from jaato.protocol.codec import encode
+from jaato.protocol.ids import new_id
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.later import Later
 from jaato.runtime.registry import PluginRegistry
-from jaato.tools.call import clean, plain
+from jaato.tools.call import CURRENT, Call, clean, plain
 
 
 async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
@@ -28,6 +29,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command is None or run is None:
             continue
         given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
+        before = CURRENT.set(call_of(session, name, rest))
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):
@@ -37,6 +39,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         except BROKEN as error:
             problem = f"The command /{name} of {toolset.name} failed: {type(error).__name__}: {error}"
             raise PluginError(problem) from error
+        finally:
+            CURRENT.reset(before)
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )
@@ -44,3 +48,18 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             session.notice(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")
         return text
     return None
+
+
+def call_of(session: Session, name: str, rest: str) -> Call:
+    """What a command is told about where it runs."""
+    state = session.state
+    return Call(
+        new_id("c"),
+        name,
+        {"input": rest},
+        door="user",
+        session_id=state.session_id,
+        agent_id=state.agent_id,
+        services=session.services,
+        workspace=session.workspace,
+    )

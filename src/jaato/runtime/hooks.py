@@ -67,49 +67,72 @@ STATUSES = {"idle": "done", "blocked": "active"}
 
 
 def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[[], None]:
-    """Call the hooks for every event of a session; returns the function that ends it.
+    """Call the hooks for every event of a session, those of its subagents under their own ids; returns the function that
+    ends it.
 
     Hooks an object does not have are left out: a terminal may care for some only.
     """
-
-    def call(name: str, *arguments: Any, **keywords: Any) -> None:
-        tell(getattr(hooks, name, None), agent_id or session.state.agent_id, arguments, keywords)
-
-    def listen(event: Event) -> None:
-        match event:
-            case AgentOutput():
-                call("on_agent_output", event.source, event.text, event.mode)
-            case AgentStatusChanged():
-                call("on_agent_status_changed", STATUSES.get(event.status, event.status))
-            case ToolCallStart():
-                call("on_tool_call_start", tool_name=event.tool, tool_args=event.arguments)
-            case ToolCallEnd():
-                ended = {"success": event.result.ok, "duration_seconds": event.duration_s}
-                call("on_tool_call_end", tool_name=event.tool, **ended)
-            case ContextUpdated():
-                call("on_agent_context_updated", context_usage(session))
-            case MessageModel() | GcCompleted():
-                call("on_agent_history_updated", list(session.state.messages))
-            case TurnCompleted():
-                call("on_agent_turn_completed", turn_data(event))
-                call("on_agent_context_updated", context_usage(session))
-                call("on_agent_history_updated", list(session.state.messages))
-            case AgentCompleted():
-                call("on_agent_completed", event.success)
-            case AgentCreated():
-                announce(event)
-            case _:
-                pass
-
-    def announce(event: AgentCreated) -> None:
-        kind = "main" if event.parent_agent_id is None else "subagent"
-        call("on_agent_created", event.name, kind, event.profile, event.parent_agent_id, event.timestamp)
-
+    own, family = session.state.agent_id, session.journal.family
+    shown = agent_id or own
     try:
-        call("on_agent_created", "main", "main", None, None, session.state.created_at)
+        tell(
+            getattr(hooks, "on_agent_created", None),
+            shown,
+            ("main", "main", None, None, session.state.created_at),
+            {},
+        )
     except Exception:
         LOG.exception("on_agent_created failed")
-    return session.journal.bus.listen(listen)
+    fed: list[Any] = session.services.setdefault("fed_hooks", [])
+    fed.append(hooks)
+
+    def listen(event: Event) -> None:
+        if own in (event.agent_id, family.root.agent_id, *family.above(event.agent_id)):
+            pass_on(hooks, session, event, {own: shown})
+
+    silence = session.journal.bus.listen(listen)
+
+    def end() -> None:
+        silence()
+        fed.remove(hooks)
+
+    return end
+
+
+def pass_on(hooks: Any, session: Session, event: Event, names: dict[str, str]) -> None:
+    """Call the hook that an event has; `names` are ids the hooks know by another name."""
+    agent = session.crew.session_of(event.agent_id)
+
+    def call(name: str, *arguments: Any, **keywords: Any) -> None:
+        tell(getattr(hooks, name, None), names.get(event.agent_id, event.agent_id), arguments, keywords)
+
+    match event:
+        case AgentOutput():
+            call("on_agent_output", event.source, event.text, event.mode)
+        case AgentStatusChanged():
+            why = (event.reason,) if event.status == "error" and event.reason else ()
+            call("on_agent_status_changed", STATUSES.get(event.status, event.status), *why)
+        case ToolCallStart():
+            call("on_tool_call_start", tool_name=event.tool, tool_args=event.arguments)
+        case ToolCallEnd():
+            ended = {"success": event.result.ok, "duration_seconds": event.duration_s}
+            call("on_tool_call_end", tool_name=event.tool, **ended)
+        case ContextUpdated():
+            call("on_agent_context_updated", context_usage(agent))
+        case MessageModel() | GcCompleted():
+            call("on_agent_history_updated", list(agent.state.messages))
+        case TurnCompleted():
+            call("on_agent_turn_completed", turn_data(event))
+            call("on_agent_context_updated", context_usage(agent))
+            call("on_agent_history_updated", list(agent.state.messages))
+        case AgentCompleted() if event.reason != "closed":
+            call("on_agent_completed", event.success)
+        case AgentCreated():
+            kind = "main" if event.parent_agent_id is None else "subagent"
+            parent = event.parent_agent_id and names.get(event.parent_agent_id, event.parent_agent_id)
+            call("on_agent_created", event.name, kind, event.profile, parent, event.timestamp)
+        case _:
+            pass
 
 
 def completion(hooks: Any, agent_id: str) -> Callable[[bool], None]:

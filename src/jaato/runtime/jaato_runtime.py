@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaato.abc.subagents import Order, ToolChoice
+from jaato.agent.session import Session
 from jaato.runtime.assemble import assemble, registry_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.jaato_session import JaatoSession
@@ -45,8 +47,22 @@ class JaatoRuntime:
         model: str | None = None,
         tools: list[str] | None = None,
         system_instructions: str | None = None,
+        *,
+        parent: JaatoSession | None = None,
+        name: str | None = None,
     ) -> JaatoSession:
-        """A new session, cheap to make; `tools` names the plugins it may use."""
+        """A new session, cheap to make; `tools` names the plugins it may use. With a `parent` it is a subagent of that
+        one's agent, in the same log; it ends with it at the latest. Raises `ToolError` where a bound on subagents says no.
+        """
+        if parent is not None:
+            order = Order(
+                task="",
+                name=name,
+                instructions=system_instructions,
+                model=model,
+                choices=(ToolChoice(plugins=tools),) if tools is not None else (),
+            )
+            return PORTAL.call(self._below(parent.live, order))
         registry = self.registry
         changed = dataclasses.replace(
             self._blueprint,
@@ -63,3 +79,14 @@ class JaatoRuntime:
         made = JaatoSession(session, end)
         registry.set_session(made)
         return made
+
+    async def _below(self, parent: Session, order: Order) -> JaatoSession:
+        crew = parent.crew
+        child = await crew.spawn(parent.state.agent_id, order)
+        if parent.recruiter is not None:
+            await parent.recruiter.outfit(child.session, child.created)
+
+        async def end() -> None:
+            await crew.dismiss(child)
+
+        return JaatoSession(child.session, end)

@@ -57,6 +57,9 @@ class JaatoSession:
         replies: list[Message] = []
 
         def listen(event: Event) -> None:
+            if event.agent_id != session.state.agent_id:
+                self._heard_below(event)
+                return
             match event:
                 case AgentOutput(source="model"):
                     said.append(event.text)
@@ -81,6 +84,14 @@ class JaatoSession:
             return ""
         self._well = turn.reason != "error"
         return outcome_text(replies, turn)
+
+    def _heard_below(self, event: Event) -> None:
+        """A subagent's retries are told where the agent's own are."""
+        above = self._session.journal.family.above(event.agent_id)
+        if not isinstance(event, Retry) or self._session.state.agent_id not in above:
+            return
+        if self._retry_callback is not None:
+            self._retry_callback(event.error.message, event.attempt, event.max_attempts, event.wait_s)
 
     def get_history(self) -> list[Message]:
         """The conversation so far."""

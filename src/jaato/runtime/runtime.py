@@ -34,6 +34,7 @@ from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.commands import run_command
 from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
 from jaato.runtime.masked_asker import MaskedAsker
+from jaato.runtime.recruit import Recruiter
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
@@ -171,6 +172,7 @@ class Runtime:
             enrich=self._enrich,
             enrich_result=self._enrich_result,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
+            recruiter=Recruiter(self.registry),
             services={"registry": self.registry, "secrets": journal.secrets, **plan.services},
         )
 

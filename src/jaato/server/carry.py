@@ -24,7 +24,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDelete,
     SessionDetach,
-    SessionListRequest,
+    SessionList,
     SessionStop,
     SessionUpdate,
     TaskStop,
@@ -46,7 +46,7 @@ from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.room import Room
 
-WATCHING = (SessionAttach, SessionDetach, SessionListRequest, HistoryRequest, ClientConfig)
+WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
@@ -123,7 +123,7 @@ class Carrier:
                 return self._attach(command)
             case SessionDetach():
                 return self._detach(command)
-            case SessionListRequest():
+            case SessionList():
                 return self._list(command)
             case HistoryRequest():
                 return page_of(self._room(command), command)
@@ -210,7 +210,7 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionListRequest) -> Sessions:
+    def _list(self, command: SessionList) -> Sessions:
         if command.query:
             raise ConfigError("This server cannot search yet.")
         limit = min(max(command.limit, 1), MOST_LISTED)

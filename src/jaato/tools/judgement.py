@@ -27,6 +27,7 @@ from jaato.tools.shell_policy import ShellVerdict, judge
 from jaato.tools.touches import control_argument
 from jaato.tools.typed import judge_input
 from jaato.tools.verdict import Verdict
+from jaato.tools.waypoints import RESTORING, judge_restore, previews
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -54,6 +55,8 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if given.policy.locked is not None and not tool.auto_approved:
         return Verdict("deny", "policy_invalid", given.policy.locked)
     access = tool.spec.access
+    if tool.name == RESTORING and previews(call):
+        return Verdict("allow", "default", f"{tool.name} only shows what it would do")
     if given.policy.read_only and access != "read" and not tool.auto_approved:
         return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), fixed=rules.by_name_only)
     if access in ("write", "execute") and not tool.auto_approved and call.arguments:
@@ -62,6 +65,8 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
             return Verdict(
                 "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
             )
+    if tool.name == RESTORING and given.policy.default != "deny" and (owned := judge_restore(call)):
+        return owned
     fixed = rules.by_name_only and access in ("read", "network")
     return by_rules(call, tool, rules, given, fixed) or by_default(tool, given.policy, fixed)
 

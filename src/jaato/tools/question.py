@@ -48,6 +48,7 @@ def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: floa
         reason=reason,
         shape=verdict.shape if verdict.lasting else None,
         deadline=deadline,
+        agent_id=waiting.call.agent_id,
     )
 
 

@@ -11,16 +11,16 @@ from msgspec import Meta
 
 from jaato.errors import ToolError
 from jaato.plugins.files.batch import outcome, refuse_slash
-from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.patch_parts import FilePatch, Hunk, PatchRefused
 from jaato.plugins.files.patch_place import Placed, place_all
 from jaato.plugins.files.patch_text import parse
-from jaato.plugins.files.replace import Seen
 from jaato.plugins.files.substitute import substituted
-from jaato.plugins.files.targets import Change, Target
-from jaato.plugins.files.text import Form, Lined
 from jaato.tools.call import Call
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.replace import Seen
+from jaato.tools.files.targets import Change, Target
+from jaato.tools.files.text import Form, Lined
 from jaato.tools.tool import tool
 
 MAX_PATCH_CHARS = 4 << 20
@@ -85,6 +85,8 @@ def apply(
             stages = [stage for stage in work.stages.values() if stage.changes_something()]
             steps = [step_of(stage) for stage in stages if stage.target is not None]
             if not dry_run:
+                for first in steps[:1]:
+                    first.made = work.made
                 changes.commit(steps, call)
         except BaseException:
             changes.unmake(work.made)

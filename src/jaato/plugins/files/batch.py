@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jaato.errors import ToolError
-from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
-from jaato.plugins.files.replace import FileChanged
 from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
 from jaato.plugins.files.sweep import TooMany, files_below
-from jaato.plugins.files.targets import Change, Loaded
-from jaato.plugins.files.text import Lined, NotText
 from jaato.tools.call import Call
 from jaato.tools.file_errors import PathRefused
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.replace import FileChanged
+from jaato.tools.files.targets import Change, Loaded
+from jaato.tools.files.text import Lined, NotText
 
 MAX_TRIES = 30
 MAX_FILES = 200
@@ -78,6 +78,7 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
                     ) from None
             for change, loaded, text in steps.values():
                 change.content = loaded.form.encode(text) if loaded else text.encode()
+            next(iter(steps.values()))[0].made = made
             changes.commit([change for change, *_ in steps.values()], call)
         except BaseException:
             changes.unmake(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.plugins.files.text import aligned, lines_of, shown, strip
+from jaato.tools.files.text import aligned, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120

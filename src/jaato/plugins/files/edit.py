@@ -8,7 +8,7 @@ from collections import Counter
 from msgspec import Struct
 
 from jaato.errors import ToolError
-from jaato.plugins.files.text import Lined, shown
+from jaato.tools.files.text import Lined, shown
 
 MAX_SHOWN = 8
 MAX_WINDOWS = 20_000

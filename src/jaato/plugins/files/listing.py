@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from jaato.plugins.files.backups import Record
-from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.reading import describe
-from jaato.plugins.files.targets import Change, Target
-from jaato.plugins.files.text import NotText, form_of
 from jaato.tools.call import Call, Output
 from jaato.tools.entries import Entry, kind_of
 from jaato.tools.file_errors import explained
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.records import Record
+from jaato.tools.files.targets import Change, Target
+from jaato.tools.files.text import NotText, form_of
 from jaato.tools.names import shown_name
 from jaato.tools.paths import Roots
 

@@ -10,7 +10,6 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.apply_patch import Patching
-from jaato.plugins.files.backups import SET, Backups
 from jaato.plugins.files.batch import (
     Search,
     edit_many,
@@ -21,17 +20,18 @@ from jaato.plugins.files.batch import (
     refuse_surrogates,
     replace_all,
 )
-from jaato.plugins.files.changes import Changes
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused
-from jaato.plugins.files.moves import check, move
 from jaato.plugins.files.reading import HANDLE, read, read_handle
-from jaato.plugins.files.recovery import recover
-from jaato.plugins.files.shelf import PLACE
-from jaato.plugins.files.targets import Change
-from jaato.plugins.files.undo import find_backup, restore, undo
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import PathRefused
+from jaato.tools.files.backups import SET, Backups
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.moves import check, move
+from jaato.tools.files.recovery import recover
+from jaato.tools.files.shelf import PLACE
+from jaato.tools.files.targets import Change
+from jaato.tools.files.undo import find_backup, restore, undo
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
@@ -86,7 +86,7 @@ class FilesPlugin(Patching, Plugin):
         *,
         call: Call,
     ) -> str | Output:
-        """Read the contents or some lines of a text file, see an image, or read on in a result:… handle."""
+        """Read a text file or some lines, see an image, read on in a result:… handle."""
         if limit is not None and limit < 1:
             raise EditRefused("limit must be at least 1. Leave it out for the usual number of lines.")
         if path.startswith(HANDLE):
@@ -106,7 +106,7 @@ class FilesPlugin(Patching, Plugin):
         made = self.changes.make_parents(path)
         try:
             with self.changes.target(path) as target:
-                change = Change(target, "writeNewFile", None, content.encode())
+                change = Change(target, "writeNewFile", None, content.encode(), made=made)
                 self.changes.commit([change], call)
                 return outcome(change, unified("", content))
         except BaseException:
@@ -176,7 +176,7 @@ class FilesPlugin(Patching, Plugin):
                     check(here, there, overwrite)
                     seen = self.changes.see(there)
                     mode = None if seen else info.st_mode & 0o777
-                    change = Change(there, "copyFile", seen, source.fileno(), mode)
+                    change = Change(there, "copyFile", seen, source.fileno(), mode, made=made)
                     self.changes.commit([change], call)
                     return {**outcome(change, ""), "size_bytes": info.st_size}
             except BaseException:

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from jaato.errors import ToolError
-from jaato.plugins.files.text import Form, NotText, form_of, newlines_of, shown
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import FileMissing
+from jaato.tools.files.text import Form, NotText, form_of, newlines_of, shown
 from jaato.tools.paths import Roots
 
 DEFAULT_LINES = 2000

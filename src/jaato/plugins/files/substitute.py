@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jaato.errors import ToolError
-from jaato.plugins.files.text import Lined
 from jaato.tools.cancel import CancelToken
+from jaato.tools.files.text import Lined
 
 TIMEOUT_S = 5
 MAX_MATCHES = 100_000

@@ -83,6 +83,7 @@ class SessionPlugin(Plugin):
             session_id=call.session_id,
             agent_id=call.agent_id,
             workspace=call.workspace,
+            services=call.services,
         )
         verdict = session.gate.explain(probe, found.tool)
         said: dict[str, Any] = {

@@ -29,7 +29,9 @@ from jaato.protocol.events.session import (
     SessionCreated,
     SessionInfo,
     SessionUpdated,
+    SharedUpdated,
     SystemMessage,
+    WaypointUpdated,
 )
 from jaato.protocol.events.tools import (
     BackgroundUpdated,
@@ -81,6 +83,8 @@ Event = (
     | ClarificationResolved
     | PlanUpdated
     | PlanCleared
+    | SharedUpdated
+    | WaypointUpdated
     | ErrorRaised
     | Retry
     | InitProgress
@@ -118,6 +122,7 @@ __all__ = [
     "SessionCreated",
     "SessionInfo",
     "SessionUpdated",
+    "SharedUpdated",
     "SystemMessage",
     "ToolActivated",
     "ToolCallEnd",
@@ -126,5 +131,6 @@ __all__ = [
     "ToolsStatus",
     "TurnCompleted",
     "TurnProgress",
+    "WaypointUpdated",
     "now",
 ]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
-from jaato.protocol.specs import ClientView, Plan, SessionEntry
+from jaato.protocol.specs import AgentBounds, ClientView, ModelSettings, Plan, SessionEntry, Waypoint
 
 
 class SessionCreated(
@@ -39,9 +39,9 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     workspace: str
     model_provider: str
     model_name: str
-    tools: list[dict[str, Any]] = []
-    models: list[str] = []
-    sessions: list[SessionEntry] = []
+    tools: list[dict[str, Any]]
+    models: list[str]
+    sessions: list[SessionEntry]
     clients: list[ClientView] = []
     """Who watches."""
     loaded: bool = False
@@ -60,6 +60,9 @@ class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     core_tools: list[str]
     profile: str | None = None
     parent_agent_id: str | None = None
+    background: bool = False
+    bounds: AgentBounds | None = None
+    settings: ModelSettings | None = None
 
 
 class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.output"):
@@ -83,10 +86,19 @@ class AgentStatusChanged(
 class AgentCompleted(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.completed"
 ):
-    """An agent has finished its task."""
+    """A subagent has finished a task, or is `closed` for good; `summary` is what it said last, or what went wrong."""
 
     success: bool
     summary: str | None = None
+    reason: Literal["completed", "failed", "cancelled", "interrupted", "closed"] = "completed"
+
+
+class SharedUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="shared.updated"):
+    """Something the agents of a session share has another value; without one, it is gone."""
+
+    key: str
+    value: Any = None
+    gone: bool = False
 
 
 class PlanUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.updated"):
@@ -99,6 +111,19 @@ class PlanCleared(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     """A plan is gone."""
 
     plan_id: str
+
+
+class WaypointUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="waypoint.updated"
+):
+    """A waypoint was made, restored to or deleted; `current` is where the session stands now, and `saved` whether the
+    files are as they are there. `mark` is that moment in the backups."""
+
+    action: Literal["created", "restored", "deleted"]
+    waypoint: Waypoint
+    current: str
+    mark: str = ""
+    saved: bool = True
 
 
 class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):

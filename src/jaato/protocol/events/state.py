@@ -10,7 +10,7 @@ from jaato.protocol.events.questions import ClarificationQuestion, PermissionReq
 from jaato.protocol.events.tools import BackgroundUpdated, ToolCallEnd
 from jaato.protocol.events.turn import GcCompleted, MessageModel, MessageUser, TurnCompleted
 from jaato.protocol.messages import Message, Problem, Usage
-from jaato.protocol.specs import Plan
+from jaato.protocol.specs import Plan, Waypoint
 
 Entry = MessageUser | MessageModel | ToolCallEnd | TurnCompleted | GcCompleted
 """An event that is part of the conversation as it is shown."""
@@ -72,6 +72,9 @@ class State(Struct, kw_only=True, omit_defaults=True):
     questions: dict[str, PermissionRequested | ClarificationQuestion] = field(default_factory=dict)
     tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
     """Background tasks that run."""
+    waypoints: dict[str, Waypoint] = field(default_factory=dict)
+    waypoint: str = ""
+    """The one the session stands at; empty: its start."""
     activated: list[str] = field(default_factory=list)
     disabled: list[str] = field(default_factory=list)
     open_turn: str | None = None

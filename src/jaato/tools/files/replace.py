@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
-from jaato.plugins.files.disk import EXCHANGE, alone, copy, read_at, rename, rename_new, settle, write_all
 from jaato.protocol.ids import new_id
 from jaato.tools.beneath import Place
 from jaato.tools.file_errors import FileFailed, explained
+from jaato.tools.files.disk import EXCHANGE, alone, copy, read_at, rename, rename_new, settle, write_all
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Record
-from jaato.plugins.files.replace import Seen
-from jaato.plugins.files.text import Form, form_of
 from jaato.tools.beneath import Place
 from jaato.tools.entries import special
 from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
+from jaato.tools.files.records import Record
+from jaato.tools.files.replace import Seen
+from jaato.tools.files.text import Form, form_of
 from jaato.tools.paths import Roots
 
 MAX_EDIT_BYTES = 64 << 20
@@ -64,6 +64,8 @@ class Change:
     mode: int | None = None
     link: str | None = None
     record: Record | None = None
+    made: Sequence[str] = ()
+    """The directories that were made for it."""
     notes: list[str] = field(default_factory=list)
     published: Seen | None = None
     done: bool = False

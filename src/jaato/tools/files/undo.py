@@ -6,14 +6,14 @@ import hashlib
 import os
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Record, held, state_of
-from jaato.plugins.files.changes import Changes
-from jaato.plugins.files.moves import move
-from jaato.plugins.files.replace import FileChanged
-from jaato.plugins.files.shelf import BackupRefused
-from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileMissing, PathRefused, explained
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.moves import move
+from jaato.tools.files.records import Record, held, state_of
+from jaato.tools.files.replace import FileChanged
+from jaato.tools.files.shelf import BackupRefused
+from jaato.tools.files.targets import Change, Target
 
 
 class NothingToUndo(ToolError):

@@ -7,89 +7,36 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
-import stat
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
-from jaato.plugins.files.disk import listed, read_at, write_new
-from jaato.plugins.files.shelf import BackupRefused, Shelf, directory, existing, refused
-from jaato.protocol.ids import PAIRS, new_id
+from jaato.protocol.ids import new_id
+from jaato.tools.atomic import put_whole
+from jaato.tools.files.disk import listed, read_at, write_new
+from jaato.tools.files.pins import Pinned, name_of, pins_of, save_pins
+from jaato.tools.files.records import IDS, Record, folder_of
+from jaato.tools.files.shelf import BackupRefused, Shelf, directory, existing, refused
 
 PRUNE_EVERY = 100
 SET = ".set"
 MAX_FILE_BYTES = 256 << 20
-State = Literal["absent", "file", "link", "directory"]
-
-
-class Record(Struct, frozen=True, omit_defaults=True):
-    """One change of one path: what was there before. `path` is relative to the workspace, or absolute."""
-
-    id: str
-    path: str
-    action: str
-    time: float
-    before: State
-    digest: str | None = None
-    size_bytes: int = 0
-    mode: int = 0
-    link: str | None = None
-    other: str | None = None
-    """Where it was moved to or came from."""
-    after: str | None = None
-    """What the change left, as `held` says it; None where nobody knows."""
-    call_id: str = ""
-    session_id: str = ""
-
-    @property
-    def held(self) -> str:
-        """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
-        return held(self.before, self.digest, self.link)
-
-
-def held(state: State, digest: str | None = None, link: str | None = None) -> str:
-    """What is at a place, in one line that is equal where that is equal."""
-    match state:
-        case "file":
-            return f"file:{digest}"
-        case "link":
-            return f"link:{link}"
-    return state
-
-
-class Ids:
-    """Backup identifiers: a letter and a ULID, always greater than the last one of this process."""
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._lock = threading.Lock()
-
-    def next(self) -> str:
-        """A new identifier."""
-        with self._lock:
-            now = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(79)
-            self._last = max(now, self._last + 1)
-            number = self._last
-        return "f" + "".join([PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 class Backups:
     """The backups of one workspace. Every method raises `ToolError`s; nothing goes through a link.
 
-    The oldest are dropped when there are more than `max_count` records or their content exceeds `max_bytes`.
+    The oldest are dropped when there are more than `max_count` records or their content exceeds `max_bytes`; those that
+    waypoints need stay longer, up to as many and as much again. With a `max_count` of 0 nothing is dropped here: another object sees to it.
     """
 
     def __init__(self, workspace: Path, max_count: int = 1000, max_bytes: int = 512 << 20) -> None:
         self.workspace = workspace
         self.max_count = max_count
         self.max_bytes = max_bytes
-        self._ids = Ids()
+        self._behind = True
         self._made = 0
         self._stored_bytes = 0
         self._due = True
@@ -104,9 +51,12 @@ class Backups:
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
                 )
                 stack.callback(os.close, lock)
-                if self._due:
+                if self._due and self.max_count:
                     self._due = not self._tidy(shelf, lock)
                 fcntl.flock(lock, fcntl.LOCK_SH)
+                if self._behind:
+                    self._behind = False
+                    IDS.passed(max(self._names(shelf.records), default="").removesuffix(".json"))
             except OSError as error:
                 raise refused(error) from None
             self._made += 1
@@ -156,7 +106,7 @@ class Backups:
 
     def record(self, shelf: Shelf, record: Record) -> Record:
         """Note a change that is about to be made, under a new id."""
-        record = msgspec.structs.replace(record, id=self._ids.next(), time=time.time())
+        record = msgspec.structs.replace(record, id=IDS.next(), time=time.time())
         try:
             with contextlib.ExitStack() as stack:
                 folder = directory(stack, shelf.records, folder_of(record.path))
@@ -182,6 +132,42 @@ class Backups:
             found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
         return sorted(found, key=lambda record: record.id, reverse=True)
 
+    def since(self, mark: str) -> list[Record]:
+        """The records that are newer than a mark, oldest first; damaged ones are passed over."""
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "records", stack)
+            except FileNotFoundError:
+                return []
+            except OSError as error:
+                raise refused(error) from None
+            found = [record for _, record in self._read(top, None, mark)]
+        return sorted(found, key=lambda record: record.id)
+
+    def pin(self, session_id: str, marks: Sequence[str]) -> None:
+        """Have pruning leave what the session's files held at these marks. Durable."""
+        with self.open() as shelf:
+            pins = msgspec.structs.replace(pins_of(self.workspace, session_id), marks=sorted(set(marks)))
+            try:
+                save_pins(shelf.root, pins, name_of(session_id))
+            except OSError as error:
+                raise refused(error) from None
+
+    def lost(self, session_id: str) -> str:
+        """The newest record that was pruned and may be missed by the session; empty for none."""
+        return pins_of(self.workspace, session_id).lost
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether this content is there, undamaged."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "objects", stack)
+                with os.fdopen(os.open(digest, flags, dir_fd=top), "rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == digest
+            except OSError:
+                return False
+
     def begin(self, shelf: Shelf, records: Sequence[Record]) -> str:
         """Note that a set of changes begins to appear; `end` it when all or none of them have."""
         name = f"{new_id('t')}{SET}"
@@ -190,6 +176,20 @@ class Backups:
         except OSError as error:
             raise refused(error) from None
         return name
+
+    def note(self, shelf: Shelf, name: str, records: Sequence[Record]) -> None:
+        """Note of which changes a set that has begun consists, before the first of them appears."""
+        try:
+            put_whole(shelf.staging, name, msgspec.json.encode(records), 0o600)
+        except OSError as error:
+            raise refused(error) from None
+
+    def forget_set(self, shelf: Shelf, name: str) -> None:
+        """Take back the records of a set that did not happen, and those of taking it back."""
+        for place, record in list(self._read(shelf.records, None)):
+            if name in (record.batch, record.call_id):
+                with contextlib.suppress(OSError):
+                    os.unlink(place, dir_fd=shelf.records)
 
     def end(self, shelf: Shelf, name: str) -> None:
         """The set is whole, or taken back."""
@@ -216,10 +216,17 @@ class Backups:
                 return found
         return found
 
-    def _read(self, records: int, folder: str | None) -> Iterator[tuple[str, Record]]:
-        """Every readable record with its place below the records."""
+    def _names(self, records: int) -> Iterator[str]:
+        """The names of all records."""
+        for folder in listed(records, "."):
+            yield from listed(records, folder)
+
+    def _read(self, records: int, folder: str | None, mark: str = "") -> Iterator[tuple[str, Record]]:
+        """Every readable record that is newer than a mark, with its place below the records."""
         for name in [folder] if folder is not None else listed(records, "."):
             for file in listed(records, name):
+                if file.removesuffix(".json") <= mark:
+                    continue
                 try:
                     data = read_at(records, f"{name}/{file}", 1 << 20)
                     yield f"{name}/{file}", msgspec.json.decode(data, type=Record)
@@ -239,29 +246,33 @@ class Backups:
                 with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
                     os.unlink(name, dir_fd=shelf.staging)
         found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
-        kept: set[str] = set()
-        total = 0
-        for count, (place, record) in enumerate(found):
-            size = record.size_bytes if record.digest and record.digest not in kept else 0
-            if count >= self.max_count or (total + size > self.max_bytes and count > 0):
-                os.unlink(place, dir_fd=shelf.records)
-                continue
-            total += size
-            if record.digest:
-                kept.add(record.digest)
+        kept = self._drop(shelf, found)
         for name in listed(shelf.objects, "."):
             if name not in kept:
                 os.unlink(name, dir_fd=shelf.objects)
         return True
 
-
-def state_of(mode: int) -> State:
-    """What a mode says is there, as records name it."""
-    if stat.S_ISDIR(mode):
-        return "directory"
-    return "link" if stat.S_ISLNK(mode) else "file"
-
-
-def folder_of(path: str) -> str:
-    """The directory of a path's records."""
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
+    def _drop(self, shelf: Shelf, found: list[tuple[str, Record]]) -> set[str]:
+        """Drop the records beyond the bounds but for those that are pinned; gives the content that is to stay."""
+        pinned = Pinned(shelf.root, [record for _, record in found])
+        kept: set[str] = set()
+        total, spare_count, spare_bytes = 0, self.max_count, self.max_bytes
+        for count, (place, record) in enumerate(found):
+            new = bool(record.digest) and record.digest not in kept
+            size = record.size_bytes if new else 0
+            if count < self.max_count and (total + size <= self.max_bytes or not count):
+                total += size
+            else:
+                needs = pinned.needs(record)
+                spared = size if needs else 0
+                if not pinned.holds(record) or not spare_count or spared > spare_bytes:
+                    os.unlink(place, dir_fd=shelf.records)
+                    pinned.lose(record)
+                    continue
+                spare_count, spare_bytes = spare_count - 1, spare_bytes - spared
+                if not needs:
+                    continue
+            if record.digest:
+                kept.add(record.digest)
+        pinned.save()
+        return kept

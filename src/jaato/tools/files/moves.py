@@ -5,16 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Record, state_of
-from jaato.plugins.files.changes import Changes
-from jaato.plugins.files.disk import EXCHANGE, alone, rename, rename_new, settle
-from jaato.plugins.files.replace import Seen, changed, draft, take_away
-from jaato.plugins.files.targets import Change, Target
 from jaato.tools.call import Call
 from jaato.tools.entries import kind_of
 from jaato.tools.file_errors import FileFailed, PathRefused, explained
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.disk import EXCHANGE, alone, rename, rename_new, settle
+from jaato.tools.files.records import Record, state_of
+from jaato.tools.files.replace import Seen, changed, draft, take_away
+from jaato.tools.files.targets import Change, Target
 
 
 def move(changes: Changes, source: str, destination: str, call: Call, *, overwrite: bool = False) -> Change:
@@ -35,7 +36,7 @@ def move(changes: Changes, source: str, destination: str, call: Call, *, overwri
         try:
             with changes.target(destination, follow=False) as there:
                 check(here, there, overwrite)
-                return moved(changes, here, there, call)
+                return moved(changes, here, there, call, made)
         except BaseException:
             changes.unmake(made)
             raise
@@ -57,11 +58,11 @@ def check(here: Target, there: Target, overwrite: bool) -> None:
         raise PathRefused(f"{here.path!r} is a directory and cannot replace the file {there.path!r}.")
 
 
-def moved(changes: Changes, here: Target, there: Target, call: Call) -> Change:
+def moved(changes: Changes, here: Target, there: Target, call: Call, made: Sequence[str] = ()) -> Change:
     """Carry the move out, both ends noted first."""
     seen = changes.see(there)
     leaving = Change(here, "moveFile", None, None)
-    arriving = Change(there, "moveFile", seen, None)
+    arriving = Change(there, "moveFile", seen, None, made=made)
     with changes.backups.open() as shelf:
         left = Record(
             id="",

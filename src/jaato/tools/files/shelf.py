@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaato.errors import ToolError
-from jaato.plugins.files.disk import copy, exists, settle, write_new
 from jaato.protocol.ids import new_id
 from jaato.tools.beneath import OPEN_DIRECTORY
 from jaato.tools.file_errors import FileFailed, explained
+from jaato.tools.files.disk import copy, exists, settle, write_new
 
 PLACE = ".jaato/backups"
 

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Sequence
 
 from jaato.errors import ToolError
-from jaato.plugins.files.backups import Backups, Record, held, state_of
-from jaato.plugins.files.disk import settle
-from jaato.plugins.files.replace import Draft, Seen, draft, take_away
-from jaato.plugins.files.shelf import Shelf
-from jaato.plugins.files.targets import Change, Target, Targets
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileFailed, explained
+from jaato.tools.files.backups import Backups
+from jaato.tools.files.disk import settle
+from jaato.tools.files.records import Record, held, state_of
+from jaato.tools.files.replace import Draft, Seen, draft, take_away
+from jaato.tools.files.shelf import Shelf
+from jaato.tools.files.targets import Change, Target, Targets
 from jaato.tools.paths import Roots
 
 
@@ -33,14 +34,14 @@ class Changes(Targets):
             begun = ""
             try:
                 before = [self.kept(shelf, change, call) for change in changes]
-                ready = [self._draft(change, shelf, drafts, call) for change in changes]
+                ready = [self.written(change, shelf, drafts, call) for change in changes]
                 for change, record, made in zip(changes, before, ready, strict=True):
                     whole = record_with(record, {"after": left(change, made)})
                     change.record = self.backups.record(shelf, whole)
                 if len(changes) > 1:
                     begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
                 for change, made in zip(changes, ready, strict=True):
-                    self._publish(change, made, shelf)
+                    self.publish(change, made, shelf)
                 self.backups.end(shelf, begun)
             except BaseException as error:
                 stuck = self._roll_back(changes, shelf)
@@ -65,6 +66,7 @@ class Changes(Targets):
             time=0.0,
             before="absent",
             other=other,
+            made=list(change.made),
             call_id=call.id,
             session_id=call.session_id,
         )
@@ -95,7 +97,7 @@ class Changes(Targets):
         finally:
             os.close(fd)
 
-    def _draft(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack, call: Call) -> Draft | None:
+    def written(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack, call: Call) -> Draft | None:
         """The new content, on disk but not yet in its place."""
         if change.content is None:
             return None
@@ -113,7 +115,7 @@ class Changes(Targets):
         change.notes.extend(made.notes)
         return drafts.enter_context(made)
 
-    def _publish(self, change: Change, made: Draft | None, shelf: Shelf) -> None:
+    def publish(self, change: Change, made: Draft | None, shelf: Shelf) -> None:
         """Let one change appear."""
         place = change.target.place
         if made is None:

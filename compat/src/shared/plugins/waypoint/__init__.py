@@ -1,0 +1,9 @@
+"""The documented home of waypoints: `WaypointManager` and `BackupManager`."""
+
+from __future__ import annotations
+
+from jaato.plugins.waypoint.manager import WaypointManager
+from jaato.plugins.waypoint.plugin import WaypointPlugin
+from jaato.tools.files.backups import Backups as BackupManager
+
+__all__ = ["BackupManager", "WaypointManager", "WaypointPlugin"]

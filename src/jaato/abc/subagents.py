@@ -1,0 +1,61 @@
+"""What a plugin may ask of the agents of a session."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from jaato.protocol.specs import AgentBounds, ModelSettings
+
+
+class ToolChoice(Struct, frozen=True):
+    """Tools by name, alias or pattern, and all tools of these plugins."""
+
+    tools: list[str] | None = None
+    plugins: list[str] | None = None
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A task for a new subagent, and how it is to be made; what is None is as its parent has it."""
+
+    task: str
+    name: str | None = None
+    profile: str | None = None
+    background: bool = False
+    instructions: str | None = None
+    """What its system prompt says beside its parent's; with `whole_prompt` in place of it."""
+    whole_prompt: bool = False
+    provider: str | None = None
+    model: str | None = None
+    settings: ModelSettings | None = None
+    bounds: AgentBounds = AgentBounds()
+    choices: tuple[ToolChoice, ...] = ()
+    """The tools it may use are those that every choice has; `bounds.tools` is made from them."""
+
+
+class Crew(Protocol):
+    """The subagents of a session. `by` is the id of the agent that asks, `who` an agent's id, a name, or a unique prefix.
+
+    Reports are plain data: `agent_id`, `name`, `status`, and what else is known. All raise `ToolError`s that say what to do.
+    """
+
+    async def delegate(self, by: str, order: Order) -> dict[str, Any]: ...
+
+    async def go_on(self, by: str, who: str, message: str, *, background: bool) -> dict[str, Any]: ...
+
+    async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]: ...
+
+    async def cancel(self, by: str, who: str) -> dict[str, Any]: ...
+
+    async def dismiss(self, by: str, who: str) -> dict[str, Any]: ...
+
+    async def send(self, by: str, who: str, message: str) -> dict[str, Any]: ...
+
+    def roll(self, by: str) -> list[dict[str, Any]]: ...
+
+    def said(self, by: str, count: int) -> list[tuple[str, str]]: ...
+
+    def shared(self) -> dict[str, tuple[Any, int, str, int]]: ...
+
+    def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int: ...

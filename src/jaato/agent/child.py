@@ -1,0 +1,166 @@
+"""A subagent at work: its session, its task, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+
+from jaato.agent.family import Member
+from jaato.errors import ToolError
+from jaato.protocol.events import AgentCreated, TurnCompleted
+from jaato.protocol.specs import AgentBounds
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
+
+Status = Literal["waiting", "running", "blocked", "completed", "failed", "cancelled", "interrupted", "closed"]
+Ending = Literal["completed", "failed", "cancelled", "interrupted", "closed"]
+REASONS: dict[str, str] = {
+    "limit": "it reached the limit of its turn",
+    "refusal": "the model refused to go on",
+    "error": "the model could not be asked",
+}
+
+
+STOPPING_S = 10.0
+"""How long one that is stopped may take to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrewLimits:
+    """How deep subagents may nest, how many may work at once, and how many one session may have open."""
+
+    depth: int = 3
+    at_once: int = 8
+    open: int = 32
+
+
+class NoSubagent(ToolError):
+    """There is no such subagent, or it cannot do this now."""
+
+    code = "no_subagent"
+
+
+@dataclass(eq=False)
+class Child:
+    """A subagent that is not closed. `ended` is set while it has no task; `told` says that its parent knows the result."""
+
+    member: Member
+    created: AgentCreated
+    session: Session
+    parent: Session
+    depth: int
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    placed: bool = False
+    """Whether it holds one of the places for agents at work."""
+    waits: int = 0
+    """How many of its calls wait for other agents."""
+    awaited: int = 0
+    """How many wait for it."""
+    told: bool = True
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+        return self.created.agent_id
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self.created.name
+
+    @property
+    def bounds(self) -> AgentBounds:
+        """How it is held."""
+        return self.created.bounds or AgentBounds()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it has a task."""
+        return not self.ended.is_set()
+
+    @property
+    def status(self) -> Status:
+        """What it does, or how its last task ended."""
+        if self.at_work:
+            if self.member.state.questions:
+                return "blocked"
+            return "running" if self.placed or self.waits else "waiting"
+        completed = self.member.completed
+        return completed.reason if completed is not None else "failed"
+
+    def begin(self) -> None:
+        """It has a task from now on."""
+        self.ended, self.scope, self.told = anyio.Event(), anyio.CancelScope(), False
+
+    def stop(self) -> None:
+        """End its task, whatever it is at."""
+        if self.session.busy:
+            self.session.stop()
+        elif self.at_work:
+            self.session.stop()
+            self.scope.cancel()
+
+    def last_text(self) -> str:
+        """What it said last."""
+        for message in reversed(self.member.state.messages):
+            if message.role == "assistant" and message.text:
+                return message.text
+            if message.role == "user":
+                return ""
+        return ""
+
+    def row(self) -> dict[str, Any]:
+        """It in a few words."""
+        state, created = self.member.state, self.created
+        row: dict[str, Any] = {"agent_id": self.id, "name": self.name, "status": self.status}
+        row["parent"] = "main" if created.parent_agent_id == self.session.crew.root_id else self.parent_name
+        if created.profile is not None:
+            row["profile"] = created.profile
+        if state.questions:
+            row["waiting_for"] = "; ".join(map(asked, state.questions.values()))
+        if self.at_work and state.started:
+            row["calling"] = [start.tool for start in state.started.values()][:8]
+        row |= {"turns": state.turns, "input_tokens": state.usage.input_tokens}
+        return row | {"output_tokens": state.usage.output_tokens}
+
+    @property
+    def parent_name(self) -> str:
+        """The name of the agent above it."""
+        above = self.session.crew.children.get(self.created.parent_agent_id or "")
+        return above.name if above is not None else "main"
+
+    def report(self) -> dict[str, Any]:
+        """It, and what came of its task."""
+        row = self.row()
+        if self.at_work:
+            return row | ({"so_far": self.last_text()[-2_000:]} if self.last_text() else {})
+        completed = self.member.completed
+        if completed is not None and completed.reason == "completed":
+            last = self.member.last_turn
+            if last is not None and last.reason == "length":
+                row["note"] = "Its answer was cut at the longest length of a reply."
+            return row | {"result": self.last_text() or "(it ended without a word)"}
+        row["error"] = completed.summary if completed is not None else "It has ended."
+        return row | ({"result": self.last_text()} if self.last_text() else {})
+
+
+def asked(question: Any) -> str:
+    """For what an open question waits."""
+    tool = getattr(question, "tool", None)
+    return f"permission for {tool}" if tool else "an answer of the user"
+
+
+def ending_of(turn: TurnCompleted | None) -> tuple[Ending, str]:
+    """How a task ended whose last turn is this, and what went wrong."""
+    match turn.reason if turn is not None else "cancelled":
+        case "stop" | "length":
+            return "completed", ""
+        case "cancelled" | "interrupted":
+            return "cancelled", "It was stopped."
+        case reason:
+            said = turn.error.message if turn is not None and turn.error is not None else ""
+            return "failed", said or f"It ended early: {REASONS.get(reason, reason)}."

@@ -1,0 +1,132 @@
+"""What the subagent tools ask for, done with the crew of the session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jaato.abc.subagents import Order
+from jaato.agent.child import Child, NoSubagent
+from jaato.agent.family import Shared
+from jaato.protocol.events import SharedUpdated
+from jaato.protocol.messages import Source
+
+if TYPE_CHECKING:
+    from jaato.agent.crew import Crew
+
+
+class CrewDesk:
+    """`jaato.abc.subagents.Crew` for the agents of one session."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    async def delegate(self, by: str, order: Order) -> dict[str, Any]:
+        """Give a task to a new subagent, and unless in the background wait for what comes of it."""
+        crew = self._crew
+        child = await crew.spawn(by, order)
+        await crew.labour.start(child, order.task)
+        if order.background:
+            return child.report() | {"hint": HINT}
+        return await crew.labour.see_through(by, child)
+
+    async def go_on(self, by: str, who: str, message: str, *, background: bool) -> dict[str, Any]:
+        """Say more to a subagent, which goes on where it was."""
+        child = self._crew.find(by, who)
+        await self._give(child, message, "parent")
+        if background:
+            return child.report() | {"hint": HINT}
+        return await self._crew.labour.see_through(by, child)
+
+    async def _give(self, child: Child, message: str, source: Source) -> None:
+        """Let an agent read a message: at its next pause, or as its next task."""
+        self._crew.refuse_if_closed()
+        if child.at_work:
+            child.session.notice(message, source)
+        else:
+            await self._crew.labour.start(child, message, source)
+
+    async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]:
+        """What came of a subagent's task; waits for it so long."""
+        child = self._crew.find(by, who)
+        if child.at_work and wait_s > 0:
+            await self._crew.labour.wait(by, child, wait_s)
+        child.told = child.told or not child.at_work
+        return child.report()
+
+    async def cancel(self, by: str, who: str) -> dict[str, Any]:
+        """Stop a subagent's task and those below it; it can be continued."""
+        child = self._crew.find(by, who)
+        running = child.at_work
+        child.awaited += 1  # whoever stops it need not be told
+        try:
+            await self._crew.cancel(child)
+        finally:
+            child.awaited -= 1
+        return child.report() | {"stopped": running}
+
+    async def dismiss(self, by: str, who: str) -> dict[str, Any]:
+        """Close a subagent for good, with those below it."""
+        child = self._crew.find(by, who)
+        closed = [one.name for one in (child, *self._crew.below(child.id))]
+        child.awaited += 1
+        await self._crew.dismiss(child)
+        return {"agent_id": child.id, "name": child.name, "status": "closed", "closed": closed}
+
+    async def send(self, by: str, who: str, message: str) -> dict[str, Any]:
+        """Let any agent of the session read a message: `parent`, `main`, or a subagent by id or name."""
+        crew = self._crew
+        above = list(crew.family.above(by))
+        target = {"parent": above[:1], "main": [crew.root_id]}.get(who.strip(), [])
+        agent_id = target[0] if target else None
+        if who.strip() == crew.root_id:
+            agent_id = crew.root_id
+        if (who.strip() == "parent" and agent_id is None) or agent_id == by:
+            raise NoSubagent("You are the main agent and have no parent; name one of your subagents.")
+        sender = self._name(by)
+        if agent_id == crew.root_id:
+            crew.session_of(agent_id).notice(f"{sender} says: {message}", "child")
+            return {"sent_to": "main", "agent_id": agent_id}
+        everyone = list(crew.children.values())
+        child = crew.children.get(agent_id or "") or crew.find(by, who, everyone)
+        if child.id == by:
+            raise NoSubagent("That is you; name another agent.")
+        from_above = by in crew.family.above(child.id)
+        if from_above:
+            await self._give(child, message, "parent")
+        elif child.at_work:
+            child.session.notice(f"{sender} says: {message}", "child")
+        else:
+            raise NoSubagent(
+                f"{child.name} has ended its task, and only agents above it can give it another."
+            )
+        return {"sent_to": child.name, "agent_id": child.id, "status": child.status}
+
+    def _name(self, agent_id: str) -> str:
+        child = self._crew.children.get(agent_id)
+        return f"{child.name} ({child.id})" if child is not None else "main"
+
+    def roll(self, by: str) -> list[dict[str, Any]]:
+        """The open subagents below an agent."""
+        return [child.row() for child in self._crew.below(by)]
+
+    def said(self, by: str, count: int) -> list[tuple[str, str]]:
+        """The last words of an agent's conversation: who said it, and what."""
+        messages = self._crew.session_of(by).state.messages
+        spoken: list[tuple[str, str]] = [
+            (message.role, message.text) for message in messages if message.role != "tool"
+        ]
+        return [one for one in spoken if one[1]][-count:] if count > 0 else []
+
+    def shared(self) -> dict[str, Shared]:
+        """What the agents of the session share, by key."""
+        return self._crew.family.shared
+
+    def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int:
+        """Let every agent see a value, or take it away; gives its version."""
+        journal = self._crew.session_of(by).journal
+        event = SharedUpdated(**journal.head(), key=key, value=None if gone else value, gone=gone)
+        journal.record(event)
+        return event.seq
+
+
+HINT = "It works in the background and you will be told when it ends; get_subagent_result waits for it."

@@ -1,0 +1,66 @@
+"""Waypoints as a tool sees them: read from the fold, changed through the log."""
+
+from __future__ import annotations
+
+from jaato.agent.journal import Journal
+from jaato.protocol.events import WaypointUpdated, now
+from jaato.protocol.messages import Message
+from jaato.protocol.specs import Owner, Waypoint
+from jaato.tools.waypoints import Action, Tree
+
+PREVIEW_CHARS = 100
+
+
+class Waypoints:
+    """The waypoints of a session. Called on its loop."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def tree(self) -> Tree:
+        """The waypoints as they are."""
+        return self._journal.state.waypoints
+
+    def create(self, description: str, owner: Owner, mark: str, *, ceiling: bool = False) -> Waypoint:
+        """Make one where the session stands, which is then the current one."""
+        state = self._journal.state
+        made = Waypoint(
+            self.tree.next_id,
+            description,
+            owner,
+            parent=self.tree.current,
+            created_at=now(),
+            message_count=len(state.messages),
+            turn_index=state.turns,
+            preview=preview_of(state.messages),
+            mark=mark,
+            ceiling=ceiling,
+        )
+        self._record("created", made, made.id, mark, True)
+        return made
+
+    def stand(self, waypoint_id: str, mark: str, saved: bool) -> None:
+        """Note that the files went back to one."""
+        self._record("restored", self.tree.waypoints[waypoint_id], waypoint_id, mark, saved)
+
+    def delete(self, waypoint_id: str) -> None:
+        """Forget one; those that went on from it go on from the one before."""
+        current, saved = self.tree.without(waypoint_id)
+        self._record("deleted", self.tree.waypoints[waypoint_id], current, self.tree.mark, saved)
+
+    def _record(self, action: Action, waypoint: Waypoint, current: str, mark: str, saved: bool) -> None:
+        journal = self._journal
+        journal.record(
+            WaypointUpdated(
+                **journal.head(), action=action, waypoint=waypoint, current=current, mark=mark, saved=saved
+            )
+        )
+
+
+def preview_of(messages: list[Message]) -> str:
+    """The beginning of what the user said last."""
+    for message in reversed(messages):
+        if message.role == "user" and message.source == "user" and message.text:
+            return " ".join(message.text[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]
+    return ""

@@ -1,0 +1,1 @@
+"""Subagents as tools: tasks that other agents of the session do, and what they share."""

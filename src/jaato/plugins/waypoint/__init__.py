@@ -1,0 +1,1 @@
+"""Waypoints: points of a session to which its files can go back."""

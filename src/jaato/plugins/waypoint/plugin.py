@@ -1,0 +1,177 @@
+"""The five waypoint tools and the `waypoint` command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import anyio.to_thread
+from msgspec import Meta
+
+from jaato.abc.plugin import Host, Plugin, UserCommand
+from jaato.errors import ToolError
+from jaato.plugins.waypoint.course import MAX_DESCRIPTION, Course, WaypointRefused
+from jaato.plugins.waypoint.manager import KeptWaypoints
+from jaato.plugins.waypoint.shown import details, drawn, entry, result, told
+from jaato.tools.call import CURRENT, Call, Output
+from jaato.tools.files.backups import Backups
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.recovery import recover
+from jaato.tools.files.shelf import PLACE
+from jaato.tools.reach import roots_of
+from jaato.tools.tool import tool
+from jaato.tools.waypoints import Book
+
+COORDINATION = "coordination"
+USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force] | delete ID"
+WaypointId = Annotated[str, Meta(min_length=1, max_length=40), "such as w1"]
+
+
+class WaypointPlugin(Plugin):
+    """Points of a session to which its files can go back. Tools are coroutines: what they note in the session's log is
+    noted on its loop, and only the work on the disk happens away from it."""
+
+    name: ClassVar[str] = "waypoint"
+    looks_at = (f"{PLACE}/staging/*.set",)
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._kept: dict[str, KeptWaypoints] = {}
+        self._roots = roots_of(host)
+        self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
+        recover(self._changes)
+
+    def set_workspace_path(self, path: str) -> None:
+        """Work beneath this directory from now on."""
+        self._roots.move(Path(path))
+        if self._changes.backups.workspace != self._roots.workspace:
+            self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
+
+    def _book(self, call: Call | None) -> Book:
+        """The waypoints of the call's session; without one, those kept in memory."""
+        if call is not None and "waypoints" in call.services:
+            book: Book = call.services["waypoints"]
+            return book
+        return self._kept.setdefault(call.session_id if call is not None else "", KeptWaypoints())
+
+    def _course(self, call: Call | None) -> Course:
+        session_id = call.session_id if call is not None else ""
+        return Course(self._changes, self._book(call), session_id, anyio.to_thread.run_sync)
+
+    @tool(category=COORDINATION, access="read", aliases={"save_waypoint": {"name": "description"}})
+    async def create_waypoint(
+        self,
+        description: Annotated[str, Meta(min_length=1, max_length=MAX_DESCRIPTION), "where this is"],
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Save a checkpoint before a risky or large change, so that restore_waypoint can go back to it. Costs nothing.
+        Returns its id."""
+        made = await self._course(call).create(description, "model")
+        return entry(made, self._book(call).tree)
+
+    @tool(category=COORDINATION, access="write")
+    async def restore_waypoint(
+        self,
+        waypoint_id: WaypointId,
+        dry_run: Annotated[bool, "only show what would change"] = False,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Roll back to a waypoint (checkpoint) all that tools have changed since: a failed attempt is undone. What others
+        edited is kept and reported; the state before becomes a waypoint, too."""
+        course = self._course(call)
+        if dry_run:
+            return result(await course.look(waypoint_id, "model"), dry_run=True)
+        return result(await course.restore(waypoint_id, "model", call), dry_run=False)
+
+    @tool(category=COORDINATION, access="read")
+    async def delete_waypoint(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
+        """Drop one of your own waypoints (checkpoints) that is no longer needed; nothing else changes. The user's stay."""
+        gone = await self._course(call).delete(waypoint_id, "model")
+        return {"deleted": gone.id, "current": self._book(call).tree.current}
+
+    @tool(category=COORDINATION, access="read")
+    async def list_waypoints(self, *, call: Call) -> Output:
+        """List the waypoints (checkpoints) of this session as a tree: whose each is, and where the session stands."""
+        tree = self._book(call).tree
+        entries = [entry(one, tree) for one in tree.waypoints.values()]
+        return Output(drawn(tree), {"current": tree.current, "saved": tree.saved, "waypoints": entries})
+
+    @tool(category=COORDINATION, access="read")
+    async def waypoint_info(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
+        """Tell all about one waypoint (checkpoint): owner, how far the conversation was, what restoring it would change."""
+        return await self._info(waypoint_id, call)
+
+    async def _info(self, waypoint_id: str, call: Call | None) -> dict[str, Any]:
+        course, tree = self._course(call), self._book(call).tree
+        found = course.find(waypoint_id)
+        try:
+            return details(found, tree, await course.look(waypoint_id, "user"))
+        except WaypointRefused as error:
+            return details(found, tree, None) | {"note": str(error)}
+
+    # --- the user ----------------------------------------------------------------------------------------------
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """`waypoint`: the user's own, and every other."""
+        return {UserCommand("waypoint", f"Points the files can go back to: {USAGE}"): self.obey}
+
+    async def obey(self, line: str) -> str:
+        """Carry out what follows `waypoint`."""
+        call = CURRENT.get()
+        verb, _, rest = line.strip().partition(" ")
+        words = rest.split()
+        flags = {word.lower() for word in words if word.startswith("--")}
+        names = [word for word in words if not word.startswith("--")]
+        try:
+            match verb:
+                case "" | "list" if not words:
+                    return drawn(self._book(call).tree)
+                case "create" if rest.strip():
+                    made = await self._course(call).create(rest, "user")
+                    return f"{made.id} is made."
+                case "info" if len(names) == 1 and not flags:
+                    return lines_of(await self._info(names[0], call))
+                case "delete" if len(names) == 1 and not flags:
+                    gone = await self._course(call).delete(names[0], "user")
+                    return f"{gone.id} is deleted; the files are as they were."
+                case "restore" if len(names) == 1 and flags <= {"--dry-run", "--force"}:
+                    return await self._restore(names[0], call, flags)
+        except ToolError as error:
+            return str(error)
+        return f"Usage: {USAGE}"
+
+    async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
+        """Take the files back for the user, and tell the model."""
+        course, force = self._course(call), "--force" in flags
+        if "--dry-run" in flags:
+            return told(await course.look(waypoint_id, "user", force=force), dry_run=True)
+        session = call.services.get("session") if call is not None else None
+        if session is not None and session.busy:
+            raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
+        done = await course.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
+        said = told(done, dry_run=False)
+        if session is not None and done.plan:
+            session.notice(f"The user took the files back to waypoint {said}")
+        return said
+
+
+def lines_of(found: dict[str, Any]) -> str:
+    """What is known of a waypoint, for the terminal."""
+    effects = found.get("restoring_would", {"changed": []})
+    parts = [
+        f"{found['waypoint_id']}  {found['description']}",
+        f"  owner {found['owner']}, made {found['created_at'] or 'at the start'}, after {found['parent'] or 'nothing'}",
+        f"  then: {found['message_count']} messages, turn {found['turn_index']}",
+    ]
+    if found["preview"]:
+        parts.append(f"  last said: {found['preview']}")
+    if found["children"]:
+        parts.append(f"  went on to {', '.join(found['children'])}")
+    if "note" in found:
+        parts.append(f"  {found['note']}")
+    parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]
+    parts += [f"  {one['path']}: would be kept; {one['reason']}" for one in effects.get("kept", ())]
+    return "\n".join("".join(c if c.isprintable() else " " for c in part) for part in parts)

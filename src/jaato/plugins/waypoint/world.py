@@ -1,0 +1,276 @@
+"""What files held at an earlier moment: the records of a session played backwards, each step checked."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from jaato.errors import ToolError
+from jaato.tools.file_errors import FileMissing
+from jaato.tools.files.backups import MAX_FILE_BYTES
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.records import Record, State, held, state_of
+from jaato.tools.files.sets import Relocation, located
+from jaato.tools.files.undo import digest_of, is_moved
+
+EDITED = "somebody else has changed it since"
+AMID = "somebody else has changed it between two changes of this session"
+ANOTHER = "another session has changed it since"
+OCCUPIED = "{path!r} is there again, so it cannot be moved back"
+GONE = "somebody else has moved or removed it"
+HUGE = f"it is larger than the {MAX_FILE_BYTES >> 20} MiB that can be backed up"
+PROTECTED = "it decides what runs later, so only the user can take it back"
+MAY_BE_FORCED = (EDITED, AMID, ANOTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is or was at a path. `origin` is where on the disk it still is under its own name; `unknown` says why it
+    cannot be told."""
+
+    state: State = "absent"
+    digest: str | None = None
+    link: str | None = None
+    mode: int = 0
+    size_bytes: int = 0
+    origin: str = ""
+    unknown: str = ""
+
+    @property
+    def held(self) -> str:
+        """The same as records say it; nothing is equal to what is not known."""
+        return f"unknown:{self.unknown}" if self.unknown else held(self.state, self.digest, self.link)
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether it is a file too large to be backed up."""
+        return self.digest == ""
+
+
+ABSENT = Content()
+
+
+def looker(changes: Changes) -> Callable[[str], Content]:
+    """A function that tells what is on the disk under a true name, each looked at once."""
+    seen: dict[str, Content] = {}
+
+    def look(path: str) -> Content:
+        if path not in seen:
+            seen[path] = on_disk(changes, path)
+        return seen[path]
+
+    return look
+
+
+def on_disk(changes: Changes, path: str) -> Content:
+    """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
+    try:
+        with located(changes, path) as target:
+            info = target.place.info
+            if info is None:
+                return ABSENT
+            mode = stat.S_IMODE(info.st_mode)
+            state = state_of(info.st_mode)
+            if state == "directory":
+                return Content("directory", mode=mode, origin=path)
+            if state == "link":
+                link = os.readlink(target.place.name, dir_fd=target.place.dir_fd)
+                return Content("link", link=link, origin=path)
+            fd = changes.roots.open_place(target.place, path)
+            if info.st_size > MAX_FILE_BYTES:
+                os.close(fd)
+                return Content("file", "", mode=mode, size_bytes=info.st_size, origin=path)
+            return Content("file", digest_of(fd), None, mode, info.st_size, path)
+    except FileMissing:
+        return ABSENT
+    except ToolError as error:
+        return Content(unknown=str(error))
+    except OSError as error:
+        return Content(unknown=error.strerror or str(error))
+
+
+@dataclass
+class World:
+    """The files of one session as they were, from now on backwards. `trouble` says, by group of paths that were moved into
+    each other, why they are not what the session left."""
+
+    look: Callable[[str], Content]
+    foreign: frozenset[str] = frozenset()
+    """Paths that other sessions have changed meanwhile."""
+    protected: Callable[[str], bool] = lambda _path: False
+    """Whether a path is one that must stay."""
+    contents: dict[str, Content] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    trouble: dict[int, str] = field(default_factory=dict)
+    moved: list[Relocation] = field(default_factory=list)
+    """Directories to be moved back, in this order."""
+    stuck: list[tuple[str, str, str]] = field(default_factory=list)
+    """Directories that cannot be, both names and why."""
+    born: set[str] = field(default_factory=set)
+    """Paths at which nothing was for a while."""
+    made: set[str] = field(default_factory=set)
+    """Directories that were made for what is taken back."""
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def now_at(self, path: str) -> str | None:
+        """The name on the disk of what has this name before the directories moved; None for nothing."""
+        for one in reversed(self.moved):
+            if path_below(path, one.destination):
+                path = one.source + path[len(one.destination) :]
+            elif path_below(path, one.source):
+                return None
+        return path
+
+    def at(self, path: str) -> Content:
+        """What a path holds at the moment reached."""
+        if path in self.contents:
+            return self.contents[path]
+        place = self.now_at(path)
+        return ABSENT if place is None else self.look(place)
+
+    def go_back(self, records: Sequence[Record]) -> None:
+        """Take records back, which are given oldest first."""
+        partners = {arriving.id: leaving for leaving, arriving in moves_of(records)}
+        for record in reversed(records):
+            if record.other is None:
+                self._edit(record)
+            elif (leaving := partners.get(record.id)) is not None:
+                self._move(leaving, record)
+
+    def _edit(self, record: Record) -> None:
+        """Take back a change of one path."""
+        path, now = record.path, self.at(record.path)
+        if now.held == record.held:
+            return  # it is not in effect
+        first = path not in self.groups
+        self.made |= set(record.made)
+        self._group(path)
+        after = record.after or ("absent" if record.before == "directory" else None)
+        if record.before == "directory" and now.state != "absent":
+            self._blame(path, now.unknown or OCCUPIED.format(path=path))
+        elif now.is_huge:
+            self._blame(path, HUGE)
+        elif now.held != after:
+            reason = ANOTHER if path in self.foreign else EDITED if first else AMID
+            self._blame(path, now.unknown or reason)
+        if "absent" in (record.held, after):
+            self.born.add(path)
+        self.contents[path] = Content(
+            record.before, record.digest, record.link, record.mode, record.size_bytes
+        )
+
+    def _move(self, leaving: Record, arriving: Record) -> None:
+        """Take back a move."""
+        source, destination = leaving.path, arriving.path
+        before, moved = self.at(source), self.at(destination)
+        if before.state != "absent" and moved.held == arriving.held:
+            return  # it is not in effect
+        if leaving.before == "directory":
+            self._move_directory(leaving, arriving, before, moved)
+            return
+        self._group(source, destination)
+        self.made |= set(arriving.made)
+        if before.unknown or before.state != "absent":
+            self._blame(source, before.unknown or OCCUPIED.format(path=source))
+        elif moved.unknown or moved.state != leaving.before:
+            self._blame(destination, moved.unknown or GONE)
+        self.contents[source] = moved
+        self.contents[destination] = Content(
+            arriving.before, arriving.digest, arriving.link, arriving.mode, arriving.size_bytes
+        )
+        self.born.add(source)
+
+    def _move_directory(self, leaving: Record, arriving: Record, before: Content, moved: Content) -> None:
+        """Take back the move of a directory: what is known below its name gets the old one."""
+        source, destination = leaving.path, leaving.other or ""
+        inside = [path for path in {*self.contents, *self.groups} if path_below(path, source)]
+        below = any(self.at(path).state != "absent" for path in inside if path != source)
+        place = self.now_at(source)
+        if before.state == "directory" and place is not None and self.look(place).held == "absent":
+            before = ABSENT  # it came and went meanwhile
+        reason = ""
+        if moved.state != "directory":
+            reason = GONE
+        elif before.held != "absent" or below:
+            reason = OCCUPIED.format(path=source)
+        elif self.protected(source) or self.protected(destination):
+            reason = PROTECTED
+        if reason:
+            self.stuck.append((source, destination, before.unknown or moved.unknown or reason))
+            self._reach(list(self.groups))
+            return
+
+        for path in inside:  # those names mean something else from here on
+            self.contents.pop(path, None)
+            self.groups.pop(path, None)
+            self.born.discard(path)
+
+        def old(path: str) -> str:
+            return source + path[len(destination) :] if path_below(path, destination) else path
+
+        self.contents = {old(path): one for path, one in self.contents.items()}
+        self.groups = {old(path): one for path, one in self.groups.items()}
+        self.born = {old(path) for path in self.born}
+        self.made = {old(path) for path in self.made} | set(arriving.made)
+        self.stuck = [(there, old(here), reason) for there, here, reason in self.stuck]
+        if not moved.origin:
+            return  # it was removed since, with all that was in it: it will be made under the old name
+        if self.moved and (self.moved[-1].source, self.moved[-1].destination) == (source, destination):
+            self.moved.pop()  # there and back
+        else:
+            self.moved.append(Relocation(destination, source, "directory", moved.mode))
+
+    def _group(self, *paths: str) -> None:
+        """These paths belong together."""
+        known = {self.groups[path] for path in paths if path in self.groups}
+        number = min(known, default=0) or next(self._numbers)
+        for path in [*paths, *(path for path, one in self.groups.items() if one in known)]:
+            self.groups[path] = number
+        reasons = [self.trouble.pop(one) for one in sorted(known) if one in self.trouble]
+        if reasons:
+            self.trouble[number] = reasons[0]
+        self._reach(paths)
+
+    def _reach(self, paths: Iterable[str]) -> None:
+        """Note which of these paths are below a directory that cannot be moved back."""
+        for source, destination, reason in self.stuck:
+            for path in paths:
+                if path_below(path, source) or path_below(path, destination):
+                    self._blame(path, reason)
+
+    def _blame(self, path: str, reason: str) -> None:
+        """Note the newest trouble of a path and those that belong to it; what cannot be helped first."""
+        known = self.trouble.get(self.groups[path])
+        if known is None or (known in MAY_BE_FORCED and reason not in MAY_BE_FORCED):
+            self.trouble[self.groups[path]] = reason
+
+    def spare_directories(self) -> list[str]:
+        """Those that were made for what is taken back, but for those that move: they will be looked for."""
+        moving = [path for one in self.moved for path in (one.source, one.destination)]
+        return sorted(
+            path
+            for path in self.made
+            if not any(path_below(path, other) or path_below(other, path) for other in moving)
+        )
+
+    def problem(self, path: str) -> str:
+        """Why a path is not what the session left, or cannot be reached; empty for none."""
+        return self.trouble.get(self.groups.get(path, 0), "")
+
+
+def moves_of(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
+    """Both records of each move: what left and what arrived."""
+    waiting: dict[tuple[str, str], Record] = {}
+    for record in records:
+        if is_moved(record):
+            waiting[record.path, record.other or ""] = record
+        elif record.other is not None and (record.other, record.path) in waiting:
+            yield waiting.pop((record.other, record.path)), record
+
+
+def path_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or in it."""
+    return path == directory or path.startswith(f"{directory}/")
