@@ -42,6 +42,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def natural(text: str) -> int:
+    """A whole number from zero up."""
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
+        raise ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
 def temperature(text: str) -> float:
     """A finite number from zero up."""
     try:

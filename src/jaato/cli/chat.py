@@ -37,7 +37,17 @@ PATIENCE = 3
 
 
 def main(args: Namespace) -> int:
-    """Talk until the user leaves."""
+    """Talk until the user leaves, in the server or in this process."""
+    from jaato.cli.reach import reached
+
+    client = reached(args, Screen(environment()))
+    if client is not None:
+        from jaato.cli.asked import creation
+        from jaato.cli.joined import Joined
+
+        client.close()
+        made = creation(args, local=bool(client.welcome.state_dir))
+        return asyncio.run(Joined(args, client.address, made).run())
     return anyio.run(Chat(args).run)
 
 

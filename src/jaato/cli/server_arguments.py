@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
-from jaato.cli.arguments import Parser, positive
+from jaato.cli.arguments import Parser, natural, positive
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -16,6 +16,16 @@ SERVE = """examples:
   jaato serve --daemon --web-socket :8391  for browsers and other machines too, with a token
   jaato serve --status
   jaato serve --stop"""
+
+ATTACH = """examples:
+  jaato attach                           the session at work, else the newest of this directory
+  jaato attach "the slow test"
+  jaato attach s01k --connect ws://laptop:8391 --token-file ~/.config/jaato/laptop-token
+
+Ctrl-C stops the turn, Ctrl-D leaves; the work goes on."""
+EVENTS = """examples:
+  jaato events s01k                      what is stored
+  jaato events s01k --follow --after 120 | jq .type"""
 
 
 def add_server(commands: _SubParsersAction[Parser]) -> None:
@@ -66,6 +76,51 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="put a session down that nobody watches and that does nothing (default: 300)",
     )
+
+    add_attach(commands)
+    add_events(commands)
+
+
+def add_attach(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato attach`."""
+    attach = commands.add_parser(
+        "attach",
+        help="join a session of the server at this terminal",
+        description="Join a session of the server at this terminal.",
+        epilog=ATTACH,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    attach.set_defaults(module="jaato.cli.attach", command="attach")
+    attach.add_argument(
+        "session",
+        nargs="?",
+        metavar="SESSION",
+        help="its id, the beginning of it, or its name (default: the one at work, else the newest of this directory)",
+    )
+    attach.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
+    server_arguments(attach)
+
+
+def add_events(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato events`."""
+    events = commands.add_parser(
+        "events",
+        help="print what happens in a session, as JSON lines",
+        description="Print what happens in a session, as JSON lines.",
+        epilog=EVENTS,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    events.set_defaults(module="jaato.cli.follow", command="events")
+    events.add_argument("session", metavar="SESSION", help="its id, the beginning of it, or its name")
+    add = events.add_argument
+    add("--follow", action="store_true", help="go on with what happens, until Ctrl-C")
+    add("--after", type=natural, default=0, metavar="SEQ", help="only events after this one")
+    add("--no-deltas", action="store_true", help="without text as it arrives: whole messages only")
+    add("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+    add("--no-daemon", action="store_true", help="read the store, whatever runs")
+    server_arguments(events)
 
 
 def server_arguments(parser: ArgumentParser) -> None:

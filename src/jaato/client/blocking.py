@@ -34,7 +34,7 @@ class Client:
     def __init__(
         self, address: str | Path | Address | None = None, *, token: str | None = None, name: str = ""
     ) -> None:
-        self._address = address if isinstance(address, Address) else address_of(address, token)
+        self.address = address if isinstance(address, Address) else address_of(address, token)
         self._name = name
         self._frames = Frames()
         self._waiting: deque[Event] = deque()
@@ -51,7 +51,7 @@ class Client:
 
     def open(self) -> Client:
         """Connect and greet, where no `with` does. Raises `ServerGone`, `NotAllowed`."""
-        self._socket = dial(self._address)
+        self._socket = dial(self.address)
         try:
             self._greet()
         except BaseException:
@@ -68,7 +68,7 @@ class Client:
         self._socket.close()
 
     def _greet(self) -> None:
-        opening = Handshake(self._address.name, PATH, self._address.headers)
+        opening = Handshake(self.address.name, PATH, self.address.headers)
         self._socket.settimeout(REPLY_S)
         self._socket.sendall(opening.request)
         while (rest := opening.take(self._received())) is None:

@@ -27,7 +27,7 @@ from jaato.protocol.commands import (
     SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
-from jaato.protocol.frames import Opened, Reply, Result, Sessions
+from jaato.protocol.frames import Opened, Reply, Result, Sessions, Welcome
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -51,6 +51,7 @@ class Client:
         self._ids = 0
         self._closing = False
         self._lost: JaatoError | None = None
+        self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
         """Told when the connection is lost, and when it is there again."""
@@ -59,6 +60,12 @@ class Client:
     def connected(self) -> bool:
         """Whether the server is there."""
         return self._there.is_set()
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the server has greeted with, on the last connection there was."""
+        assert self._welcome is not None
+        return self._welcome
 
     # --- what it is for ------------------------------------------------------------------------------------------
 
@@ -119,7 +126,7 @@ class Client:
         self._begin(await Link.open(self._address, self._name))
 
     def _begin(self, link: Link) -> None:
-        self._link = link
+        self._link, self._welcome = link, link.welcome
         for session in self.sessions.values():
             if session.watched:
                 link.send(SessionAttach(session_id=session.id, after_seq=session.state.seq))
