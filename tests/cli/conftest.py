@@ -32,6 +32,7 @@ def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
         desk.env["XDG_RUNTIME_DIR"] = runtime
         made = desk.run("serve", "--daemon")
         assert made.returncode == 0, made.stderr
+        desk.served = True
         try:
             yield desk
         finally:

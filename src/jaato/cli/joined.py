@@ -13,7 +13,7 @@ from jaato.abc.asker import Answer
 from jaato.cli.asking import Questions
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.joined_commands import COMMANDS, obey
-from jaato.cli.keyboard import Keyboard
+from jaato.cli.keyboard import BROKEN, Keyboard
 from jaato.cli.kin import Kin
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import clean_text
@@ -67,6 +67,8 @@ class Joined:
         self._expected = 0
         self._open = False
         self._presses = 0
+        self._ending = False
+        """Whether the terminal leaves when the turn is over."""
         self._present: dict[str, str] = {}
         self._hearing: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -204,12 +206,11 @@ class Joined:
             change.result()
         if self.leaving or typed.cancelled():
             return
-        try:
-            line = typed.result()
-        except KeyboardInterrupt:
+        line = typed.result()
+        if line == BROKEN:
             self._hint()
-            return
-        await self._take(line, working=working)
+        else:
+            await self._take(line, working=working)
 
     async def _take(self, line: str | None, *, working: bool) -> None:
         if line is None:
@@ -260,9 +261,9 @@ class Joined:
             self.keyboard.lines.reopen()
             if self.keyboard.interactive:
                 self.screen.note("Leaving after this turn; Ctrl-C stops it.", "dim")
+            self._ending = True
             while self.busy:
                 await self._change()
-            self.leaving = True
         else:
             self.leaving = True
             if self.keyboard.interactive:
@@ -326,6 +327,7 @@ class Joined:
     def _over(self, turn: TurnCompleted) -> None:
         self._open = False
         self._presses = 0
+        self.leaving = self.leaving or self._ending
         self.turns.append(turn)
         self.screen.end_text()
         match turn.reason:
@@ -449,8 +451,8 @@ class Joined:
     async def _end(self) -> None:
         """Leave in order; what the command line began is stopped before."""
         if self.creation is not None and self.busy:
+            self._ending = True
             await self.session.stop()
-            while self.busy:
-                await asyncio.sleep(0.01)
-        self.leaving = True
-        self._changed.set()
+        else:
+            self.leaving = True
+            self._changed.set()

@@ -24,6 +24,7 @@ COMMANDS = {
     "model": "[NAME | PROVIDER NAME] the model that answers, or another one from now on",
     "plan": "the agent's plan",
     "tasks": "the background tasks; /tasks stop ID stops one",
+    "permissions": "how lasting answers are listed and taken back",
     "usage": "tokens, price and how full the context is",
     "session": "this session; /session name NAME names it",
     "sessions": "the sessions of this workspace",
@@ -31,6 +32,7 @@ COMMANDS = {
     "new": "[NAME] begin a new session (in jaato chat)",
     "resume": "ID go on with another session",
     "image": "FILE show the model an image with your next message",
+    "save": "how a session's events are written to a file",
     "stop": "stop what the agent is doing, as Ctrl-C does",
     "exit": "leave",
 }

@@ -10,6 +10,8 @@ from jaato.cli.options import clean_text
 from jaato.cli.screen import Screen
 from jaato.settings import user_dir
 
+BROKEN = "\x03"
+
 
 class Keyboard:
     """Lines from the user; those that end with a backslash go on."""
@@ -24,12 +26,14 @@ class Keyboard:
         self._resting = False
 
     async def read(self, *, working: bool) -> str | None:
-        """The next line; None at the end of input. Raises KeyboardInterrupt for a Ctrl-C the editor has taken."""
+        """The next line; None at the end of input, `BROKEN` for a Ctrl-C that the editor has taken."""
         if working:
             return await self.lines.read()
         self._resting = True
         try:
             return await self._editor.read(alone=False)
+        except KeyboardInterrupt:
+            return BROKEN  # a task must not raise it: it would end the loop
         finally:
             self._resting = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -43,7 +44,7 @@ class Stream:
         shown = self._shown.get((event.agent_id, "model"), 0)
         rest = event.message.text[shown:]
         if rest:
-            head = {
+            head: dict[str, Any] = {
                 "session_id": event.session_id,
                 "agent_id": event.agent_id,
                 "seq": event.seq,
