@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.reach import reached
+from jaato.cli.reach import reached, same_place
 from jaato.cli.screen import Screen
 from jaato.client.blocking import Client
 from jaato.errors import SessionNotFound
@@ -28,9 +28,11 @@ def main(args: Namespace) -> int:
     client = reached(args, Screen(environment())) if args.follow or args.connect else None
     try:
         if client is None:
-            from_store(args)
+            from_store(args, follow=args.follow)
         else:
             with client:
+                if same_place(client.welcome.state_dir, environment()):
+                    args.session, args.after = from_store(args, follow=False)  # all of it, however much
                 from_server(args, client)
     except KeyboardInterrupt:
         return OK if args.follow else INTERRUPTED
@@ -42,8 +44,11 @@ def put(data: bytes) -> None:
     sys.stdout.buffer.write(data + b"\n")
 
 
-def from_store(args: Namespace) -> None:
-    """What is stored, and with `--follow` what is added to it. Raises `SessionNotFound`."""
+def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
+    """What is stored, and with `follow` what is added to it; gives the session's id and the last event that was told.
+
+    Raises `SessionNotFound`.
+    """
     from jaato.agent.masking import masked_log
     from jaato.cli.sessions import found
     from jaato.cli.transcript import line_of
@@ -65,8 +70,8 @@ def from_store(args: Namespace) -> None:
                 put(line_of(event))
                 seq = event.seq
             sys.stdout.flush()
-            if not args.follow:
-                return
+            if not follow:
+                return session_id, seq
             time.sleep(LOOK_S)
     finally:
         store.close()
@@ -78,7 +83,9 @@ def from_server(args: Namespace, client: Client) -> None:
     session_id = meant(args, client)
     opened = client.ask(SessionAttach(session_id=session_id, after_seq=args.after))
     assert isinstance(opened, Opened)
-    told = args.after
+    session_id, told = opened.session_id, args.after
+    if not args.follow and told >= opened.seq:
+        return
     for event in client.events():
         if isinstance(event, SessionInfo):
             told = missed(client, session_id, told, event)
@@ -102,7 +109,7 @@ def meant(args: Namespace, client: Client) -> str:
 
 
 def missed(client: Client, session_id: str, told: int, info: SessionInfo) -> int:
-    """Print what the server has left out for its number, page by page; gives the last event that is told now.
+    """Print the conversation in what the server has left out for its number; gives the last event that is told now.
 
     Raises `ServerGone`.
     """

@@ -318,7 +318,8 @@ class Joined:
         if mine is not None:
             self._said.remove(mine)
         elif event.message.source == "user":
-            self.screen.note(f"{self._somebody()}: {one_line(text, 2_000)}", "bold")
+            said = f"{self._somebody()}: {one_line(text, 2_000)}"
+            self.keyboard.aside(said, "bold", again=False)
 
     def _somebody(self) -> str:
         others = [name for client, name in self._present.items() if client != self.client.welcome.client_id]
@@ -346,10 +347,10 @@ class Joined:
         if self.client.connected:
             for client, name in now.items():
                 if client not in self._present and client != own:
-                    self.screen.note(f"{one_line(name, 80)} has come", "dim")
+                    self.keyboard.aside(f"{one_line(name, 80)} has come", "dim")
             for client, name in self._present.items():
                 if client not in now and client != own:
-                    self.screen.note(f"{one_line(name, 80)} has left", "dim")
+                    self.keyboard.aside(f"{one_line(name, 80)} has left", "dim")
             self._present = now
         if info.state is not None or info.live is not None:
             self._catch_up(self.session)
@@ -393,9 +394,9 @@ class Joined:
         if self.leaving:
             return
         if not there:
-            self.screen.note("The connection to the server is lost; trying again.", "yellow")
+            self.keyboard.aside("The connection to the server is lost; trying again.", "yellow")
             return
-        self.screen.note("The server is there again.", "green")
+        self.keyboard.aside("The server is there again.", "green")
         self._later(self._back())
 
     async def _back(self) -> None:

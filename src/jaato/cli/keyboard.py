@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from jaato.cli.editor import PROMPT, Editor
 from jaato.cli.lines import Lines
 from jaato.cli.options import clean_text
-from jaato.cli.screen import Screen
+from jaato.cli.screen import Look, Screen
 from jaato.settings import user_dir
 
 BROKEN = "\x03"
@@ -46,10 +46,23 @@ class Keyboard:
         self._begun = []
         return text
 
+    @property
+    def _prompted(self) -> bool:
+        """Whether a prompt stands there that no editor draws again."""
+        return self.interactive and self._resting and self._editor.kind != "prompt_toolkit"
+
     def again(self) -> None:
-        """Show the prompt again, where the terminal does not; what was begun is dropped."""
+        """Show the prompt again; what was begun is dropped."""
         self._begun = []
-        if self._resting and self._editor.kind != "prompt_toolkit":
+        if self._prompted:
+            self._screen.prompt(PROMPT)
+
+    def aside(self, text: str, look: Look, *, again: bool = True) -> None:
+        """A line that comes while somebody may be typing: not behind the prompt, which stands below it again."""
+        if self._prompted:
+            self._screen.note("")
+        self._screen.note(text, look)
+        if self._prompted and again:
             self._screen.prompt(PROMPT)
 
     @staticmethod
