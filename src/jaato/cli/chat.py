@@ -17,6 +17,7 @@ from jaato.cli.asking import Questions, attend, confirm
 from jaato.cli.commands import COMMANDS, obey
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
+from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
 from jaato.cli.narrate import Narrator, closing_line
@@ -206,7 +207,7 @@ class Chat:
             return
         text = (clean_text("\n".join([*self._begun, line])) or "").strip()
         self._begun = []
-        if is_command(text):
+        if Keyboard.is_command(text):
             await obey(self, text[1:])
         elif text:
             await self._turn(text)
@@ -294,8 +295,3 @@ class Chat:
             self.session.stop()
         if self._idle is not None:
             self._idle.cancel()
-
-
-def is_command(text: str) -> bool:
-    """Whether a line is a command: it begins with a slash, and its first word is no path such as /etc/hosts."""
-    return text.startswith("/") and "/" not in text.split(None, 1)[0][1:]

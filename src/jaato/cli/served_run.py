@@ -30,6 +30,7 @@ from jaato.protocol.commands import (
     PermissionResponse,
     SessionAttach,
     SessionDetach,
+    SessionSettle,
     SessionStop,
     SessionUpdate,
 )
@@ -105,6 +106,8 @@ class ServedRun:
             )
             while len(self.telling.outcome.turns) == before:
                 self._hear()
+            if self.telling.outcome.turns[-1].reason == "stop" and self.telling.kin and not self._signals:
+                self._wait_for(SessionSettle(session_id=self.session_id))
             data, text = self.telling.fitting()
             files = []
         return data

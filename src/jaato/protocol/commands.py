@@ -76,6 +76,10 @@ class ToolsDisable(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     disabled: bool = True
 
 
+class SessionSettle(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.settle"):
+    """Wait until the subagents that work in the background are done, and the agent has heard of them."""
+
+
 class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="task.stop"):
     """Stop a background task."""
 
@@ -182,6 +186,7 @@ Command = (
     | PermissionResponse
     | ClarificationResponse
     | SessionStop
+    | SessionSettle
     | TaskStop
     | TurnContinue
     | CommandExecute

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -16,7 +14,6 @@ from jaato.protocol.commands import (
     ClientConfig,
     Command,
     CommandExecute,
-    File,
     HistoryRequest,
     MessageSend,
     PermissionResponse,
@@ -25,6 +22,7 @@ from jaato.protocol.commands import (
     SessionDelete,
     SessionDetach,
     SessionList,
+    SessionSettle,
     SessionStop,
     SessionUpdate,
     TaskStop,
@@ -32,61 +30,23 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import (
     ClarificationQuestion,
-    Event,
-    MessageUser,
-    MidTurnQueued,
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
-from jaato.protocol.messages import Media
 from jaato.protocol.specs import ClientView
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
+from jaato.server.opening import create, visited
 from jaato.server.room import Room
+from jaato.server.said import Accepted, kept, settled_down
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
-
-
-def kept(live: Live, files: list[File]) -> list[Media]:
-    """Files a client sent along, in the session's store. Raises `StoreError`."""
-    journal = live.session.journal
-    return [
-        Media(
-            file.mime_type,
-            journal.store.put_blob(journal.state.session_id, file.data),
-            len(file.data),
-            file.name,
-        )
-        for file in files
-    ]
-
-
-class Accepted:
-    """Waits for a message to be in the log. A listener of the session's bus."""
-
-    def __init__(self) -> None:
-        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-
-    def __call__(self, event: Event) -> None:
-        """Something has happened."""
-        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
-            return
-        if event.message.source == "user":
-            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
-
-    def failed(self, error: JaatoError) -> None:
-        """It will not be."""
-        if not self._taken.done():
-            self._taken.set_exception(error)
-
-    def __await__(self) -> Generator[Any, None, Taken]:
-        return self._taken.__await__()
 
 
 class Carrier:
@@ -113,7 +73,7 @@ class Carrier:
         self._feeds.clear()
         hub, client_id = self._hub, self._client.id
         for session_id in self._visits:
-            hub.begin(partial(hub.visited, session_id, client_id, stop=False))
+            hub.begin(partial(visited, hub, session_id, client_id, stop=False))
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command, or what will give it. Raises `JaatoError`s."""
@@ -151,6 +111,8 @@ class Carrier:
                 return self._disable(command)
             case TaskStop():
                 return self._stop_task(command)
+            case SessionSettle():
+                return self._settle(command)
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
     def _must_be_allowed(self, command: Command) -> None:
@@ -195,7 +157,7 @@ class Carrier:
         held = self._feeds.pop(session_id, None)
         if session_id in self._visits:
             self._visits.discard(session_id)
-            await self._hub.visited(session_id, self._client.id, stop=True)
+            await visited(self._hub, session_id, self._client.id, stop=True)
         if held is not None:
             self._hub.leave(*held)
         return Done()
@@ -251,7 +213,7 @@ class Carrier:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, opened = await self._hub.create(command, self._client.id)
+        room, opened = await create(self._hub, command, self._client.id)
         if command.passing:
             self._visits.add(room.session_id)
         if command.attach:
@@ -289,6 +251,12 @@ class Carrier:
         live = self._hub.lives.by_id.get(self._id_of(command))
         if live is not None:
             live.session.stop()
+        return Done()
+
+    async def _settle(self, command: SessionSettle) -> Done:
+        live = self._hub.lives.by_id.get(self._id_of(command))
+        if live is not None:
+            await settled_down(live.session)
         return Done()
 
     async def _stop_task(self, command: TaskStop) -> Done:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import msgspec
 
 from jaato.abc.store import Store
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
-from jaato.protocol.commands import SessionCreate, SessionUpdate
+from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
-from jaato.protocol.frames import Opened
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
-from jaato.server.opening import blueprint_of, stored_session, workspace_of
+from jaato.server.opening import COMES_BACK_S, change_model
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -32,8 +29,6 @@ IDLE_AFTER_S = 300.0
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
 """How often the store is looked at for a session that works in another process."""
-COMES_BACK_S = 30.0
-"""How long a session stays as a client said whose connection was lost."""
 REMEMBERED = 10_000
 """Commands with a `once` that are remembered."""
 
@@ -51,7 +46,7 @@ class Hub:
         self.lives = Lives(store, base)
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
-        self._once: dict[tuple[str, str], str] = {}
+        self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -137,10 +132,10 @@ class Hub:
             room = self.room(session_id)
             live = await self.lives.resume(session_id, Path(room.state.workspace), how)
             room.catch_up()
-            self._join(room, live)
+            self.join(room, live)
             return live
 
-    def _join(self, room: Room, live: Live) -> None:
+    def join(self, room: Room, live: Live) -> None:
         """What happens in the session is heard in its room."""
         session = live.session
         room.secrets = session.journal.secrets
@@ -171,73 +166,10 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    async def create(self, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
-        """A new session, or a stored one opened under what the command says; the reply says whether an earlier
-        command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
-        key = ("create", command.once)
-        made = self._once.get(key) if command.once else None
-        live = self.lives.by_id.get(made or "")
-        if made and (live is not None or not command.passing):
-            room = self.room(made)
-            if live is not None and live.visit:
-                live.visitor = client_id  # its connection was lost; the visit goes on
-            opened = Opened(made, room.state.seq, room.state.name, again=True)
-            return room, msgspec.structs.replace(opened, agent_id=room.state.root_agent_id)
-        chosen: list[tuple[str, str]] = []
-        blueprint = replace(
-            blueprint_of(self.base, command, workspace_of(command.workspace)),
-            chosen=lambda choice, model: chosen.append((model, choice.reason)),
-        )
-        stored = made or stored_session(self.store, command)
-        if stored is None:
-            live = await self.lives.begin(blueprint, command.environment, alone=command.alone)
-            room, before = self.room(live.session.state.session_id), 0
-            self._join(room, live)
-        else:
-            room, before, live = await self._reopened(stored, command, blueprint)
-        if command.passing:
-            live.visit, live.visitor = command.once or client_id, client_id
-        if command.once:
-            self._remember(key, room.session_id)
-        state = live.session.state
-        model, reason = chosen[0] if chosen else (state.model, "")
-        opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
-        return room, msgspec.structs.replace(
-            opened, provider=state.provider, model=model, reason=reason, agent_id=room.state.root_agent_id
-        )
-
-    async def _reopened(
-        self, session_id: str, command: SessionCreate, blueprint: Blueprint
-    ) -> tuple[Room, int, Live]:
-        """A stored session under what a client says of it."""
-        live = self.lives.by_id.get(session_id)
-        at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
-        if live is not None and not live.resting:
-            raise SessionBusy(at_work)
-        await self.put_down(session_id)
-        room = self.room(session_id)
-        room.catch_up()
-        before = room.state.seq
-        how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
-        live = await self.live(session_id, how)
-        if live.how is not how:
-            raise SessionBusy(at_work)  # another client was faster, under other rules
-        return room, before, live
-
-    async def visited(self, session_id: str, client_id: str, *, stop: bool) -> None:
-        """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
-        now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
-        live = self.lives.by_id.get(session_id)
-        if live is None or not live.visit or live.visitor != client_id:
-            return
-        live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
-        if stop and not live.session.busy:
-            await self.put_down(session_id)
-
-    def _remember(self, key: tuple[str, str], session_id: str) -> None:
-        self._once[key] = session_id
-        while len(self._once) > REMEMBERED:
-            del self._once[next(iter(self._once))]
+    def remember(self, key: tuple[str, str], session_id: str) -> None:
+        self.once[key] = session_id
+        while len(self.once) > REMEMBERED:
+            del self.once[next(iter(self.once))]
 
     async def put_down(self, session_id: str) -> None:
         """Let a session rest."""
@@ -264,29 +196,13 @@ class Hub:
                 raise SessionBusy(
                     "The agent is at work; another model can go on when its turn and tasks are over."
                 )
-            await self._change_model(session_id, live, command)
+            await change_model(self, session_id, live, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
             journal.record(
                 SessionUpdated(**journal.head(), name=command.name, description=command.description)
             )
         self.room(session_id).tell()
-
-    async def _change_model(self, session_id: str, live: Live | None, command: SessionUpdate) -> None:
-        """Go on with another model, else as before; a visit goes on either way."""
-        before = live.how if live is not None else AS_BEFORE
-        made: Live | None = None
-        await self.put_down(session_id)
-        try:
-            made = await self.live(
-                session_id, replace(before, provider=command.provider, model=command.model)
-            )
-        except JaatoError:
-            made = await self.live(session_id, before)
-            raise
-        finally:
-            if live is not None and made is not None:
-                made.visit, made.visitor = live.visit, live.visitor
 
     async def reload(self) -> None:
         """New sessions see the configuration as it is now; those at hand go on as they are."""

@@ -1,0 +1,62 @@
+"""What a client says to an agent: on its way into the log, with the files it brings, and until all is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from jaato.agent.session import Session
+from jaato.errors import JaatoError
+from jaato.protocol.commands import File
+from jaato.protocol.events import Event, MessageUser, MidTurnQueued
+from jaato.protocol.frames import Taken
+from jaato.protocol.messages import Media
+from jaato.server.live import Live
+
+
+def kept(live: Live, files: list[File]) -> list[Media]:
+    """Files a client sent along, in the session's store. Raises `StoreError`."""
+    journal = live.session.journal
+    return [
+        Media(
+            file.mime_type,
+            journal.store.put_blob(journal.state.session_id, file.data),
+            len(file.data),
+            file.name,
+        )
+        for file in files
+    ]
+
+
+class Accepted:
+    """Waits for a message to be in the log. A listener of the session's bus."""
+
+    def __init__(self) -> None:
+        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, event: Event) -> None:
+        """Something has happened."""
+        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
+            return
+        if event.message.source == "user":
+            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+
+    def failed(self, error: JaatoError) -> None:
+        """It will not be."""
+        if not self._taken.done():
+            self._taken.set_exception(error)
+
+    def __await__(self) -> Generator[Any, None, Taken]:
+        return self._taken.__await__()
+
+
+async def settled_down(session: Session) -> None:
+    """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear."""
+    while True:
+        await session.crew.all_done()
+        if session.busy or not any(message.source == "child" for message in session.inbox):
+            return
+        turn = await session.heed()
+        if turn is None or turn.reason != "stop":
+            return
