@@ -15,7 +15,7 @@ from jaato.errors import JaatoError
 from jaato.protocol import events
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, EventBase
-from jaato.settings import FIELDS
+from jaato.settings.fields import FIELDS
 
 MADE = "This page is made from the code by `make docs`."
 EVENTS_HEAD = f"""\

@@ -17,7 +17,7 @@ from tests.docs.pages import ROOT
 import jaato
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event
-from jaato.settings import FIELDS
+from jaato.settings.fields import FIELDS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MADE = generated()

@@ -100,7 +100,7 @@ def test_a_virtual_environment_of_the_workspace_is_not_run(tmp_path: Path) -> No
     trap.chmod(0o755)
     (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
     environ = {
-        "PATH": settings.environment()["PATH"],
+        "PATH": f"{Path(sys.executable).parent}:{settings.environment()['PATH']}",
         "VIRTUAL_ENV": str(venv),
         "CONDA_PREFIX": str(venv),
         "HOME": str(tmp_path),

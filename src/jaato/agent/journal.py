@@ -39,6 +39,7 @@ class Journal:
         self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
+        self._frozen = False
 
     def branch(self, agent_id: str) -> Journal:
         """The pen of a subagent: the same log, the state of its own."""
@@ -73,6 +74,10 @@ class Journal:
         self.held.append((event, seen, holder or self))
         asyncio.get_running_loop().call_soon(self._let_go)
 
+    def freeze(self) -> None:
+        """Write and show nothing any more: the log stays as it is now."""
+        self._frozen = True
+
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
         if self.held or self.fault is not None:
@@ -94,6 +99,9 @@ class Journal:
     def record(self, *events: Event, writer: Journal | None = None) -> None:
         """Commit events, and what is held before them, together, then let them be seen. Raises `StoreError`; nothing has
         happened then, and others whose events were held hear of it too. `writer` is the pen, where it is a subagent's."""
+        if self._frozen:
+            self.held = []
+            return
         held = self.held
         if held:
             self.held = []
@@ -129,6 +137,8 @@ class Journal:
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
+        if self._frozen:
+            return
         self.bus.publish(*masked_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import msgspec
 
 from jaato.abc.asker import Answer, Clarification, Question
 from jaato.agent.journal import Journal
@@ -24,6 +25,9 @@ CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
 """Answers that let a call run; any other is no, or no answer at all and asked for again."""
 
 
+Asked = PermissionRequested | ClarificationQuestion
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """One open question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
@@ -31,6 +35,8 @@ class Waiting:
     permission: bool
     answered: anyio.Event = field(default_factory=anyio.Event)
     answer: Any = None
+    asked: Asked | None = None
+    """The question, where an earlier process has asked it and the call that waits for it has not come yet."""
 
 
 class Desk:
@@ -40,10 +46,42 @@ class Desk:
         self._journal = journal
         self._open: dict[str, Waiting] = {}
         self._answerers = 0
+        self._patient = False
+        self.early: Callable[[], None] = lambda: None
+        """Told that a question of an earlier process was answered before the turn goes on."""
 
-    def attend(self) -> Callable[[], None]:
-        """Someone is there to answer from now on; returns the function that says they have left."""
+    # --- questions of an earlier process -------------------------------------------------------------------------
+
+    def restore(self, asked: list[Asked]) -> None:
+        """These questions are open, and wait for their answers, and for the calls that go on with them."""
+        for question in asked:
+            permission = isinstance(question, PermissionRequested)
+            self._open[question.question_id] = Waiting(permission, asked=question)
+
+    def forget(self) -> list[Asked]:
+        """The questions nobody goes on with any more."""
+        left = [waiting.asked for waiting in self._open.values() if waiting.asked is not None]
+        self._open = {key: waiting for key, waiting in self._open.items() if waiting.asked is None}
+        return left
+
+    def _taken_up(self, call_id: str, digest: str | None) -> Asked | None:
+        """The question an earlier process has asked about this very call; whoever asks it again goes on with it."""
+        for waiting in self._open.values():
+            asked = waiting.asked
+            if asked is None or asked.call_id != call_id:
+                continue
+            if digest is None or (isinstance(asked, PermissionRequested) and asked.digest == digest):
+                waiting.asked = None
+                return asked
+        return None
+
+    # --- who is there --------------------------------------------------------------------------------------------
+
+    def attend(self, *, patient: bool = False) -> Callable[[], None]:
+        """Someone is there to answer from now on; returns the function that says they have left. With `patient` they, or
+        others, may come back: questions wait for them, up to their deadlines."""
         self._answerers += 1
+        self._patient = self._patient or patient
         present = True
 
         def leave() -> None:
@@ -52,7 +90,7 @@ class Desk:
                 return
             present = False
             self._answerers -= 1
-            if not self._answerers:
+            if not self._answerers and not self._patient:
                 for waiting in self._open.values():
                     waiting.answered.set()
 
@@ -60,15 +98,20 @@ class Desk:
 
     @property
     def attended(self) -> bool:
-        """Whether anybody can answer."""
-        return self._answerers > 0
+        """Whether anybody can answer, now or later."""
+        return self._answerers > 0 or self._patient
 
     async def ask(self, question: Question) -> Answer | None:
         """The answer to a permission question; None when nobody can give one. Raises TimeoutError past its deadline."""
+        journal = self._journal
+        held = self._taken_up(question.call_id, question.digest)
+        if held is not None:
+            assert isinstance(held, PermissionRequested)
+            question = msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
+            return await self._answered(question)
         if not self.attended:
             return None
-        journal = self._journal
-        waiting = self._open[question.id] = Waiting(permission=True)
+        self._open[question.id] = Waiting(permission=True)
         journal.record(
             PermissionRequested(
                 **journal.head(question.agent_id),
@@ -83,6 +126,10 @@ class Desk:
                 deadline=question.deadline,
             )
         )
+        return await self._answered(question)
+
+    async def _answered(self, question: Question) -> Answer | None:
+        journal, waiting = self._journal, self._open[question.id]
         answer: Answer | None = None
         try:
             seconds = seconds_until(question.deadline)
@@ -113,19 +160,24 @@ class Desk:
 
     async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
         """The user's answers to what an agent asks, in order; None when nobody is there."""
-        if not self.attended:
-            return None
         journal = self._journal
-        waiting = self._open[asked.id] = Waiting(permission=False)
-        journal.record(
-            ClarificationQuestion(
-                **journal.head(agent_id),
-                question_id=asked.id,
-                call_id=asked.call_id,
-                context=asked.context,
-                questions=asked.questions,
+        held = self._taken_up(asked.call_id, None)
+        if held is not None:
+            asked = msgspec.structs.replace(asked, id=held.question_id)
+        elif not self.attended:
+            return None
+        else:
+            self._open[asked.id] = Waiting(permission=False)
+            journal.record(
+                ClarificationQuestion(
+                    **journal.head(agent_id),
+                    question_id=asked.id,
+                    call_id=asked.call_id,
+                    context=asked.context,
+                    questions=asked.questions,
+                )
             )
-        )
+        waiting = self._open[asked.id]
         answers: list[str | None] | None = None
         try:
             answers = await self._wait(asked.id, waiting, "an answer of the user", None, agent_id)
@@ -160,6 +212,8 @@ class Desk:
             return False
         waiting.answer = answer
         waiting.answered.set()
+        if waiting.asked is not None:
+            self.early()
         return True
 
 

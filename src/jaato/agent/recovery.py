@@ -36,9 +36,14 @@ def recover(session: Session) -> None:
     state, journal = session.state, session.journal
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
-    for question in list(state.questions.values()):
-        journal.record(unanswered(question, session))
-    close_turn(session)
+    if session.resumable and state.open_turn is not None:
+        from jaato.agent.suspension import keep_open
+
+        keep_open(session)
+    else:
+        for question in list(state.questions.values()):
+            journal.record(unanswered(question, session))
+        close_turn(session)
     for grant in [grant for grant in state.grants.values() if grant.scope in PASSING]:
         journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
     for task in list(state.tasks.values()):
@@ -69,8 +74,10 @@ def unanswered(question: Question, session: Session) -> Event:
 
 
 def close_turn(session: Session) -> None:
-    """Give every call of an unfinished turn its result, and the turn its end. Raises `StoreError`."""
+    """Give every call of an unfinished turn its result, its questions and the turn their end. Raises `StoreError`."""
     state, journal = session.state, session.journal
+    for question in session.desk.forget():
+        journal.record(unanswered(question, session))
     close_calls(session, "Not run: the program ended before it began.")
     if state.open_turn is not None:
         journal.record(

@@ -25,7 +25,7 @@ from jaato.agent.questions import Desk
 from jaato.agent.recovery import close_turn, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
-from jaato.agent.state import State
+from jaato.agent.state import State, own_call
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
 from jaato.agent.waypoints import Waypoints
@@ -37,7 +37,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Source, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
-from jaato.tools.call import CURRENT, Call
+from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
@@ -82,6 +82,8 @@ class Session:
     """Whose agent a subagent is; None: this is the root of its log."""
     compaction: Compaction | None = None
     """Makes room when the context is full; None: nobody does."""
+    resumable: bool = False
+    """Whether a turn that was cut off stays open, to be gone on with (see `suspension`); else it is closed."""
     crew: Crew = field(init=False)
     reply: ReplyStream = field(init=False)
     steps: SessionSteps = field(init=False)
@@ -143,10 +145,7 @@ class Session:
         self.stop()
         if self.member_of is None:
             await self.crew.close()
-        running, state = CURRENT.get(), self.state
-        ours = running is not None and running.session_id == state.session_id
-        if self.member_of is not None:
-            ours = ours and running is not None and running.agent_id == state.agent_id
+        ours = own_call(self.state, of_a_subagent=self.member_of is not None)
         if not ours:  # else a call of ours would wait for itself
             with anyio.move_on_after(CLOSING_S, shield=True) as patience:
                 if self._busy:
@@ -156,7 +155,7 @@ class Session:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
         if self.member_of is None:
-            self.journal.store.release(state.session_id)
+            self.journal.store.release(self.state.session_id)
 
     # --- messages ----------------------------------------------------------------------------------------------
 
@@ -186,11 +185,17 @@ class Session:
         return None if self._busy or self._closed or not self._inbox else await self._turn(self._inbox[0])
 
     async def _turn(self, message: Message, stopped: bool = False) -> TurnCompleted:
+        if self.state.open_turn is not None:
+            close_turn(self)  # it was cut off, or the store failed in it, and something else is wanted now
+        return await self.occupied(lambda: run_turn(self, message), stopped)
+
+    async def occupied(
+        self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
+    ) -> TurnCompleted:
+        """Do the work of a turn while nothing else begins."""
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
-            if self.state.open_turn is not None:
-                close_turn(self)  # the store failed in the turn before
-            return await run_turn(self, message)
+            return await work()
         finally:
             self._busy = self.reply.stopped = False
             self._idle.set()
@@ -255,12 +260,9 @@ class Session:
             tools=self._declared.specs,
             settings=self.settings,
             conversation_id=state.session_id if self.member_of is None else state.agent_id,
-            read_blob=self._read_blob,
+            read_blob=functools.partial(self.journal.store.get_blob, state.session_id),
             encoded=self.encoded,
         )
-
-    def _read_blob(self, digest: str) -> bytes:
-        return self.journal.store.get_blob(self.state.session_id, digest)
 
     def model_info(self) -> ModelInfo:
         """What is known of the model in use."""

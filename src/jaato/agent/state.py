@@ -42,6 +42,7 @@ from jaato.protocol.messages import (
     Usage,
 )
 from jaato.protocol.specs import Grant, Plan
+from jaato.tools.call import CURRENT
 from jaato.tools.waypoints import Tree
 
 Question = PermissionRequested | ClarificationQuestion
@@ -241,3 +242,11 @@ def chars_of(message: Message) -> int:
             case Text() | Thinking() | Refusal():
                 chars += len(part.text)
     return chars
+
+
+def own_call(state: State, *, of_a_subagent: bool) -> bool:
+    """Whether the call that runs now is one of this session, or of this very subagent: it cannot be waited for."""
+    running = CURRENT.get()
+    if running is None or running.session_id != state.session_id:
+        return False
+    return not of_a_subagent or running.agent_id == state.agent_id

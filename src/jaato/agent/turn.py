@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,6 +78,17 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
         session.heard(message)
     else:
         journal.record(opening)
+    return await carry(session, turn)
+
+
+async def continue_turn(session: Session) -> TurnCompleted:
+    """Go on with the turn that an earlier process has left open: the calls that had not begun, then the model."""
+    assert session.state.open_turn is not None
+    return await carry(session, Turn(id=session.state.open_turn), list(session.state.open_calls.values()))
+
+
+async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) -> TurnCompleted:
+    """Take a turn that is open to its end."""
     show_status(session, "active")
     ending: Ending = "interrupted"
     problem: Problem | None = None
@@ -84,6 +96,8 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
     try:
         with anyio.CancelScope() as scope:
             session.scope = scope
+            if calls:
+                await session.steps.run_all(list(calls), turn.id)
             last = await converse(session, turn)
             ending = ENDINGS.get(last["finish_reason"], "stop")
         if scope.cancelled_caught:

@@ -11,7 +11,8 @@ from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
-from jaato.settings import FIELDS, Settings, read_toml
+from jaato.settings import Settings, read_toml
+from jaato.settings.fields import FIELDS
 
 
 def main(args: Namespace) -> int:

@@ -35,7 +35,14 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDetach,
 )
-from jaato.protocol.events import AgentOutput, Event, MessageUser, SessionInfo, TurnCompleted
+from jaato.protocol.events import (
+    AgentOutput,
+    AgentStatusChanged,
+    Event,
+    MessageUser,
+    SessionInfo,
+    TurnCompleted,
+)
 from jaato.protocol.frames import Opened, Taken
 from jaato.settings import environment
 
@@ -303,6 +310,8 @@ class Joined:
         if isinstance(event, MessageUser) and root:
             self._open = True
             self._heard(event)
+        elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
+            self._open = self.session.state.open_turn is not None  # it goes on after a crash
         self._stream(event)
         self.questions(event)
         if isinstance(event, TurnCompleted):
@@ -362,7 +371,7 @@ class Joined:
             if entry.seq > self.told_seq:
                 self._one(entry)
         self.told_seq = max(self.told_seq, state.seq)
-        self._open = state.open_turn is not None and info is not None and info.loaded
+        self._open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
                 head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}

@@ -13,7 +13,7 @@ from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.cli.shown import plan_lines, root_plan
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.commands import SessionUpdate, TaskStop
+from jaato.protocol.commands import SessionUpdate, TaskStop, TurnContinue
 
 if TYPE_CHECKING:
     from jaato.cli.joined import Joined
@@ -33,6 +33,7 @@ COMMANDS = {
     "resume": "ID go on with another session",
     "image": "FILE show the model an image with your next message",
     "save": "how a session's events are written to a file",
+    "continue": "go on with a turn that was cut off; what had begun is not repeated",
     "stop": "stop what the agent is doing, as Ctrl-C does",
     "exit": "leave",
 }
@@ -211,6 +212,11 @@ async def image_command(joined: Joined, rest: str) -> None:
     joined.screen.note(f"{path.name} goes with your next message.", "dim")
 
 
+async def continue_command(joined: Joined, _rest: str) -> None:
+    """/continue"""
+    await joined.client.ask(TurnContinue(session_id=joined.session.id))
+
+
 async def stop_command(joined: Joined, _rest: str) -> None:
     """/stop"""
     await joined.session.stop()
@@ -234,6 +240,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "new": new_command,
     "resume": resume_command,
     "image": image_command,
+    "continue": continue_command,
     "stop": stop_command,
     "exit": exit_command,
 }

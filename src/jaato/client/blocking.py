@@ -83,7 +83,7 @@ class Client:
         if not isinstance(welcome, Welcome):
             raise ServerGone("The server does not greet.")
         self.welcome = welcome
-        self._take(told[1:])
+        self._heed(told[1:])
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Client:
         asked = self.begin(command)
         while (result := self.result(asked)) is None:
             self._socket.settimeout(timeout_s)
-            self._take(self._frames.take(self._received()))
+            self._take(self._received())
         return result
 
     def begin(self, command: Command) -> str:
@@ -134,15 +134,15 @@ class Client:
                 return
             except OSError as error:
                 raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
-            self._take(self._frames.take(self._whole(data)))
+            self._take(self._whole(data))
 
     def receive(self) -> None:
         """Take in what has come, for a program that waits on `fileno` beside others; waits when nothing has.
         Raises `ServerGone` when the server has gone."""
         self._socket.settimeout(REPLY_S)
-        self._take(self._frames.take(self._received()))
+        self._take(self._received())
         while self._held_back():
-            self._take(self._frames.take(self._received()))
+            self._take(self._received())
 
     def arrived(self) -> list[Event]:
         """The events that were taken in and not given yet."""
@@ -166,15 +166,23 @@ class Client:
 
     # --- reading and writing -------------------------------------------------------------------------------------
 
-    def _take(self, told: list[bytes | Closed]) -> None:
+    def _take(self, data: bytes) -> None:
+        """Take in what has come, and answer pings."""
+        told = self._frames.take(data)
+        try:
+            for due in self._frames.due:
+                self._socket.sendall(due)
+        except OSError:
+            pass  # what came before the end is taken in first
+        self._frames.due.clear()
+        self._heed(told)
+
+    def _heed(self, told: list[bytes | Closed]) -> None:
         for one in told:
             self._one(one)
 
     def _one(self, told: bytes | Closed) -> None:
         """Take in one message. Messages of a kind this client does not know are passed over."""
-        for due in self._frames.due:
-            self._socket.sendall(due)
-        self._frames.due.clear()
         if isinstance(told, Closed):
             raise refused(told)
         try:

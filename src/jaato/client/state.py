@@ -30,6 +30,7 @@ from jaato.protocol.events import (
     SessionCreated,
     SessionInfo,
     SessionUpdated,
+    SharedUpdated,
     ToolActivated,
     ToolCallEnd,
     ToolCallStart,
@@ -140,6 +141,10 @@ def apply_lists(state: State, event: Event) -> None:
         case WaypointUpdated():
             state.waypoints[event.waypoint.id] = event.waypoint
             state.waypoint = event.current
+        case SharedUpdated(gone=True):
+            state.shared.pop(event.key, None)
+        case SharedUpdated():
+            state.shared[event.key] = event.value
         case ToolsStatus():
             state.disabled = list(event.disabled)
 

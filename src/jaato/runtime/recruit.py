@@ -20,7 +20,8 @@ from jaato.protocol.events import AgentCreated
 from jaato.protocol.specs import AgentBounds
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.telling import Telling
-from jaato.settings import FIELDS, Settings, Value
+from jaato.settings import Settings, Value
+from jaato.settings.fields import FIELDS
 from jaato.tools.catalog import Catalog
 
 if TYPE_CHECKING:

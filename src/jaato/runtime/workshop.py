@@ -44,9 +44,17 @@ class Workshop:
         self.sessions = 0
 
     async def session(
-        self, blueprint: Blueprint, journal: Journal | None = None, *, wire: bool = True
+        self,
+        blueprint: Blueprint,
+        journal: Journal | None = None,
+        *,
+        wire: bool = True,
+        resumable: bool = False,
     ) -> tuple[Session, Callable[[], Awaitable[None]]]:
-        """A new session, or the one of a journal, entered; and the function that closes it. Raises `JaatoError`s."""
+        """A new session, or the one of a journal, entered; and the function that closes it. Raises `JaatoError`s.
+
+        With `resumable` a turn that was cut off stays open, to be gone on with.
+        """
         settings = self.settings.with_flags(flags_of(blueprint))
         provider, model = await self._provider(blueprint, settings, journal)
         runtime = self._runtime(blueprint, model)
@@ -58,7 +66,7 @@ class Workshop:
         session: Session | None = None
         try:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
-            session.compaction = strategy
+            session.compaction, session.resumable = strategy, resumable
             await session.__aenter__()
             if wire:
                 registry.set_session(session)

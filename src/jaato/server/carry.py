@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from functools import partial
 
 import msgspec
 
 from jaato.abc.asker import Answer
+from jaato.agent.recovery import close_turn
+from jaato.agent.suspension import go_on, suspended
 from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
@@ -27,6 +30,7 @@ from jaato.protocol.commands import (
     SessionUpdate,
     TaskStop,
     ToolsDisable,
+    TurnContinue,
 )
 from jaato.protocol.events import (
     ClarificationQuestion,
@@ -47,6 +51,7 @@ WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientCon
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
+SETTLED_S = 2.0
 
 
 class Carrier:
@@ -101,6 +106,8 @@ class Carrier:
 
     def _rest(self, command: Command) -> Awaitable[Result]:
         match command:
+            case TurnContinue():
+                return self._continue(command)
             case SessionDelete():
                 return self._delete(command)
             case SessionUpdate():
@@ -180,13 +187,13 @@ class Carrier:
 
     # --- answering -----------------------------------------------------------------------------------------------
 
-    def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
+    async def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
         room = self._room(command)
+        if command.question_id in room.state.questions:
+            live = await self._hub.live(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
-        live = self._hub.lives.by_id.get(room.session_id)
-        if asked is None or live is None:
-            answer, by = room.settled.get(command.question_id, ("", ""))
-            return Settled(False, by, answer)
+        if asked is None:
+            return await settled(room, command.question_id)
         given: Answer | list[str | None]
         match command, asked:
             case PermissionResponse(), PermissionRequested():
@@ -207,8 +214,7 @@ class Carrier:
         accepted = live.session.desk.answer(command.question_id, given)
         if accepted:
             return Settled(True, self._client.name)
-        answer, by = room.settled.get(command.question_id, ("", ""))
-        return Settled(False, by, answer)
+        return await settled(room, command.question_id)
 
     # --- working -------------------------------------------------------------------------------------------------
 
@@ -248,9 +254,19 @@ class Carrier:
         return result
 
     async def _stop(self, command: SessionStop) -> Done:
-        live = self._hub.lives.by_id.get(self._id_of(command))
-        if live is not None:
-            live.session.stop()
+        room = self._room(command)
+        if room.session_id in self._hub.lives.by_id or room.state.open_turn is not None:
+            session = (await self._hub.live(room.session_id)).session
+            if suspended(session):
+                close_turn(session)
+            session.stop()
+        return Done()
+
+    async def _continue(self, command: TurnContinue) -> Done:
+        session = (await self._live(command)).session
+        if not suspended(session):
+            raise ConfigError("No turn was cut off here; say something to begin one.")
+        self._hub.begin(lambda: go_on(session))
         return Done()
 
     async def _settle(self, command: SessionSettle) -> Done:
@@ -288,3 +304,12 @@ class Carrier:
         live = await self._live(command)
         await live.session.dispatch(command)
         return Done()
+
+
+async def settled(room: Room, question_id: str) -> Settled:
+    """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
+    until = asyncio.get_running_loop().time() + SETTLED_S
+    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.005)
+    answer, by = room.settled.get(question_id, ("", ""))
+    return Settled(False, by, answer)

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
+from jaato.agent.suspension import go_on, suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
@@ -66,7 +67,7 @@ class Hub:
             if self._work:
                 await asyncio.wait(self._work)
 
-    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+    def begin(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do something that no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
@@ -95,7 +96,9 @@ class Hub:
 
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
-        room.loaded = lambda: room.session_id in self.lives.by_id
+        room.at_work = lambda: (
+            (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
+        )
         self.rooms[room.session_id] = room
 
     def enter(
@@ -141,7 +144,10 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
+        session.desk.early = lambda: self.begin(lambda: go_on(session))
         self._answerable(room)
+        if suspended(session):
+            room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
 
     def _answerable(self, room: Room) -> None:
@@ -151,7 +157,7 @@ class Hub:
             return
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
-            live.leave, live.answering = live.session.desk.attend(), True
+            live.leave, live.answering = live.session.desk.attend(patient=True), True
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -252,7 +258,7 @@ class Hub:
                         del self.rooms[session_id]
 
 
-async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+async def guarded(work: Callable[[], Awaitable[object]]) -> None:
     """Do something whose failure is the log's, and no command's."""
     try:
         await work()

@@ -12,6 +12,7 @@ import anyio
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, stored
@@ -115,7 +116,7 @@ class Lives:
             raise
 
     async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
-        session, close = await shop.workshop.session(blueprint, journal)
+        session, close = await shop.workshop.session(blueprint, journal, resumable=True)
         live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
         return live
 
@@ -163,7 +164,10 @@ class Lives:
         await self._close_left()
 
     async def close(self) -> None:
-        """Put every session down, then close the workshops."""
+        """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
+        for live in self.by_id.values():
+            if live.session.busy or live.session.state.open_turn is not None:
+                suspend(live.session)
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -11,7 +11,7 @@ from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
 from jaato.protocol.codec import encode
-from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo
+from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo, SystemMessage
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.server.feed import Feed, Wire
@@ -35,7 +35,7 @@ class Room:
         self.ring = Ring()
         self.tools: Callable[[], list[dict[str, object]]] = list
         self.models: list[str] = []
-        self.loaded: Callable[[], bool] = lambda: False
+        self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
         self._watchers: dict[Feed, ClientView] = {}
         self.settled: dict[str, tuple[str, str]] = {}
@@ -115,6 +115,16 @@ class Room:
         """Tell everybody what no event says: tools, models, sessions, who is there."""
         self.hear(self._info(None))
 
+    def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
+        """A notice to everybody who watches."""
+        mine = self.state
+        head: dict[str, Any] = {
+            "session_id": mine.session_id,
+            "agent_id": mine.root_agent_id,
+            "seq": mine.seq,
+        }
+        self.hear(SystemMessage(**head, text=text, level=level))
+
     # --- what feeds send -----------------------------------------------------------------------------------------
 
     def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
@@ -151,7 +161,7 @@ class Room:
             models=self.models,
             sessions=self.sessions(),
             clients=self.clients,
-            loaded=self.loaded(),
+            at_work=self.at_work(),
             state=state,
         )
 

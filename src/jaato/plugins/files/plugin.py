@@ -86,7 +86,7 @@ class FilesPlugin(Patching, Plugin):
         *,
         call: Call,
     ) -> str | Output:
-        """Read a text file or some lines, see an image, read on in a result:… handle."""
+        """Show the contents of a text file or an image, or read on in a result:… handle."""
         if limit is not None and limit < 1:
             raise EditRefused("limit must be at least 1. Leave it out for the usual number of lines.")
         if path.startswith(HANDLE):

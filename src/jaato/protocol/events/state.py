@@ -72,6 +72,8 @@ class State(Struct, kw_only=True, omit_defaults=True):
     questions: dict[str, PermissionRequested | ClarificationQuestion] = field(default_factory=dict)
     tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
     """Background tasks that run."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What the agents of the session share."""
     waypoints: dict[str, Waypoint] = field(default_factory=dict)
     waypoint: str = ""
     """The one the session stands at; empty: its start."""

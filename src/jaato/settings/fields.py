@@ -1,0 +1,101 @@
+"""Every setting there is: its type, its default and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["text", "number", "integer", "switch", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`."""
+
+    kind: Kind
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    tighten: Callable[[Any, Any], bool] | None = None
+
+
+def fewer(new: Any, old: Any) -> bool:
+    """Whether a number is tighter than another."""
+    return bool(old is None or 0 < new < old)
+
+
+FIELDS: dict[str, Field] = {
+    "provider": Field("text", None, "which provider answers; without it the first that can be used"),
+    "model": Field("text", None, "which model; without it the provider's default"),
+    "base_url": Field("text", None, "where the provider is, when not at its usual place"),
+    "interface": Field(
+        "text",
+        "auto",
+        "how openai and ollama are spoken to; auto: responses at OpenAI's own host, chat at any other",
+        ("auto", "chat", "responses"),
+    ),
+    "temperature": Field("number", None, "sampling temperature"),
+    "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
+    "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
+    "max_turns": Field("integer", 200, "model calls one prompt may take", tighten=fewer),
+    "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
+    "deferred_tools": Field("switch", True, "declare only core tools at first"),
+    "background_after_s": Field(
+        "number", 10.0, "seconds after which a slow command goes on in the background"
+    ),
+    "subagent_depth": Field("integer", 3, "how deep subagents may nest; 0: none", tighten=fewer),
+    "subagents_at_once": Field("integer", 8, "how many subagents may work at the same time", tighten=fewer),
+    "subagents_open": Field("integer", 32, "how many subagents a session may have open", tighten=fewer),
+    "durability": Field(
+        "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
+    ),
+    "read_only": Field(
+        "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
+    ),
+    "allow": Field("list", [], "tools and command patterns that run without asking"),
+    "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
+    "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
+    "allow_hosts": Field(
+        "list",
+        [],
+        "hosts at private addresses that web tools may reach: localhost:8080, *.corp.example, 10.0.0.0/8, * for all",
+    ),
+    "search_engine": Field("text", "ddgs", "where web_search asks: ddgs, or the URL of a SearXNG server"),
+    "service_keys": Field(
+        "list",
+        [],
+        "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
+    ),
+    "mask_secrets": Field(
+        "switch",
+        True,
+        "keep secrets of the environment, saved keys and known shapes out of logs, requests and events",
+        tighten=lambda new, old: bool(new),
+    ),
+    "language_servers": Field(
+        "list",
+        [],
+        "language servers beside those known: rust (lets a known one run), python=pylsp, zig:.zig=zls",
+    ),
+    "disabled_plugins": Field(
+        "list", [], "plugins, by name, that are never loaded", tighten=lambda new, old: True
+    ),
+    "gc": Field(
+        "text",
+        None,
+        "the strategy that makes room in a full context: gc_truncate, gc_summarize, gc_hybrid, or a plugin's; none without",
+    ),
+    "gc_threshold": Field(
+        "number", 80.0, "how full the context is, in percent, when the strategy makes room"
+    ),
+    "server": Field(
+        "text",
+        "auto",
+        "whether run and chat work in the server: auto when one runs, always (it is started), never; "
+        "read from the environment and your own file alone",
+        ("auto", "always", "never"),
+    ),
+    "system_prompt": Field("text", None, "replaces the base system prompt"),
+    "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
+}
