@@ -6,41 +6,30 @@ import asyncio
 import os
 import signal
 from argparse import Namespace
-from collections.abc import Callable
-from typing import Any
 
-from jaato.abc.asker import Answer
 from jaato.cli.asking import Questions
 from jaato.cli.ending import INTERRUPTED, OK
+from jaato.cli.hearing import Hearing
 from jaato.cli.joined_commands import COMMANDS, obey
 from jaato.cli.keyboard import BROKEN, Keyboard
-from jaato.cli.kin import Kin
-from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import clean_text
 from jaato.cli.reach import own_name
-from jaato.cli.screen import Screen, one_line
-from jaato.cli.shown import show
+from jaato.cli.remote_desk import RemoteDesk
+from jaato.cli.screen import Screen
+from jaato.cli.shown import show, show_opening
 from jaato.cli.signals import heeded, restore_terminal
-from jaato.cli.stream import Stream
 from jaato.client.address import Address
 from jaato.client.connection import Client, connect
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError
 from jaato.protocol.commands import (
-    ClarificationResponse,
     ClientConfig,
     File,
     MessageSend,
-    PermissionResponse,
     SessionCreate,
     SessionDetach,
 )
 from jaato.protocol.events import (
-    AgentOutput,
-    AgentStatusChanged,
-    Event,
-    MessageUser,
-    SessionInfo,
     TurnCompleted,
 )
 from jaato.protocol.frames import Opened, Taken
@@ -65,23 +54,11 @@ class Joined:
         self.session: RemoteSession
         self.leaving = False
         self.code = OK
-        self.turns: list[TurnCompleted] = []
         self.files: list[File] = []
         """What goes with the next message."""
-        self.told_seq = 0
-        self._below: list[TurnCompleted] = []
-        self._said: list[str] = []
-        self._expected = 0
-        self._open = False
-        self._presses = 0
-        self._ending = False
-        """Whether the terminal leaves when the turn is over."""
-        self._present: dict[str, str] = {}
-        self._hearing: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.questions: Questions
-        self._stream: Callable[[Event], None]
+        self.hearing: Hearing
+        self._listening: asyncio.Task[None] | None = None
+        self.desk: RemoteDesk
 
     async def run(self) -> int:
         """Join, take line after line, leave."""
@@ -96,7 +73,7 @@ class Joined:
         try:
             where = self.address
             async with connect(where.path or str(where), token=where.token, name=own_name()) as client:
-                self.client = client
+                self.client, self.desk = client, RemoteDesk(client, self.screen)
                 client.on_connection = self._connection
                 if not self.keyboard.interactive:
                     await client.ask(ClientConfig(answers=False))
@@ -106,7 +83,7 @@ class Joined:
                 first = (clean_text(" ".join(getattr(self.args, "prompt", None) or [])) or "").strip()
                 if first:
                     await self.say(first)
-                while not self.leaving:
+                while not (self.leaving or self.hearing.leaving):
                     await self._next()
                 await self.close()
         except asyncio.CancelledError:
@@ -134,11 +111,11 @@ class Joined:
         assert session.info is not None
         if creation is None:
             show(self.screen, session.state, session.info)
-            self.told_seq = session.state.seq
+            self.hearing.told_seq = session.state.seq
         else:
-            self.told_seq = before
-            self._opening(session, before)
-        self._catch_up(session)
+            self.hearing.told_seq = before
+            show_opening(self.screen, session.state, before)
+        self.hearing.catch_up()
 
     async def change(self, creation: SessionCreate | None, named: str | None) -> None:
         """Go on in another session; where that fails, in this one. Raises `JaatoError`."""
@@ -149,28 +126,12 @@ class Joined:
             await self.client.ask(SessionDetach(session_id=before.id))
 
     def _enter(self, session: RemoteSession) -> None:
-        if self._hearing is not None:
-            self._hearing.cancel()
-        self.session = session
-        kin = Kin()
-        kin.restore(session.state.agents)
+        if self._listening is not None:
+            self._listening.cancel()
+        self.session, self.desk.session_id = session, session.id
         verbose = getattr(self.args, "verbose", False)
-        self._stream = Stream(Narrator(self.screen, verbose=verbose, plan=True, kin=kin))
-        self.questions = Questions(self, self.screen, kin)
-        self.turns, self._below, self._said = [], [], []
-        self._expected, self._open = 0, False
-        assert session.info is not None
-        self._present = {client.id: client.name for client in session.info.clients}
-        self._hearing = asyncio.get_running_loop().create_task(self._hear(session))
-
-    def _opening(self, session: RemoteSession, before: int) -> None:
-        state = session.state
-        if before:
-            name = f" {state.name}" if state.name else ""
-            turns = f"{state.turns} turn{'' if state.turns == 1 else 's'} so far"
-            self.screen.note(f"session {state.session_id}{name}, {turns}", "dim")
-        else:
-            self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
+        self.hearing = Hearing(self.client, session, self.screen, self.keyboard, self.desk, verbose=verbose)
+        self._listening = asyncio.get_running_loop().create_task(self._hear(session))
 
     async def close(self) -> None:
         """Leave the session: what the command line said of it holds no more."""
@@ -178,9 +139,9 @@ class Joined:
             text = f"background task {task.task_id} ({task.tool}) still runs and is stopped now"
             self.screen.note(text, "yellow")
         self.session.watched = False
-        if self._hearing is not None:
-            self._hearing.cancel()
-            self._hearing = None
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
         try:
             async with asyncio.timeout(None if self.creation is not None else 5.0):
                 await self.client.ask(SessionDetach(session_id=self.session.id))
@@ -192,7 +153,17 @@ class Joined:
     @property
     def busy(self) -> bool:
         """Whether a turn runs, as far as it was told here."""
-        return self._open or self.told_seq < self._expected
+        return self.hearing.busy
+
+    @property
+    def turns(self) -> list[TurnCompleted]:
+        """The turns that ended while this terminal was there."""
+        return self.hearing.turns
+
+    @property
+    def questions(self) -> Questions:
+        """What is asked now."""
+        return self.hearing.questions
 
     async def _next(self) -> None:
         """Take one line, and do what it says."""
@@ -211,7 +182,7 @@ class Joined:
             await asyncio.wait([typed, change])
         if not change.cancelled() and change.exception() is not None:
             change.result()
-        if self.leaving or typed.cancelled():
+        if self.leaving or self.hearing.leaving or typed.cancelled():
             return
         line = typed.result()
         if line == BROKEN:
@@ -244,17 +215,17 @@ class Joined:
 
     async def say(self, text: str) -> None:
         """Say something to the agent."""
-        self._presses = 0
-        self._said.append(text)
+        self.hearing.presses = 0
+        self.hearing.said.append(text)
         files, self.files = self.files, []
         try:
             taken = await self.client.ask(MessageSend(session_id=self.session.id, text=text, files=files))
         except JaatoError as error:
-            self._said.remove(text)
+            self.hearing.said.remove(text)
             self.screen.note(str(error), "red")
             return
         assert isinstance(taken, Taken)
-        self._expected = max(self._expected, taken.seq)
+        self.hearing.expected = max(self.hearing.expected, taken.seq)
         if taken.queued:
             self.screen.note("(the agent hears this at its next pause)", "dim")
 
@@ -268,7 +239,7 @@ class Joined:
             self.keyboard.lines.reopen()
             if self.keyboard.interactive:
                 self.screen.note("Leaving after this turn; Ctrl-C stops it.", "dim")
-            self._ending = True
+            self.hearing.ending = True
             while self.busy:
                 await self._change()
         else:
@@ -280,124 +251,22 @@ class Joined:
 
     async def _change(self) -> None:
         """Until something has begun, ended or been asked. Raises what ended the connection for good."""
-        assert self._hearing is not None
-        wait = asyncio.get_running_loop().create_task(self._changed.wait())
+        assert self._listening is not None
+        wait = asyncio.get_running_loop().create_task(self.hearing.changed.wait())
         try:
-            await asyncio.wait([wait, self._hearing], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([wait, self._listening], return_when=asyncio.FIRST_COMPLETED)
         finally:
             wait.cancel()
-        self._changed.clear()
-        if self._hearing.done() and not self._hearing.cancelled():
-            self._hearing.result()
+        self.hearing.changed.clear()
+        if self._listening.done() and not self._listening.cancelled():
+            self._listening.result()
 
     async def _hear(self, session: RemoteSession) -> None:
         with session.events() as events:
             async for event in events:
-                self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        before = self.busy, self.questions.current
-        if isinstance(event, SessionInfo):
-            self._informed(event)
-        elif not event.durable or event.seq > self.told_seq:
-            self._one(event)
-        if before != (self.busy, self.questions.current) or self.leaving:
-            self._changed.set()
-
-    def _one(self, event: Event) -> None:
-        self.told_seq = max(self.told_seq, event.seq)
-        root = event.agent_id == self.session.state.root_agent_id
-        if isinstance(event, MessageUser) and root:
-            self._open = True
-            self._heard(event)
-        elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
-            self._open = self.session.state.open_turn is not None  # it goes on after a crash
-        self._stream(event)
-        self.questions(event)
-        if isinstance(event, TurnCompleted):
-            if root:
-                self._over(event)
-            else:
-                self._below.append(event)
-
-    def _heard(self, event: MessageUser) -> None:
-        """A message has reached the agent: told where it was not said here."""
-        text = event.message.text
-        mine = next((said for said in self._said if text.startswith(said)), None)
-        if mine is not None:
-            self._said.remove(mine)
-        elif event.message.source == "user":
-            said = f"{self._somebody()}: {one_line(text, 2_000)}"
-            self.keyboard.aside(said, "bold", again=False)
-
-    def _somebody(self) -> str:
-        others = [name for client, name in self._present.items() if client != self.client.welcome.client_id]
-        return one_line(others[0], 80) if len(others) == 1 else "somebody else"
-
-    def _over(self, turn: TurnCompleted) -> None:
-        self._open = False
-        self._presses = 0
-        self.leaving = self.leaving or self._ending
-        self.turns.append(turn)
-        self.screen.end_text()
-        match turn.reason:
-            case "error" | "limit" if turn.error is not None:
-                self.screen.note(turn.error.message, "red")
-            case "cancelled" | "interrupted":
-                self.screen.note("Stopped; what was done is kept.", "yellow")
-            case "refusal" | "length":
-                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
-        below, self._below = self._below, []
-        self.screen.note(closing_line([turn], self.session.id, below), "dim")
-
-    def _informed(self, info: SessionInfo) -> None:
-        now = {client.id: client.name for client in info.clients}
-        own = self.client.welcome.client_id
-        if self.client.connected:
-            for client, name in now.items():
-                if client not in self._present and client != own:
-                    self.keyboard.aside(f"{one_line(name, 80)} has come", "dim")
-            for client, name in self._present.items():
-                if client not in now and client != own:
-                    self.keyboard.aside(f"{one_line(name, 80)} has left", "dim")
-            self._present = now
-        if info.state is not None or info.live is not None:
-            self._catch_up(self.session)
-
-    def _catch_up(self, session: RemoteSession) -> None:
-        """Tell what was missed, from the state: entries, the words that are being said, questions."""
-        state, info = session.state, session.info
-        for entry in state.entries:
-            if entry.seq > self.told_seq:
-                self._one(entry)
-        self.told_seq = max(self.told_seq, state.seq)
-        self._open = state.open_turn is not None and info is not None and info.at_work
-        for agent in state.agents.values():
-            if text := agent.streaming.get("model", ""):
-                head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
-                head |= {"seq": state.seq, "timestamp": state.updated_at}
-                self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
-        if self.keyboard.interactive:
-            self.questions.restore(list(state.questions.values()) if self._open else [])
+                self.hearing.tell(event)
 
     # --- the server ----------------------------------------------------------------------------------------------
-
-    def answer(self, question_id: str, answer: Answer | list[str | None], /) -> None:
-        """Give the server an answer; another terminal may be faster."""
-        self._later(self._answer(question_id, answer))
-
-    async def _answer(self, question_id: str, answer: Answer | list[str | None]) -> None:
-        head: dict[str, Any] = {"session_id": self.session.id, "question_id": question_id}
-        command = (
-            PermissionResponse(
-                **head, answer=answer.answer, arguments=answer.arguments, comment=answer.comment
-            )
-            if isinstance(answer, Answer)
-            else ClarificationResponse(**head, answers=answer)
-        )
-        settled: Any = await self.client.ask(command)
-        if not settled.accepted and settled.answer:
-            self.screen.note(f"{settled.by or 'Somebody'} has answered before: {settled.answer}", "yellow")
 
     def _connection(self, there: bool) -> None:
         if self.leaving:
@@ -406,7 +275,7 @@ class Joined:
             self.keyboard.aside("The connection to the server is lost; trying again.", "yellow")
             return
         self.keyboard.aside("The server is there again.", "green")
-        self._later(self._back())
+        self.desk.later(self._back())
 
     async def _back(self) -> None:
         """What a new connection has to be told."""
@@ -420,17 +289,6 @@ class Joined:
             )
             await self.client.ask(again)
 
-    def _later(self, work: Any) -> None:
-        async def guarded() -> None:
-            try:
-                await work
-            except JaatoError as error:
-                self.screen.note(str(error), "red")
-
-        task = asyncio.get_running_loop().create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     # --- signals -------------------------------------------------------------------------------------------------
 
     def _interrupted(self) -> None:
@@ -440,11 +298,11 @@ class Joined:
         if not self.busy:
             self._hint()
             return
-        self._presses += 1
-        if self._presses >= PATIENCE:
+        self.hearing.presses += 1
+        if self.hearing.presses >= PATIENCE:
             restore_terminal()
             os._exit(INTERRUPTED)
-        self._later(self.session.stop())
+        self.desk.later(self.session.stop())
 
     def _hint(self) -> None:
         self.screen.note("")
@@ -456,13 +314,13 @@ class Joined:
         if not hasattr(self, "session"):
             self._task.cancel()
             return
-        self._later(self._end())
+        self.desk.later(self._end())
 
     async def _end(self) -> None:
         """Leave in order; what the command line began is stopped before."""
         if self.creation is not None and self.busy:
-            self._ending = True
+            self.hearing.ending = True
             await self.session.stop()
         else:
             self.leaving = True
-            self._changed.set()
+            self.hearing.changed.set()

@@ -17,17 +17,16 @@ from jaato.cli.asked import creation, file_at
 from jaato.cli.ending import INTERRUPTED
 from jaato.cli.options import clean_text
 from jaato.cli.reach import lost
+from jaato.cli.response import response_to
 from jaato.cli.screen import Screen
 from jaato.cli.signals import heeded, restore_terminal
 from jaato.cli.telling import Telling
 from jaato.client.blocking import Client
 from jaato.errors import CancelledException, ServerGone
 from jaato.protocol.commands import (
-    ClarificationResponse,
     ClientConfig,
     Command,
     MessageSend,
-    PermissionResponse,
     SessionAttach,
     SessionDetach,
     SessionSettle,
@@ -174,15 +173,7 @@ class ServedRun:
 
     def answer(self, question_id: str, answer: Answer | list[str | None], /) -> None:
         """Give the server an answer; if another client was faster, its answer is told by the event."""
-        head: dict[str, Any] = {"session_id": self.session_id, "question_id": question_id}
-        if isinstance(answer, Answer):
-            self.client.begin(
-                PermissionResponse(
-                    **head, answer=answer.answer, arguments=answer.arguments, comment=answer.comment
-                )
-            )
-        else:
-            self.client.begin(ClarificationResponse(**head, answers=answer))
+        self.client.begin(response_to(self.session_id, question_id, answer))
 
     def _typed(self) -> None:
         goes_on = self._lines.take()

@@ -94,3 +94,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.title} ({plan.status})"
     for step in plan.steps:
         yield f"  [{SIGNS.get(step.status, ' ')}] {step.description}"
+
+
+def show_opening(screen: Screen, state: State, before: int) -> None:
+    """What is said of a session that was begun, or goes on after its event `before`."""
+    if before:
+        name = f" {state.name}" if state.name else ""
+        turns = f"{state.turns} turn{'' if state.turns == 1 else 's'} so far"
+        screen.note(f"session {state.session_id}{name}, {turns}", "dim")
+    else:
+        screen.note(f"session {state.session_id} in {state.workspace}", "dim")

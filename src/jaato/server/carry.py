@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from functools import partial
 
@@ -44,14 +43,13 @@ from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
-from jaato.server.said import Accepted, kept, settled_down
+from jaato.server.said import Accepted, kept, settled, settled_down
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
-SETTLED_S = 2.0
 
 
 class Carrier:
@@ -304,12 +302,3 @@ class Carrier:
         live = await self._live(command)
         await live.session.dispatch(command)
         return Done()
-
-
-async def settled(room: Room, question_id: str) -> Settled:
-    """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
-    until = asyncio.get_running_loop().time() + SETTLED_S
-    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.005)
-    answer, by = room.settled.get(question_id, ("", ""))
-    return Settled(False, by, answer)

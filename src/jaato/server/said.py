@@ -10,9 +10,12 @@ from jaato.agent.session import Session
 from jaato.errors import JaatoError
 from jaato.protocol.commands import File
 from jaato.protocol.events import Event, MessageUser, MidTurnQueued
-from jaato.protocol.frames import Taken
+from jaato.protocol.frames import Settled, Taken
 from jaato.protocol.messages import Media
 from jaato.server.live import Live
+from jaato.server.room import Room
+
+SETTLED_S = 2.0
 
 
 def kept(live: Live, files: list[File]) -> list[Media]:
@@ -60,3 +63,12 @@ async def settled_down(session: Session) -> None:
         turn = await session.heed()
         if turn is None or turn.reason != "stop":
             return
+
+
+async def settled(room: Room, question_id: str) -> Settled:
+    """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
+    until = asyncio.get_running_loop().time() + SETTLED_S
+    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    answer, by = room.settled.get(question_id, ("", ""))
+    return Settled(False, by, answer)
