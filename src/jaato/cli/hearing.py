@@ -60,6 +60,27 @@ class Hearing:
         self._open = False
         assert session.info is not None
         self.present = {one.id: one.name for one in session.info.clients}
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        with self.session.events() as events:
+            async for event in events:
+                self.tell(event)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._listening.cancel()
+
+    async def change(self) -> None:
+        """Until something has begun, ended or been asked. Raises what ended the connection for good."""
+        wait = asyncio.get_running_loop().create_task(self.changed.wait())
+        try:
+            await asyncio.wait([wait, self._listening], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wait.cancel()
+        self.changed.clear()
+        if self._listening.done() and not self._listening.cancelled():
+            self._listening.result()
 
     @property
     def busy(self) -> bool:

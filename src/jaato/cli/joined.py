@@ -29,9 +29,6 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDetach,
 )
-from jaato.protocol.events import (
-    TurnCompleted,
-)
 from jaato.protocol.frames import Opened, Taken
 from jaato.settings import environment
 
@@ -57,7 +54,6 @@ class Joined:
         self.files: list[File] = []
         """What goes with the next message."""
         self.hearing: Hearing
-        self._listening: asyncio.Task[None] | None = None
         self.desk: RemoteDesk
 
     async def run(self) -> int:
@@ -126,12 +122,11 @@ class Joined:
             await self.client.ask(SessionDetach(session_id=before.id))
 
     def _enter(self, session: RemoteSession) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
+        if hasattr(self, "hearing"):
+            self.hearing.stop()
         self.session, self.desk.session_id = session, session.id
         verbose = getattr(self.args, "verbose", False)
         self.hearing = Hearing(self.client, session, self.screen, self.keyboard, self.desk, verbose=verbose)
-        self._listening = asyncio.get_running_loop().create_task(self._hear(session))
 
     async def close(self) -> None:
         """Leave the session: what the command line said of it holds no more."""
@@ -139,9 +134,7 @@ class Joined:
             text = f"background task {task.task_id} ({task.tool}) still runs and is stopped now"
             self.screen.note(text, "yellow")
         self.session.watched = False
-        if self._listening is not None:
-            self._listening.cancel()
-            self._listening = None
+        self.hearing.stop()
         try:
             async with asyncio.timeout(None if self.creation is not None else 5.0):
                 await self.client.ask(SessionDetach(session_id=self.session.id))
@@ -156,11 +149,6 @@ class Joined:
         return self.hearing.busy
 
     @property
-    def turns(self) -> list[TurnCompleted]:
-        """The turns that ended while this terminal was there."""
-        return self.hearing.turns
-
-    @property
     def questions(self) -> Questions:
         """What is asked now."""
         return self.hearing.questions
@@ -169,10 +157,10 @@ class Joined:
         """Take one line, and do what it says."""
         if not self.keyboard.interactive:
             while self.busy:
-                await self._change()
+                await self.hearing.change()
         working = self.busy or self.questions.current is not None
         typed = asyncio.get_running_loop().create_task(self.keyboard.read(working=working))
-        change = asyncio.get_running_loop().create_task(self._change())
+        change = asyncio.get_running_loop().create_task(self.hearing.change())
         try:
             await asyncio.wait([typed, change], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -241,30 +229,11 @@ class Joined:
                 self.screen.note("Leaving after this turn; Ctrl-C stops it.", "dim")
             self.hearing.ending = True
             while self.busy:
-                await self._change()
+                await self.hearing.change()
         else:
             self.leaving = True
             if self.keyboard.interactive:
                 self.screen.note("")
-
-    # --- what happens --------------------------------------------------------------------------------------------
-
-    async def _change(self) -> None:
-        """Until something has begun, ended or been asked. Raises what ended the connection for good."""
-        assert self._listening is not None
-        wait = asyncio.get_running_loop().create_task(self.hearing.changed.wait())
-        try:
-            await asyncio.wait([wait, self._listening], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            wait.cancel()
-        self.hearing.changed.clear()
-        if self._listening.done() and not self._listening.cancelled():
-            self._listening.result()
-
-    async def _hear(self, session: RemoteSession) -> None:
-        with session.events() as events:
-            async for event in events:
-                self.hearing.tell(event)
 
     # --- the server ----------------------------------------------------------------------------------------------
 

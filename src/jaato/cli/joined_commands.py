@@ -135,8 +135,8 @@ async def usage_command(joined: Joined, _rest: str) -> None:
     state = joined.session.state
     cost = None if state.unpriced else state.cost_usd
     joined.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
-    if joined.turns:
-        joined.screen.note(f"here:    {closing_line(joined.turns, state.session_id)}")
+    if joined.hearing.turns:
+        joined.screen.note(f"here:    {closing_line(joined.hearing.turns, state.session_id)}")
     agent = state.agents.get(state.root_agent_id)
     if agent is not None:
         limit = f" of {agent.context_limit:,}" if agent.context_limit else ""

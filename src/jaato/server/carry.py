@@ -43,7 +43,7 @@ from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
-from jaato.server.said import Accepted, kept, settled, settled_down
+from jaato.server.said import Accepted, kept, settled, settled_down, stop_task
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
@@ -268,17 +268,11 @@ class Carrier:
         return Done()
 
     async def _settle(self, command: SessionSettle) -> Done:
-        live = self._hub.lives.by_id.get(self._id_of(command))
-        if live is not None:
-            await settled_down(live.session)
+        await settled_down(self._hub.lives.by_id.get(self._id_of(command)))
         return Done()
 
     async def _stop_task(self, command: TaskStop) -> Done:
-        live = self._hub.lives.by_id.get(self._id_of(command))
-        task = live.session.tasks.get(command.task_id) if live is not None else None
-        if task is None:
-            raise ConfigError("There is no such task (any more).")
-        task.cancel()
+        stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:

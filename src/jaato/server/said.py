@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from jaato.agent.session import Session
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.commands import File
 from jaato.protocol.events import Event, MessageUser, MidTurnQueued
 from jaato.protocol.frames import Settled, Taken
@@ -54,8 +53,19 @@ class Accepted:
         return self._taken.__await__()
 
 
-async def settled_down(session: Session) -> None:
+def stop_task(live: Live | None, task_id: str) -> None:
+    """Stop a background task. Raises `ConfigError` when there is none."""
+    task = live.session.tasks.get(task_id) if live is not None else None
+    if task is None:
+        raise ConfigError("There is no such task (any more).")
+    task.cancel()
+
+
+async def settled_down(live: Live | None) -> None:
     """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear."""
+    if live is None:
+        return
+    session = live.session
     while True:
         await session.crew.all_done()
         if session.busy or not any(message.source == "child" for message in session.inbox):
