@@ -17,6 +17,8 @@ import pytest
 from tests.cli.desk import Desk, call, say
 from tests.cli.terminal import leave, talking
 
+ANCESTORS = "P=$PPID; while [ $P -gt 1 ]; do tr '\\0' ' ' </proc/$P/cmdline; P=$(awk '{print $4}' /proc/$P/stat); done"
+"""The programs a command was started by, one after the other."""
 LONG = " ".join(f"word{number}" for number in range(120))
 
 
@@ -229,7 +231,7 @@ def test_events(served: Desk) -> None:
 def test_the_setting_server(served: Desk, wanted: str) -> None:
     """auto uses a server that is there, always starts one, never leaves it alone; a server of other sessions is none."""
     served.env["JAATO_SERVER"] = wanted
-    script = served.script(call("run", command="ps -o args= -p $PPID"), say("Done."))
+    script = served.script(call("run", command=ANCESTORS), say("Done."))
     served.run("serve", "--stop")
     made = served.run("run", *script, "--yes", "--output", "events", "go")
     assert made.returncode == 0, made.stderr

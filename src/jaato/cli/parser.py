@@ -113,8 +113,6 @@ def add_chat(commands: Commands) -> None:
 
 def session_arguments(parser: ArgumentParser) -> None:
     """What a session may be told on the command line."""
-    from jaato.cli.server_arguments import server_arguments
-
     add = parser.add_argument_group("model").add_argument
     provider_arguments(add)
     add(
@@ -153,8 +151,9 @@ def session_arguments(parser: ArgumentParser) -> None:
     )
     add("--read-only", action="store_true", help="deny every call that does more than read")
     parser.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
-    server_arguments(parser)
-    parser.add_argument("--no-daemon", action="store_true", help="work in this process, whatever runs")
+    from jaato.cli.server_arguments import where_arguments
+
+    where_arguments(parser)
 
 
 def provider_arguments(add: Callable[..., object]) -> None:

@@ -130,6 +130,12 @@ def server_arguments(parser: ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help="the token of a server over the network")
 
 
+def where_arguments(parser: ArgumentParser) -> None:
+    """Which server a command goes to, or this process."""
+    server_arguments(parser)
+    parser.add_argument("--no-daemon", action="store_true", help="work in this process, whatever runs")
+
+
 def defaults() -> Namespace:
     """What `jaato serve --daemon` is told when a command starts it."""
     return Namespace(web_socket=None, allow_host=[], allow_origin=[], idle_after=300)

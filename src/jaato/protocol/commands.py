@@ -105,8 +105,7 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     """Begin a session, and watch it unless `attach` is false. What is None is as the user's settings have it.
 
     With `session_id` (an id, unique prefix or name), or with `resume`, a stored session goes on instead, under what is
-    said here; one that is at work refuses. `once` as in `message.send`: the same word gives the same session.
-    """
+    said here; one that is at work refuses. `once` as in `message.send`: the same word gives the same session."""
 
     workspace: str
     name: str | None = None
