@@ -6,10 +6,12 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 MAX_COMPLAINT_CHARS = 500
 MAX_DIGITS = 9
+PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
 
 class Parser(ArgumentParser):
@@ -58,3 +60,10 @@ def temperature(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise ArgumentTypeError(f"{text!r} is no number from zero up")
     return number
+
+
+def provider_arguments(add: Callable[..., object]) -> None:
+    """Which provider and model."""
+    add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
+    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
+    add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 import jaato
-from jaato.cli.arguments import Parser, positive, temperature
+from jaato.cli.arguments import Parser, positive, provider_arguments, temperature
 from jaato.cli.examples import (
     CHAT,
     CONFIG,
@@ -23,11 +23,9 @@ from jaato.cli.examples import (
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
-    from collections.abc import Callable
 
     Commands = _SubParsersAction[Parser]
 
-PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 
@@ -154,13 +152,6 @@ def session_arguments(parser: ArgumentParser) -> None:
     from jaato.cli.server_arguments import where_arguments
 
     where_arguments(parser)
-
-
-def provider_arguments(add: Callable[..., object]) -> None:
-    """Which provider and model."""
-    add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
-    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
-    add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")
 
 
 def add_listings(commands: Commands) -> None:
