@@ -28,6 +28,7 @@ def rows() -> list[Row]:
 def log_rows(directory: Path) -> Iterator[Row]:
     """One long session: its appends, singly and four at once, and reading it back."""
     with opened(directory) as store:
+        store.hold("s1")
         store.create([created("s1")])
         first = batched(store, 2, 1)
         yield Row("append one event, durable against kill -9", first, "µs", 25, "a log of 10,000 events")
@@ -38,6 +39,7 @@ def log_rows(directory: Path) -> Iterator[Row]:
         after = batched(store, 2 * EVENTS + 2, 1)
         yield Row("append one event to a long log among many", after, "µs", 25, "20,000 events, 200 sessions")
     with opened(directory / "read") as store:
+        store.hold("s1")
         store.create([created("s1")])
         batched(store, 2, 1)
 
@@ -61,6 +63,17 @@ def list_rows(directory: Path) -> Iterator[Row]:
         def here() -> None:
             assert len(store.sessions("/w3")) == 50
 
+        def begun() -> None:
+            with opened(directory) as fresh:
+                assert len(fresh.sessions()) == 50
+
+        yield Row("open the store and list", best(begun) * 1e3, "ms", 1000, "10,000 sessions")
+        store.search("nothing")
+
+        def search() -> None:
+            assert store.search("workspace").complete
+
+        yield Row("search, index at hand", best(search) * 1e3, "ms", None, "10,000 sessions")
         yield Row("list the newest 50 sessions", best(page) * 1e3, "ms", 50, "10,000 sessions made at once")
         yield Row("list those of one workspace", best(here) * 1e3, "ms", 50, "10,000 sessions, 10 workspaces")
 

@@ -75,6 +75,19 @@ def test_editing_the_arguments(desk: Desk) -> None:
     assert [path.name for path in desk.work.iterdir()] == ["other"]
 
 
+def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
+    """`question_timeout_s`: the prompt says until when; after that the call is denied and the agent goes on."""
+    desk.config.mkdir(parents=True, exist_ok=True)
+    (desk.config / "config.toml").write_text("question_timeout_s = 1\n")
+    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+        child.expect("> $")
+        child.sendline("go")
+        child.expect(r"denied at \d\d:\d\d:\d\d if nobody has answered")
+        child.expect("Over.")
+        assert leave(child) == 0
+    assert not (desk.work / "made").exists()
+
+
 def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
     """`jaato run` puts the same question where somebody can answer."""
     script = desk.script(call("run", command="touch made"), say("Over."))

@@ -100,6 +100,7 @@ def test_commands(desk: Desk) -> None:
             ("first words", "uno"),
             ("/resume first", "2 turns so far"),
             ("/sessions", "first"),
+            ("/save", r"saved as \.jaato/sessions/s\w+\.json"),
             (f"/save {desk.root}/saved.jsonl", "events are in"),
             (f"/save {desk.root}/saved.jsonl", "exists"),
         ):
@@ -113,6 +114,25 @@ def test_commands(desk: Desk) -> None:
         assert child.exitstatus == 0
     assert len((desk.root / "saved.jsonl").read_text().splitlines()) > 5
     assert len(desk.sessions()) == 2
+
+
+def test_going_on_with_a_saved_session(desk: Desk) -> None:
+    """`/resume` takes a file that `/save` wrote when the store does not have the session any more."""
+    script = desk.script(say("one"), say("two"))
+    with talking(desk, *script) as child:
+        for line, expected in (("hello", "one"), ("/save", "saved as")):
+            child.expect("> $")
+            child.sendline(line)
+            child.expect(expected)
+        assert leave(child) == 0
+    [session] = desk.sessions()
+    desk.run("sessions", "delete", "--yes", session["id"])
+    with talking(desk, *script) as child:
+        for line, expected in ((f"/resume {session['id']}", "1 turn so far"), ("more", "two")):
+            child.expect("> $")
+            child.sendline(line)
+            child.expect(expected)
+        assert leave(child) == 0
 
 
 def test_without_a_terminal(desk: Desk) -> None:

@@ -169,7 +169,7 @@ def test_two_runs_in_one_session(desk: Desk) -> None:
     other = desk.script(say("one"), say("-"), say("two"), say("three"), name="other.json")
     second = desk.run("run", *other, "--session", "shared", "c")
     assert second.returncode == 1
-    assert f"another process ({first.pid})" in second.stderr
+    assert f"another process: jaato run ({first.pid} on " in second.stderr
     out, err = first.communicate(timeout=30)
     assert first.returncode == 0, err
     assert b"first" in out

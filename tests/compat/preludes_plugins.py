@@ -10,7 +10,7 @@ from tests.compat.stage import Names, Stage
 
 from jaato.abc.compactor import GCConfig
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
-from jaato.providers.scripted import ScriptedProvider
+from jaato.providers.scripted import ScriptedProvider, Step
 from jaato.runtime.embed import JaatoClient
 from jaato.runtime.registry import PluginRegistry
 
@@ -143,6 +143,23 @@ def gc_client(stage: Stage) -> Iterator[Names]:
     registry.shutdown()
 
 
+def session_client(stage: Stage) -> Iterator[Names]:
+    """The client's session is saved by what was made, where and when the settings say."""
+    client = JaatoClient(state_dir=stage.path / "state")
+    client.connect(model="script", provider=ScriptedProvider([Step(text="hello")]), workspace=stage.path)
+    registry = PluginRegistry(workspace=stage.path)
+    client.configure_tools(registry)
+    names: Names = {"client": client}
+    yield names
+    client.send_message("hi")
+    client.close()
+    [saved] = names["session_plugin"].list_sessions()
+    assert [path.stem for path in (stage.path / names["config"].storage_path).glob("*.json")] == [
+        saved.session_id
+    ]
+    registry.shutdown()
+
+
 def gc_config(_stage: Stage) -> Iterator[Names]:
     """The printed values are the defaults."""
     names: Names = {"GCConfig": GCConfig}
@@ -152,5 +169,13 @@ def gc_config(_stage: Stage) -> Iterator[Names]:
 
 PRELUDES = {
     prelude.__name__: prelude
-    for prelude in (enrichment, gc_client, gc_config, handmade_plugins, typing_list, multimodal)
+    for prelude in (
+        enrichment,
+        gc_client,
+        session_client,
+        gc_config,
+        handmade_plugins,
+        typing_list,
+        multimodal,
+    )
 }

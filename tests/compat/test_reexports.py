@@ -40,6 +40,7 @@ DOCUMENTED = {
     "shared.plugins.model_provider": "ModelProviderPlugin ProviderConfig load_provider discover_providers",
     "shared.plugins.gc": "GCConfig GCPlugin GCResult discover_gc_plugins load_gc_plugin",
     "shared.plugins.gc.base": "GCConfig GCPlugin GCResult",
+    "shared.plugins.session": "SessionConfig SessionPlugin create_plugin load_session_config",
     "shared.plugins.gc_truncate": "TruncateGCPlugin",
     "shared.plugins.gc_summarize": "SummarizeGCPlugin",
     "shared.plugins.gc_hybrid": "HybridGCPlugin",
@@ -59,7 +60,6 @@ LATER = [
     "server",
     "tool_registry",
     "rich_client",
-    "shared.plugins.session",
 ]
 
 

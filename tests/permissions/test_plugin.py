@@ -77,8 +77,7 @@ def test_edited_arguments_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("webhook", "not available in this version"),
-        ("file", "not available in this version"),
+        ("webhook", "needs an endpoint"),
         ("pigeon", "no permission channel 'pigeon'"),
     ],
 )

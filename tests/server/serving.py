@@ -48,8 +48,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(path: Path, script: list[Step], **base: Any) -> AsyncIterator[Served]:
-    """A server whose sessions are answered by a script."""
+async def served(
+    path: Path, script: list[Step], idle_after_s: float = 300.0, **base: Any
+) -> AsyncIterator[Served]:
+    """A server whose sessions are answered by a script, and put down after so long without work or watchers."""
     state = path / "state"
     work = path / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,9 @@ async def served(path: Path, script: list[Step], **base: Any) -> AsyncIterator[S
     )
     tcp = socket.create_server(("127.0.0.1", 0))
     address = path / "run/jaato.sock"
-    async with running(Doors([unix_listener(address), tcp], base=blueprint)) as hub:
+    async with running(
+        Doors([unix_listener(address), tcp], base=blueprint, idle_after_s=idle_after_s)
+    ) as hub:
         token = (state / "server-token").read_text().strip()
         yield Served(hub, address, tcp.getsockname()[1], token)
 

@@ -11,7 +11,7 @@ from tests.datadesk import Desk
 from tests.kit import call, recorded, reopened, results, say, session
 
 from jaato.errors import ToolError
-from jaato.plugins.session.plugin import SessionPlugin
+from jaato.plugins.session.plugin import SessionToolsPlugin
 from jaato.protocol.events import SessionUpdated
 from jaato.providers.scripted import Step
 from jaato.tools.permissions import Policy
@@ -96,7 +96,7 @@ def test_outside_a_session_there_is_nothing_to_describe(tmp_path: Path) -> None:
     """Without a session, and with an empty description, the error says so."""
 
     async def main() -> None:
-        desk = Desk(SessionPlugin, tmp_path)
+        desk = Desk(SessionToolsPlugin, tmp_path)
         given: dict[str, dict[str, Any]] = {
             "session_describe": {"description": "x"},
             "askPermission": {"tool": "run"},

@@ -30,6 +30,38 @@ class SessionRow(Struct, frozen=True, kw_only=True):
         return f"{self.updated_at} {self.id}"
 
 
+class Hit(Struct, frozen=True):
+    """A session that a search has found: the event where the words stand, and a line around the first of them."""
+
+    row: SessionRow
+    seq: int
+    snippet: str
+
+
+class Hits(Struct, frozen=True):
+    """What a search has found; `complete` is False while a part of the store has not been looked at: search again."""
+
+    found: list[Hit]
+    complete: bool = True
+
+
+class Retention(Struct, frozen=True):
+    """How much is kept; None: all. `sessions` counts the newest, `size_bytes` their logs and results together."""
+
+    days: float | None = None
+    sessions: int | None = None
+    size_bytes: int | None = None
+
+
+class Upkeep(Struct, frozen=True):
+    """What upkeep did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
+
+    removed: list[SessionRow]
+    held: list[str]
+    freed_bytes: int = 0
+    note: str = ""
+
+
 class Damaged(Struct, frozen=True):
     """A record that could not be read; it hides nothing else."""
 
@@ -38,20 +70,34 @@ class Damaged(Struct, frozen=True):
     reason: str
 
 
-class Store(Protocol):
-    """Where sessions live. Every method raises `StoreError`s; an append is durable against kill -9 when it returns.
+class Holder(Struct, frozen=True):
+    """Who has a session for writing: a process, the machine it runs on, and what it is; `since` is ISO 8601 UTC.
 
-    `append` takes events whose `seq` continues the log without a gap and raises `SessionBusy` when somebody else
-    has appended meanwhile. `read` yields events in order and `Damaged` for what cannot be decoded.
+    `fence` is higher than that of every holder before.
+    """
+
+    session_id: str
+    fence: int
+    pid: int
+    host: str
+    what: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.pid} on {self.host}, since {self.since})"
+
+
+KEEP_ALL = Retention()
+
+
+class Log(Protocol):
+    """The logs of sessions. Every method raises `StoreError`s; an append is durable against kill -9 when it returns.
+
+    `append` takes events whose `seq` continues the log without a gap and raises `SessionBusy` when somebody else holds
+    the session or has appended meanwhile. `read` yields events in order and `Damaged` for what cannot be decoded.
     """
 
     read_only: bool
-
-    def hold(self, session_id: str) -> None:
-        """Be the only one who writes a session; raises `SessionBusy` naming who has it. Freed when a holder dies."""
-        ...
-
-    def release(self, session_id: str) -> None: ...
 
     def create(self, first: Sequence[Event]) -> None: ...
 
@@ -71,7 +117,39 @@ class Store(Protocol):
         """One page, newest first; `before` is the `cursor` of the last row of the page before."""
         ...
 
+    def search(
+        self, query: str, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> Hits:
+        """One page of the sessions that have all words of a query; slow, so not for the loop."""
+        ...
+
+    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
+        """A new session with what this one has up to `seq`; returns its id. Slow, so not for the loop."""
+        ...
+
     def delete(self, session_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Store(Log, Protocol):
+    """Where sessions live: their logs, who writes them, and blobs."""
+
+    def hold(self, session_id: str) -> None:
+        """Be the only one who writes a session; raises `SessionBusy` naming who has it. Freed when a holder dies."""
+        ...
+
+    def release(self, session_id: str) -> None: ...
+
+    def holder(self, session_id: str) -> Holder | None:
+        """Who holds a session now; None when nobody alive does."""
+        ...
+
+    def abandoned(self) -> list[str]:
+        """The sessions that were open in a process when it died, until somebody holds or settles them."""
+        ...
+
+    def settle(self, session_id: str) -> None: ...
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
@@ -87,4 +165,10 @@ class Store(Protocol):
 
     def blob_size(self, session_id: str, digest: str) -> int: ...
 
-    def close(self) -> None: ...
+    def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
+        """A new session from a bundle; returns its id. Raises `StoreError`, and stores nothing then."""
+        ...
+
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+        """Remove the sessions beyond what is kept, and everything that belongs to none. Slow, so not for the loop."""
+        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -40,9 +40,13 @@ class Waiting:
 
 
 class Desk:
-    """Puts questions to whoever is there to answer. With nobody there a question is answered None at once."""
+    """Puts questions to whoever is there to answer. With nobody there a question is answered None at once.
 
-    def __init__(self, journal: Journal) -> None:
+    A clarification waits at most `timeout_s`, a permission question until its own deadline.
+    """
+
+    def __init__(self, journal: Journal, timeout_s: float | None = None) -> None:
+        self._timeout_s = timeout_s
         self._journal = journal
         self._open: dict[str, Waiting] = {}
         self._answerers = 0
@@ -75,6 +79,14 @@ class Desk:
                 return asked
         return None
 
+    def as_asked(self, question: Question) -> Question:
+        """A permission question under the id and deadline it has had in an earlier process, if it was asked there."""
+        for waiting in self._open.values():
+            held, mine = waiting.asked, (question.call_id, question.digest)
+            if isinstance(held, PermissionRequested) and (held.call_id, held.digest) == mine:
+                return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
+        return question
+
     # --- who is there --------------------------------------------------------------------------------------------
 
     def attend(self, *, patient: bool = False) -> Callable[[], None]:
@@ -104,10 +116,8 @@ class Desk:
     async def ask(self, question: Question) -> Answer | None:
         """The answer to a permission question; None when nobody can give one. Raises TimeoutError past its deadline."""
         journal = self._journal
-        held = self._taken_up(question.call_id, question.digest)
-        if held is not None:
-            assert isinstance(held, PermissionRequested)
-            question = msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
+        question = self.as_asked(question)
+        if self._taken_up(question.call_id, question.digest) is not None:
             return await self._answered(question)
         if not self.attended:
             return None
@@ -159,11 +169,13 @@ class Desk:
         )
 
     async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
-        """The user's answers to what an agent asks, in order; None when nobody is there."""
+        """The user's answers to what an agent asks, in order; None when nobody is there, or has answered in time:
+        defaults stand then."""
         journal = self._journal
+        deadline = None if self._timeout_s is None else moment_in(self._timeout_s)
         held = self._taken_up(asked.call_id, None)
         if held is not None:
-            asked = msgspec.structs.replace(asked, id=held.question_id)
+            asked, deadline = msgspec.structs.replace(asked, id=held.question_id), held.deadline
         elif not self.attended:
             return None
         else:
@@ -175,12 +187,14 @@ class Desk:
                     call_id=asked.call_id,
                     context=asked.context,
                     questions=asked.questions,
+                    deadline=deadline,
                 )
             )
         waiting = self._open[asked.id]
         answers: list[str | None] | None = None
         try:
-            answers = await self._wait(asked.id, waiting, "an answer of the user", None, agent_id)
+            seconds = seconds_until(deadline)
+            answers = await self._wait(asked.id, waiting, "an answer of the user", seconds, agent_id)
         finally:
             texts = [str(question.get("question", "")) for question in asked.questions]
             given = [*(answers or []), *([None] * len(texts))][: len(texts)]
@@ -215,6 +229,11 @@ class Desk:
         if waiting.asked is not None:
             self.early()
         return True
+
+
+def moment_in(seconds: float) -> str:
+    """The moment so many seconds from now, in ISO 8601."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def seconds_until(deadline: str | None) -> float | None:

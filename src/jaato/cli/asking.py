@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
@@ -111,6 +112,8 @@ class Questions:
             case ClarificationQuestion() as asked:
                 if not self._replies and (asked.context or self._asker(asked)):
                     self._screen.note(f"{self._asker(asked)}{asked.context}", "bold")
+                if not self._replies and asked.deadline:
+                    self._screen.note(f"the defaults count from {clock_of(asked.deadline)}", "dim")
                 self._show_question(asked.questions[len(self._replies)])
 
     def _asker(self, question: Event) -> str:
@@ -127,6 +130,8 @@ class Questions:
         if question.shape:
             shapes = question.shape.replace("\n", "; ")
             note(f"  'always' would cover: {one_line(shapes, 300)}", "dim")
+        if question.deadline:
+            note(f"  denied at {clock_of(question.deadline)} if nobody has answered", "dim")
         note(KEYS, "dim")
         self._screen.prompt("allow? ")
 
@@ -196,6 +201,11 @@ class Questions:
                     )
                 case ClarificationQuestion():
                     self._answer(question.question_id, [None] * len(question.questions))
+
+
+def clock_of(moment: str) -> str:
+    """A moment as this machine's clock shows it."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
 
 
 def indented(name: str, value: Any) -> str:

@@ -28,7 +28,7 @@ COMMANDS = {
     "new": "[NAME] begin a new session",
     "resume": "ID go on with another session",
     "image": "FILE show the model an image with your next message",
-    "save": "FILE write the session's events to a file, as JSON lines",
+    "save": "[FILE] save the session in the workspace, or write its events to a file, as JSON lines",
     "exit": "leave",
 }
 """Every command with its arguments and meaning."""
@@ -175,8 +175,7 @@ async def resume_command(chat: Chat, rest: str) -> None:
         await sessions_command(chat, "")
         chat.screen.note("Say which: /resume ID")
         return
-    store = chat.session.journal.store
-    found = store.find(rest)
+    found = await chat.session.services["keeper"].bring(rest)
     await chat.open(session=found, provider=None, model=None)
 
 
@@ -197,7 +196,8 @@ async def save_command(chat: Chat, rest: str) -> None:
     from jaato.cli.transcript import write_events
 
     if not rest:
-        chat.screen.note("Say where to: /save FILE")
+        place = await chat.session.services["keeper"].save()
+        chat.screen.note(f"The session is saved as {place}; /save FILE writes its events elsewhere.")
         return
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
     with open(path, "xb") as file:  # noqa: ASYNC230 a moment's work, and the agent rests

@@ -35,12 +35,6 @@ MODELS = """examples:
   jaato models
   jaato models --provider ollama"""
 
-SESSIONS = """examples:
-  jaato sessions list --all
-  jaato sessions show s_01k
-  jaato sessions export s_01k > session.jsonl
-  jaato sessions delete s_01k"""
-
 PERMISSIONS = """examples:
   jaato permissions
   jaato permissions explain 'git log | head'

@@ -50,7 +50,7 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
     Raises `SessionNotFound`.
     """
     from jaato.agent.masking import masked_log
-    from jaato.cli.sessions import found
+    from jaato.cli.session_files import session_of
     from jaato.cli.transcript import line_of
     from jaato.runtime.assemble import open_store, settings_for
     from jaato.runtime.blueprint import Blueprint
@@ -63,7 +63,7 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
     store = open_store(settings)
     secrets = secrets_of(settings)
     try:
-        session_id = found(store, args.session, workspace)
+        session_id = session_of(store, args.session, workspace)
         seq = args.after
         while True:
             for event in masked_log(store.read(session_id, seq), secrets):

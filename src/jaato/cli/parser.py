@@ -15,7 +15,6 @@ from jaato.cli.examples import (
     PERMISSIONS,
     PLUGINS,
     RUN,
-    SESSIONS,
     TOOLS,
     TOP,
 )
@@ -33,6 +32,7 @@ def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
     from jaato.cli.server_arguments import add_server
+    from jaato.cli.session_arguments import add_sessions
 
     parser = Parser(
         prog="jaato",
@@ -47,7 +47,7 @@ def make_parser() -> ArgumentParser:
     add_chat(commands)
     add_server(commands)
     add_listings(commands)
-    add_sessions(commands)
+    add_sessions(commands, command, action)
     add_permissions(commands)
     add_plugins(commands)
     add_mcp(commands)
@@ -178,36 +178,6 @@ def add_listings(commands: Commands) -> None:
     )
     provider_arguments(models.add_argument)
     models.add_argument("--json", action="store_true", help="as JSON")
-
-
-def add_sessions(commands: Commands) -> None:
-    """`jaato sessions`."""
-    sessions = command(
-        commands, "sessions", "sessions", "list, show, export and delete stored sessions", SESSIONS
-    )
-    kinds = sessions.add_subparsers(dest="action", metavar="list|show|rename|export|delete", required=True)
-    listing = action(kinds, "list", "the sessions, newest first", "sessions list --all")
-    listing.add_argument("--all", action="store_true", help="of every workspace, not only of this one")
-    listing.add_argument(
-        "--limit", type=positive, default=50, metavar="N", help="at most so many (default 50)"
-    )
-    show = action(kinds, "show", "the conversation, to be read", "sessions show s01k --full")
-    show.add_argument("--full", action="store_true", help="with whole tool results and thinking")
-    rename = action(kinds, "rename", "give a session a name", 'sessions rename s01k "the slow test"')
-    export = action(
-        kinds, "export", "every event of it, as JSON lines", "sessions export s01k --to session.jsonl"
-    )
-    export.add_argument("--to", metavar="FILE", help="into a file instead of stdout")
-    delete = action(kinds, "delete", "remove sessions for good", "sessions delete s01k")
-    delete.add_argument("--yes", action="store_true", help="do not ask")
-    for one in (show, rename, export):
-        one.add_argument("session", metavar="ID", help="its id, the beginning of it, or its name")
-    delete.add_argument("sessions", nargs="+", metavar="ID", help="an id, the beginning of one, or a name")
-    rename.add_argument("name", metavar="NAME")
-    for one in (listing, show, export):
-        one.add_argument("--json", action="store_true", help="as one JSON document")
-    for one in (listing, show, rename, export, delete):
-        one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
 
 
 def add_permissions(commands: Commands) -> None:

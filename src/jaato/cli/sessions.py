@@ -1,4 +1,4 @@
-"""`jaato sessions`: what is stored, to list, read, name, export and delete."""
+"""`jaato sessions`: what is stored, to list, search, read, name, fork, export, import and delete."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.session_files import export_bundle, fork, search, session_of, take_in, vacuum
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.runtime.assemble import open_store, settings_for, stored
@@ -25,7 +26,7 @@ def main(args: Namespace) -> int:
     """Do one thing with stored sessions."""
     workspace = workspace_of(args)
     settings = settings_for(Blueprint(workspace=workspace), workspace)
-    if not (settings.state_dir / "jaato.db").exists() and args.action != "list":
+    if not (settings.state_dir / "jaato.db").exists() and args.action not in ("list", "import"):
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
     secrets = secrets_of(settings)
@@ -37,6 +38,16 @@ def main(args: Namespace) -> int:
                 show(store, args, workspace, secrets)
             case "rename":
                 rename(store, args, workspace, secrets)
+            case "search":
+                search(store, args, None if args.all else workspace)
+            case "fork":
+                fork(store, args, workspace)
+            case "import":
+                take_in(store, args, workspace)
+            case "vacuum":
+                vacuum(store, args, settings)
+            case "export" if args.bundle:
+                export_bundle(store, args, session_of(store, args.session, workspace), secrets)
             case "export":
                 export(store, args, workspace, secrets)
             case "delete":
@@ -44,15 +55,6 @@ def main(args: Namespace) -> int:
     finally:
         store.close()
     return 0
-
-
-def found(store: Store, text: str, workspace: Path) -> str:
-    """The session meant, of this workspace first. Raises `SessionNotFound`."""
-    asked = clean_text(text) or ""
-    try:
-        return store.find(asked, str(workspace))
-    except SessionNotFound:
-        return store.find(asked)
 
 
 def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
@@ -82,7 +84,7 @@ def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> No
     """The conversation."""
     from jaato.cli.transcript import line_of, transcript
 
-    session_id = found(store, args.session, workspace)
+    session_id = session_of(store, args.session, workspace)
     if args.json:
         print_json([msgspec.Raw(line_of(event)) for event in masked_log(store.read(session_id), secrets)])
         return
@@ -97,7 +99,7 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
     name = (clean_text(args.name) or "").strip()
     if not name:
         raise ConfigError("The name is empty; give the session one that can be typed.")
-    journal = stored(store, found(store, args.session, workspace), secrets=secrets)
+    journal = stored(store, session_of(store, args.session, workspace), secrets=secrets)
     journal.record(SessionUpdated(**journal.head(), name=name))
 
 
@@ -105,7 +107,7 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
     """Every event, as JSON lines or one JSON document; into a file only once it is whole."""
     from jaato.cli.transcript import line_of, write_events
 
-    session_id = found(store, args.session, workspace)
+    session_id = session_of(store, args.session, workspace)
     if args.json:
         data = (
             b"["
@@ -135,7 +137,7 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
 
 def delete(store: Store, args: Namespace, workspace: Path) -> int:
     """Remove sessions; asks first at a terminal, and needs --yes elsewhere."""
-    ids = [found(store, text, workspace) for text in args.sessions]
+    ids = [session_of(store, text, workspace) for text in args.sessions]
     if not args.yes:
         if not sys.stdin.isatty():
             raise ConfigError("Deleting is for good: say --yes where nobody can be asked.")

@@ -28,7 +28,7 @@ BUILTIN = {
     "mcp": "jaato.plugins.mcp.plugin:MCPToolPlugin",
     "skills": "jaato.plugins.skills.plugin:SkillsPlugin",
     "slash_command": "jaato.plugins.skills.plugin:SlashCommandPlugin",
-    "session": "jaato.plugins.session.plugin:SessionPlugin",
+    "session": "jaato.plugins.session.plugin:SessionToolsPlugin",
     "notebook": "jaato.plugins.notebook.plugin:NotebookPlugin",
     "lsp": "jaato.plugins.lsp.plugin:LspPlugin",
 }

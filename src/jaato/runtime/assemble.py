@@ -22,6 +22,7 @@ from jaato.runtime.runtime import Plan
 from jaato.runtime.secret_values import known_secrets
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.permissions import Policy
+from jaato.tools.policy_document import MAX_TIMEOUT_S
 from jaato.tools.secrets import Secrets
 from jaato.tools.trust import Trust
 
@@ -239,8 +240,19 @@ def plan_of(
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
         protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+        question_timeout_s=waiting_of(settings),
         plugins=blueprint.plugins if blueprint.registry is not None else None,
     )
+
+
+def waiting_of(settings: Settings) -> float | None:
+    """How long questions wait; None without end. Raises `ConfigError` for what is no time."""
+    seconds: float = settings["question_timeout_s"]
+    if not 0 <= seconds <= MAX_TIMEOUT_S:
+        raise ConfigError(
+            f"question_timeout_s = {seconds} ({settings.source('question_timeout_s')}): give seconds up to a year, or 0."
+        )
+    return seconds or None
 
 
 def for_small_model(plan: Plan, settings: Settings) -> Plan:

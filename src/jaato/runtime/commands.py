@@ -9,6 +9,7 @@ import anyio.to_thread
 from jaato.abc.plugin import Plugin
 from jaato.agent.session import Session
 from jaato.errors import JaatoError, PluginError
+from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.runtime.discovery import BROKEN
@@ -47,6 +48,9 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command.share_with_model and text:
             session.notice(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")
         return text
+    keeper = session.services.get("keeper")
+    if keeper is not None and name in (command.name for command in COMMANDS):
+        return str(await keeper.command(name, rest))
     return None
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from jaato.abc.asker import Answer, Question
 from jaato.abc.compactor import GCConfig, GCPlugin
+from jaato.abc.plugin import UserCommand
 from jaato.abc.provider import Provider
+from jaato.abc.saved import SessionConfig, SessionPlugin
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
 from jaato.runtime.blueprint import Blueprint
@@ -18,6 +20,7 @@ from jaato.runtime.choose import environ_for
 from jaato.runtime.jaato_runtime import JaatoRuntime
 from jaato.runtime.jaato_session import JaatoSession, OutputCallback, RetryCallback
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.saving import checked
 from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 
@@ -44,8 +47,10 @@ class JaatoClient:
         self._runtime: JaatoRuntime | None = None
         self._session: JaatoSession | None = None
         self._hooks: Any = None
+        self._stored: str | None = None
         self._retry_callback: RetryCallback | None = None
         self._gc: tuple[GCPlugin, GCConfig | None] | None = None
+        self._keeping: tuple[SessionPlugin, SessionConfig | None] | None = None
         self._streaming = True
         self._making = threading.RLock()
 
@@ -113,11 +118,13 @@ class JaatoClient:
 
     def _made(self) -> JaatoSession:
         if self._session is None:
-            self._session = self.get_runtime().create_session()
+            self._session = self.get_runtime().create_session(session=self._stored)
             self._session.set_streaming_enabled(self._streaming)
             self._session.set_retry_callback(self._retry_callback)
             if self._gc is not None:
                 self._session.set_gc_plugin(*self._gc)
+            if self._keeping is not None:
+                self._session.set_session_plugin(*self._keeping)
             if self._hooks is not None:
                 self._session.set_ui_hooks(self._hooks, "main")
         return self._session
@@ -133,6 +140,7 @@ class JaatoClient:
     def reset_session(self) -> None:
         """Begin a new conversation with the same tools; the old one stays stored."""
         self._end()
+        self._stored = None
 
     def get_context_usage(self) -> dict[str, Any]:
         """How full the model's context is."""
@@ -170,6 +178,42 @@ class JaatoClient:
         self._gc = (plugin, config) if plugin is not None else None
         if self._session is not None:
             self._session.set_gc_plugin(plugin, config)
+
+    def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
+        """What keeps sessions beside their logs; see `JaatoSession.set_session_plugin`. Raises `PluginError`."""
+        checked(plugin, str(getattr(plugin, "name", plugin)))
+        self._keeping = (plugin, config)
+        if self._session is not None:
+            self._session.set_session_plugin(plugin, config)
+
+    def resume_session(self, session: str) -> str:
+        """Go on with a stored or saved session, by its id, the beginning of one, or its name; returns its id.
+
+        Raises `SessionNotFound`, `ConfigError` for a damaged copy; the session there was goes on then.
+        """
+        with self._making:
+            current = self._made()
+            session_id = current.bring(session)
+            if session_id != current.live.state.session_id:
+                self._end()
+                self._stored = session_id
+        return session_id
+
+    def get_user_commands(self) -> list[UserCommand]:
+        """The commands a user can type, those of the session plugin included."""
+        registry = self.get_runtime().registry
+        known = {command.name: command for command in registry.get_exposed_user_commands()}
+        plugin = self._keeping[0] if self._keeping else None
+        for command in getattr(plugin, "get_user_commands", list)():
+            known.setdefault(command[0], UserCommand(*command))
+        return list(known.values())
+
+    def execute_user_command(self, name: str, arguments: str = "") -> str:
+        """What a user command says; `resume ID` goes on with another session. Raises `ConfigError` for an unknown one,
+        and what the command raises."""
+        if name == "resume":
+            return f"The session {self.resume_session(arguments.strip())} goes on."
+        return self.get_session().execute_user_command(name, arguments)
 
     def close(self) -> None:
         """End the session and let go of everything; the log stays."""

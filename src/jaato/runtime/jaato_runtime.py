@@ -50,9 +50,12 @@ class JaatoRuntime:
         *,
         parent: JaatoSession | None = None,
         name: str | None = None,
+        session: str | None = None,
     ) -> JaatoSession:
-        """A new session, cheap to make; `tools` names the plugins it may use. With a `parent` it is a subagent of that
-        one's agent, in the same log; it ends with it at the latest. Raises `ToolError` where a bound on subagents says no.
+        """A new session, cheap to make, or the stored one of the id `session`; `tools` names the plugins it may use.
+
+        With a `parent` it is a subagent of that one's agent, in the same log; it ends with it at the latest. Raises
+        `ToolError` where a bound on subagents says no.
         """
         if parent is not None:
             order = Order(
@@ -68,15 +71,16 @@ class JaatoRuntime:
             self._blueprint,
             model=model or self._blueprint.model,
             plugins=tuple(tools) if tools is not None else self._blueprint.plugins,
+            session=session,
             prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
         )
-        session, close = PORTAL.call(assemble(changed, wire=False))
+        live, close = PORTAL.call(assemble(changed, wire=False))
 
         async def end() -> None:
             await close()
             registry.forget_session(made)
 
-        made = JaatoSession(session, end)
+        made = JaatoSession(live, end)
         registry.set_session(made)
         return made
 

@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCPlugin
+from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.session import Session
-from jaato.errors import from_code
+from jaato.errors import ConfigError, from_code
+from jaato.protocol.commands import CommandExecute
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.hooks import completion, context_usage, feed
+from jaato.runtime.keeper import Keeper
 from jaato.runtime.message import text_of
 from jaato.runtime.portal import PORTAL
 
@@ -82,6 +85,8 @@ class JaatoSession:
             silence()
         if turn is None:
             return ""
+        if "keeper" in session.services:
+            await self._keeper.settled()
         self._well = turn.reason != "error"
         return outcome_text(replies, turn)
 
@@ -124,6 +129,41 @@ class JaatoSession:
         """Let this strategy make room when the context is full; None: nobody. It stays the giver's to shut down."""
         made = None if plugin is None else Compaction(plugin, config or GCConfig())
         self._session.compaction = made
+
+    def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
+        """Let this plugin keep the session: it hears what happens, and saves as `config` says. It stays the giver's to
+        shut down. Raises `PluginError` for what is no session plugin."""
+        PORTAL.call(self._keeper.use(plugin, config or SessionConfig()))
+
+    @property
+    def _keeper(self) -> Keeper:
+        keeper: Keeper | None = self._session.services.get("keeper")
+        if keeper is None:
+            raise ConfigError("A subagent is part of its root agent's session; that one is saved.")
+        return keeper
+
+    def save(self) -> str:
+        """Have the session plugin save the session; returns where. Raises what the plugin raises."""
+        return PORTAL.call(self._keeper.save())
+
+    def saved_sessions(self) -> list[SavedSession]:
+        """The sessions the plugin has saved, newest first."""
+        return PORTAL.call(self._keeper.saved_sessions())
+
+    def delete_saved(self, session_id: str) -> bool:
+        """Have the plugin remove its copy of a session; whether there was one. The log stays."""
+        return PORTAL.call(self._keeper.delete(session_id))
+
+    def bring(self, text: str) -> str:
+        """The id of the stored session of this id, prefix or name; a saved one is put into the store first.
+
+        Raises `SessionNotFound`, `ConfigError` for a damaged copy.
+        """
+        return PORTAL.call(self._keeper.bring(text))
+
+    def execute_user_command(self, name: str, arguments: str = "") -> str:
+        """What the user command of a plugin says. Raises `ConfigError` when there is none of this name."""
+        return str(PORTAL.call(self._session.dispatch(CommandExecute(name=name, arguments=arguments))))
 
     def compact(self) -> bool:
         """Make room now; whether anything was freed. Raises `ConfigError` without a strategy."""

@@ -12,6 +12,7 @@ from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.codec import decode_event
 from jaato.protocol.events import Event, MessageModel
 from jaato.providers.scripted import ScriptedProvider
+from jaato.storage.bundle import is_bundle, opened
 
 DAMAGED = b'{"damaged"'
 
@@ -60,7 +61,10 @@ def replayed(events: Iterable[Event], name: str) -> ScriptedProvider:
 
 
 def events_of(path: Path) -> Iterator[Event] | None:
-    """The events of an export, as lines or as one document; None for a file that is something else."""
+    """The events of an export, as lines, one document or a bundle; None for a file that is something else."""
+    if is_bundle(path):
+        with opened(path) as bundle:
+            return iter([event for _, _, event in bundle.events() if event is not None])
     try:
         data = path.read_bytes().strip()
     except OSError as error:

@@ -36,6 +36,7 @@ from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers,
 from jaato.runtime.masked_asker import MaskedAsker
 from jaato.runtime.recruit import Recruiter
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.relay import relay_for
 from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
@@ -62,6 +63,8 @@ class Plan:
     core: tuple[str, ...] | None = None
     services: dict[str, Any] = field(default_factory=dict)
     protected: tuple[Path, ...] = ()
+    question_timeout_s: float | None = None
+    """How long a question waits, where its channel does not say; None: as long as it takes."""
     plugins: tuple[str, ...] | None = None
     """The plugins whose tools the session may use; None: all that are exposed."""
 
@@ -138,7 +141,9 @@ class Runtime:
         )
 
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
-        desk = Desk(journal)
+        desk = Desk(journal, plan.question_timeout_s)
+        settings = self.registry.services.get("settings")
+        asker = relay_for(desk, plan.policy, journal.secrets, next(iter(plan.protected), None), settings)
 
         def granted(grant: Grant) -> None:
             journal.record(PermissionGranted(**journal.head(), grant=grant))
@@ -148,13 +153,14 @@ class Runtime:
 
         gate = Gate(
             plan.policy,
-            asker=desk if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
+            asker=asker if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
             workspace=Path(journal.state.workspace),
             turnstile=turnstile(),
             on_grant=granted,
             on_revoke=revoked,
             grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
+            timeout_s=plan.question_timeout_s,
         )
         return Session(
             journal=journal,

@@ -15,6 +15,7 @@ from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.keeper import keeper_for
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
 from jaato.runtime.secret_values import learned
@@ -68,6 +69,8 @@ class Workshop:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
             session.compaction, session.resumable = strategy, resumable
             await session.__aenter__()
+            keeper = session.services["keeper"] = keeper_for(session)
+            await keeper.begin()
             if wire:
                 registry.set_session(session)
         except BaseException:
@@ -81,6 +84,7 @@ class Workshop:
         async def close() -> None:
             try:
                 await entered.__aexit__(None, None, None)
+                await keeper.end()
             finally:
                 self.sessions -= 1
                 if wire:

@@ -23,6 +23,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDelete,
     SessionDetach,
+    SessionFork,
     SessionList,
     SessionSettle,
     SessionStop,
@@ -37,13 +38,15 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
 from jaato.protocol.specs import ClientView
+from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
-from jaato.server.said import Accepted, kept, settled, settled_down, stop_task
+from jaato.server.said import kept, settled, settled_down, stop_task
+from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
@@ -106,6 +109,8 @@ class Carrier:
         match command:
             case TurnContinue():
                 return self._continue(command)
+            case SessionFork():
+                return forked(self._hub, command, self._id_of(command))
             case SessionDelete():
                 return self._delete(command)
             case SessionUpdate():
@@ -115,9 +120,9 @@ class Carrier:
             case ToolsDisable():
                 return self._disable(command)
             case TaskStop():
-                return self._stop_task(command)
+                return stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
             case SessionSettle():
-                return self._settle(command)
+                return settled_down(self._hub.lives.by_id.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
     def _must_be_allowed(self, command: Command) -> None:
@@ -177,10 +182,10 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions:
-        if command.query:
-            raise ConfigError("This server cannot search yet.")
+    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
         limit = min(max(command.limit, 1), MOST_LISTED)
+        if command.query:
+            return searched(self._hub, command, limit)
         return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
 
     # --- answering -----------------------------------------------------------------------------------------------
@@ -235,7 +240,8 @@ class Carrier:
 
         async def turn() -> None:
             try:
-                await live.session.post(command.text, [*command.attachments, *media])
+                with live.in_use():
+                    await live.session.post(command.text, [*command.attachments, *media])
             except JaatoError as error:
                 taken.failed(error)
                 raise
@@ -267,14 +273,6 @@ class Carrier:
         self._hub.begin(lambda: go_on(session))
         return Done()
 
-    async def _settle(self, command: SessionSettle) -> Done:
-        await settled_down(self._hub.lives.by_id.get(self._id_of(command)))
-        return Done()
-
-    async def _stop_task(self, command: TaskStop) -> Done:
-        stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
-        return Done()
-
     async def _delete(self, command: SessionDelete) -> Done:
         if not command.session_id:
             raise ConfigError("Say which session is to be removed: session_id.")
@@ -289,7 +287,8 @@ class Carrier:
 
     async def _execute(self, command: CommandExecute) -> Said:
         live = await self._live(command)
-        said = await live.session.dispatch(command)
+        with live.in_use():
+            said = await live.session.dispatch(command)
         return Said(str(said))
 
     async def _disable(self, command: ToolsDisable) -> Done:

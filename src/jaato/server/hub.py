@@ -18,9 +18,9 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.listing import entries, tools_of
+from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
-from jaato.server.opening import COMES_BACK_S, change_model
+from jaato.server.opening import change_model
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -54,6 +54,7 @@ class Hub:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
+        settle_rest(self.store)
         async with anyio.create_task_group() as group:
             group.start_soon(self._sweep)
             group.start_soon(self._follow)
@@ -110,9 +111,11 @@ class Hub:
         return feed
 
     def leave(self, room: Room, feed: Feed) -> None:
-        """Watch a session no more."""
+        """Watch a session no more; one that nobody watches is saved, where its workspace says so."""
         room.leave(feed)
         self._answerable(room)
+        if (live := self.lives.by_id.get(room.session_id)) and not room.watched and not self.closing:
+            self.begin(live.keeper.left)
 
     def change(self, room: Room, feed: Feed, client: ClientView) -> None:
         """A watcher answers questions from now on, or no longer."""
@@ -125,6 +128,7 @@ class Hub:
         """A session ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         known = self.lives.by_id.get(session_id)
         if known is not None:
+            known.idle_since = anyio.current_time()
             return known
         async with self._alone(session_id):
             known = self.lives.by_id.get(session_id)
@@ -177,12 +181,19 @@ class Hub:
         while len(self.once) > REMEMBERED:
             del self.once[next(iter(self.once))]
 
-    async def put_down(self, session_id: str) -> None:
-        """Let a session rest."""
+    async def put_down(self, session_id: str, *, idle: bool = False) -> None:
+        """Let a session rest; with `idle` only if it still is when its turn has come."""
         live = self.lives.by_id.get(session_id)
         if live is not None:
             async with self._alone(session_id):
+                if idle and not self._idle(session_id, live):
+                    return
                 await self.lives.put_down(live)
+
+    def _idle(self, session_id: str, live: Live) -> bool:
+        """Whether nobody watches a session and it has done nothing for long enough."""
+        room = self.rooms.get(session_id)
+        return live.rests(self.idle_after_s, watched=room is not None and room.watched)
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told by the end of its events."""
@@ -231,16 +242,11 @@ class Hub:
         """Put down what nobody needs, again and again."""
         while True:
             await anyio.sleep(min(SWEEP_S, self.idle_after_s))
-            now = anyio.current_time()
             for session_id, live in list(self.lives.by_id.items()):
-                room = self.rooms.get(session_id)
-                left = live.visit and not live.visitor and live.resting
-                if left and now - live.left_since >= COMES_BACK_S:
+                if live.passed:
                     await self.put_down(session_id)
-                elif not live.resting or (room is not None and room.watched):
-                    live.idle_since = now
-                elif now - live.idle_since >= self.idle_after_s:
-                    await self.put_down(session_id)
+                elif self._idle(session_id, live):
+                    await self.put_down(session_id, idle=True)
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:
                     del self.rooms[session_id]

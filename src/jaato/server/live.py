@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,12 +18,15 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, stored
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.workshop import Workshop
 
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
+COMES_BACK_S = 30.0
+"""How long a session stays as a client said whose connection was lost."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,45 @@ class Live:
     left_since: float = 0.0
     how: Resume = AS_BEFORE
     """How it was made or resumed."""
+    uses: int = 0
+    """How many commands are just being carried out in it; a message is one until its turn has ended."""
     idle_since: float = field(default_factory=anyio.current_time)
 
     @property
     def resting(self) -> bool:
         """Whether nothing would be lost by putting it down now."""
         session = self.session
-        return not session.busy and not list(session.tasks.running())
+        return not self.uses and not session.busy and not list(session.tasks.running())
+
+    def rests(self, after_s: float, *, watched: bool) -> bool:
+        """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
+        time it was not."""
+        now = anyio.current_time()
+        if watched or not self.resting:
+            self.idle_since = now
+        return now - self.idle_since >= after_s and not watched and self.resting
+
+    @property
+    def passed(self) -> bool:
+        """Whether the visit it is made for is over, and nothing would be lost."""
+        late = anyio.current_time() - self.left_since >= COMES_BACK_S
+        return bool(self.visit) and not self.visitor and late and self.resting
+
+    @property
+    def keeper(self) -> Keeper:
+        """What saves the session as a file, where its workspace says so."""
+        keeper: Keeper = self.session.services["keeper"]
+        return keeper
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep it from being put down while the body runs."""
+        self.uses += 1
+        try:
+            yield
+        finally:
+            self.uses -= 1
+            self.idle_since = anyio.current_time()
 
 
 @dataclass(eq=False)

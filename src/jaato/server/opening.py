@@ -16,14 +16,11 @@ from jaato.protocol.commands import SessionCreate, SessionUpdate
 from jaato.protocol.frames import Opened
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
-from jaato.server.live import AS_BEFORE, Live, Resume
+from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
 from jaato.server.room import Room
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
-
-COMES_BACK_S = 30.0
-"""How long a session stays as a client said whose connection was lost."""
 
 
 def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
@@ -138,6 +135,8 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
     if live is None or not live.visit or live.visitor != client_id:
         return
     live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
+    while stop and (live.session.busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
+        await anyio.sleep(0.002)  # its turn is over, and about to be left
     if stop and not live.session.busy:
         await hub.put_down(session_id)
 

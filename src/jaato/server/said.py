@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from typing import Any
 
-from jaato.errors import ConfigError, JaatoError
+from jaato.errors import ConfigError
 from jaato.protocol.commands import File
-from jaato.protocol.events import Event, MessageUser, MidTurnQueued
-from jaato.protocol.frames import Settled, Taken
+from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
 from jaato.server.live import Live
 from jaato.server.room import Room
@@ -31,48 +28,27 @@ def kept(live: Live, files: list[File]) -> list[Media]:
     ]
 
 
-class Accepted:
-    """Waits for a message to be in the log. A listener of the session's bus."""
-
-    def __init__(self) -> None:
-        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-
-    def __call__(self, event: Event) -> None:
-        """Something has happened."""
-        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
-            return
-        if event.message.source == "user":
-            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
-
-    def failed(self, error: JaatoError) -> None:
-        """It will not be."""
-        if not self._taken.done():
-            self._taken.set_exception(error)
-
-    def __await__(self) -> Generator[Any, None, Taken]:
-        return self._taken.__await__()
-
-
-def stop_task(live: Live | None, task_id: str) -> None:
+async def stop_task(live: Live | None, task_id: str) -> Done:
     """Stop a background task. Raises `ConfigError` when there is none."""
     task = live.session.tasks.get(task_id) if live is not None else None
     if task is None:
         raise ConfigError("There is no such task (any more).")
     task.cancel()
+    return Done()
 
 
-async def settled_down(live: Live | None) -> None:
+async def settled_down(live: Live | None) -> Done:
     """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear."""
     if live is None:
-        return
+        return Done()
     session = live.session
     while True:
         await session.crew.all_done()
         if session.busy or not any(message.source == "child" for message in session.inbox):
-            return
+            return Done()
         turn = await session.heed()
         if turn is None or turn.reason != "stop":
-            return
+            return Done()
 
 
 async def settled(room: Room, question_id: str) -> Settled:

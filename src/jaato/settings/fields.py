@@ -50,10 +50,20 @@ FIELDS: dict[str, Field] = {
     "durability": Field(
         "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
     ),
+    "keep_days": Field(
+        "number", None, "days after its last use that `jaato sessions vacuum` keeps a session; all without"
+    ),
+    "keep_sessions": Field("integer", None, "how many sessions `jaato sessions vacuum` keeps; all without"),
+    "keep_mb": Field(
+        "number", None, "how many megabytes of sessions `jaato sessions vacuum` keeps; all without"
+    ),
     "read_only": Field(
         "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
     ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
+    "question_timeout_s": Field(
+        "number", 0.0, "seconds until an unanswered question is denied, or its default counts; 0: no end"
+    ),
     "deny": Field("list", [], "tools and command patterns that never run", tighten=lambda new, old: True),
     "roots": Field("list", [], "directories outside the workspace that file tools may use too"),
     "allow_hosts": Field(

@@ -129,11 +129,7 @@ def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
         version = version_of(connection)
         if version < 1:
             raise StoreReadOnly(f"{path} is empty, so there are no sessions to read yet.")
-        if version < len(steps):
-            raise StoreReadOnly(
-                f"{path} was made by an older jaato. Open it for writing, to bring it up to date."
-            )
-        check_tables(connection, path, version > len(steps))
+        check_tables(connection, path, version, len(steps))
     except sqlite3.Error as error:
         connection.close()
         raise database_fault(error, path) from error
@@ -143,16 +139,19 @@ def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     return connection
 
 
-def check_tables(connection: sqlite3.Connection, path: Path, newer: bool) -> None:
-    """See that the tables are those this code reads; raises `StoreError`."""
+def check_tables(connection: sqlite3.Connection, path: Path, version: int, known: int) -> None:
+    """See that the tables are those this code reads, whichever version they have; raises `StoreError`."""
     try:
         connection.execute(f"{ROW} LIMIT 1").fetchone()
         connection.execute("SELECT position, timestamp, data FROM event LIMIT 1").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        if newer:
-            version = version_of(connection)
+        if version < known:
+            raise StoreReadOnly(
+                f"{path} was made by an older jaato. Open it for writing, to bring it up to date."
+            ) from error
+        if version > known:
             why = f"a newer jaato made it (version {version}); install that jaato to read it"
             raise StoreReadOnly(f"{path}: {why}.") from error
         raise damaged(path, str(error)) from error
@@ -162,7 +161,7 @@ def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, 
     """Set an open database up for writing, with the newest tables."""
     if version_of(connection) < len(steps):
         migrate(connection, path, steps)
-    check_tables(connection, path, newer=False)
+    check_tables(connection, path, len(steps), len(steps))
     write_ahead(connection)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")

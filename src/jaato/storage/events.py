@@ -25,14 +25,16 @@ INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event 
 
 AT_ONCE = 8
 """Events that go in with one statement, which is a commit of its own."""
+ROWS = [", ".join(["(?, ?, ?)"] * count) for count in range(1, AT_ONCE + 1)]
 INSERTS = [
-    INSERT,
-    *(
-        f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
-        "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
-        for places in (", ".join(["(?, ?, ?)"] * count) for count in range(2, AT_ONCE + 1))
-    ),
+    f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
+    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1) "
+    "AND EXISTS (SELECT 1 FROM lease WHERE fence = ?)"
+    for places in ROWS
 ]
+"""By number of events: they go in while the lease they are written under is the session's."""
+LEASED = "SELECT 1 FROM lease WHERE fence = ?"
+UNLEASED = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM lease WHERE session = ?)"
 
 SEQ_LIMIT = 1 << SEQ_BITS
 READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
@@ -53,6 +55,7 @@ class Log:
 
     number: int
     touched_at: str
+    fence: int = 0
 
 
 def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
@@ -106,15 +109,20 @@ def changes_row(events: Sequence[Event], log: Log) -> bool:
 
 
 def insert_events(connection: sqlite3.Connection, log: Log, rows: list[Row]) -> bool:
-    """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap."""
+    """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap, or the lease was lost."""
     values: list[int | str | bytes] = []
     for row in rows:
         values += position(log, row)
+    values.append(log.fence)
     return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 
 
 def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
-    """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap."""
+    """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap, or the lease
+    is not the session's any more; without a lease, if somebody has one."""
+    right = (LEASED, log.fence) if log.fence else (UNLEASED, events[0].session_id if events else "")
+    if not connection.execute(right[0], right[1:]).fetchone():
+        return False
     values = [position(log, row) for row in rows]
     if values and connection.executemany(INSERT, values).rowcount != len(values):
         return False

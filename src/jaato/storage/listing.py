@@ -7,6 +7,7 @@ time is that of its last event. Sessions of one tenth are therefore ordered amon
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
@@ -31,9 +32,16 @@ def tenth(timestamp: str) -> str:
 
 
 def list_sessions(
-    connection: sqlite3.Connection, workspace: str | None, limit: int, before: str | None
+    connection: sqlite3.Connection,
+    workspace: str | None,
+    limit: int,
+    before: str | None,
+    only: Collection[int] | None = None,
 ) -> list[SessionRow]:
-    """One page, newest first; `before` is the `cursor` of the last row of the page before."""
+    """One page, newest first; `before` is the `cursor` of the last row of the page before.
+
+    With `only`, the sessions with these numbers.
+    """
     if not is_unicode(workspace or "") or not is_unicode(before or ""):
         return []
     conditions, values = [], []
@@ -46,8 +54,9 @@ def list_sessions(
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     found: list[SessionRow] = []
     rows = connection.execute(f"{ROW}{where} ORDER BY touched_at DESC", values)
+    wanted = rows if only is None else (row for row in rows if row[0] in only)
     try:
-        for _, group in groupby(rows, key=lambda row: tenth(row[8])):
+        for _, group in groupby(wanted, key=lambda row: tenth(row[8])):
             page = sorted([session_row(connection, row) for row in group], key=cursor_of, reverse=True)
             found += [row for row in page if before is None or row.cursor < before]
             if len(found) >= limit:

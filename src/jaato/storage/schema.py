@@ -48,7 +48,19 @@ CREATE INDEX blob_digest ON blob (digest);
 CREATE TABLE unused_blob (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (FIRST,)
+LEASES = """
+CREATE TABLE lease (
+    fence INTEGER PRIMARY KEY AUTOINCREMENT,
+    session TEXT NOT NULL UNIQUE,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    what TEXT NOT NULL,
+    since TEXT NOT NULL
+);
+"""
+"""Who writes which session. A fence is never given twice, so an append that names one is from its holder or too late."""
+
+STEPS: tuple[str, ...] = (FIRST, LEASES)
 """`STEPS[n]` leads from version n to n + 1; only ever appended to."""
 
 

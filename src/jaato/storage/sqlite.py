@@ -2,175 +2,35 @@
 
 from __future__ import annotations
 
-import sqlite3
+import datetime
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from jaato.abc.store import Damaged, SessionRow
-from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
-from jaato.protocol.codec import is_unicode
-from jaato.protocol.events import Event, SessionCreated
-from jaato.storage.blobs import Blobs, chunks_of
-from jaato.storage.checkpoint import Checkpoint, quietly
-from jaato.storage.database import Durability, open_database
-from jaato.storage.events import (
-    AT_ONCE,
-    Log,
-    changes_row,
-    encoded,
-    insert_events,
-    position,
-    read_events,
-    size_of,
-    write_events,
+from jaato.abc.store import KEEP_ALL, Holder, Retention, SessionRow, Upkeep
+from jaato.errors import SessionBusy, SessionNotFound, StoreError
+from jaato.protocol.ids import new_id
+from jaato.storage.blobs import chunks_of
+from jaato.storage.log import ABANDONED_S, SqliteLog
+from jaato.storage.unpack import unpack, workspace_text
+from jaato.storage.vacuum import (
+    clear_drafts,
+    outdated,
+    shrink,
+    stored_bytes,
+    stray_blobs,
 )
-from jaato.storage.guard import Guard
-from jaato.storage.holds import Holds
-from jaato.storage.listing import LAST, find_session, list_sessions
-from jaato.storage.schema import SEQ_BITS
 
-ABANDONED_S = 86_400.0
-
-CREATE = (
-    "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-FIRST = "INSERT INTO event VALUES (?, ?, ?)"
 REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
-UNUSED = (
-    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
-    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
-)
-SWEPT = (
-    "SELECT digest FROM unused_blob WHERE NOT EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest)"
-)
 
 
-class SqliteStore:
+class SqliteStore(SqliteLog):
     """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
 
     With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
     Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
-    says so.
+    says so. `owner` is what others are told this process is.
     """
-
-    def __init__(self, path: Path, *, durability: Durability = "normal", read_only: bool = False) -> None:
-        self.path = path.absolute()
-        connection, self._refusal = open_database(self.path, durability=durability, read_only=read_only)
-        self.read_only = bool(self._refusal)
-        self._guard = Guard(connection, self.path)
-        self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
-        self._holds = Holds(self.path.parent / "locks")
-        self._logs: dict[str, Log] = {}
-        self._checkpoint = Checkpoint(self.path)
-
-    def create(self, first: Sequence[Event]) -> None:
-        """Begin a session with its first events, numbered from 1; the very first is `session.created`.
-
-        Raises `SessionBusy` when the id is taken.
-        """
-        self._must_write()
-        created = first[0] if first else None
-        if not isinstance(created, SessionCreated):
-            raise StoreError("A session begins with the event session.created.")
-        rows = encoded(first, 1)
-        values = (created.session_id, created.workspace, created.name, "", "", *[created.timestamp] * 2)
-        with self._guard as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                number = connection.execute(CREATE, values).lastrowid or 0
-            except sqlite3.IntegrityError as error:
-                raise SessionBusy(
-                    f"Session {created.session_id} exists already. Open it, or begin one with a new id."
-                ) from error
-            log = Log(number, created.timestamp)
-            connection.execute(FIRST, position(log, rows[0]))
-            write_events(connection, log, rows[1:], first)
-            connection.execute("COMMIT")
-            self._logs[created.session_id] = log
-            self._checkpoint.written(connection, size_of(rows))
-
-    def append(self, events: Sequence[Event]) -> None:
-        """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
-
-        Raises `SessionBusy` when another process has appended meanwhile, `SessionNotFound` when the session
-        is gone, `StoreError` for events that cannot be stored.
-        """
-        self._must_write()
-        if not events:
-            return
-        rows = encoded(events, events[0].seq)
-        session_id = events[0].session_id
-        with self._guard as connection:
-            log = self._logs.pop(session_id, None) or Log(self._number(connection, session_id), "")
-            try:
-                if len(rows) <= AT_ONCE and not changes_row(events, log):
-                    done = insert_events(connection, log, rows)
-                else:
-                    connection.execute("BEGIN IMMEDIATE")
-                    done = write_events(connection, log, rows, events)
-                    connection.execute("COMMIT" if done else "ROLLBACK")
-            except sqlite3.IntegrityError as error:
-                raise SessionBusy(
-                    f"Session {session_id}: another process has written event {rows[0][0]} already. "
-                    "Stop it there, or leave it here; then continue from what is stored, or fork the session."
-                ) from error
-            if not done:
-                last = self._last_seq(connection, session_id)
-                raise StoreError(
-                    f"Session {session_id} ends with event {last}, so event {rows[0][0]} cannot be the next."
-                )
-            self._logs[session_id] = log
-            self._checkpoint.written(connection, size_of(rows))
-
-    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
-        """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
-
-        Memory does not grow with the log. Raises `SessionNotFound` at once.
-        """
-        with self._guard as connection:
-            number = self._number(connection, session_id)
-            last = self._last_seq(connection, session_id)
-        return read_events(self._guard, session_id, number << SEQ_BITS, max(0, after_seq), last)
-
-    def last_seq(self, session_id: str) -> int:
-        """The number of the last stored event; raises `SessionNotFound`."""
-        with self._guard as connection:
-            return self._last_seq(connection, session_id)
-
-    def find(self, text: str, workspace: str | None = None) -> str:
-        """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
-
-        Raises `SessionNotFound`, with the candidates when there are several.
-        """
-        with self._guard as connection:
-            return find_session(connection, text, workspace)
-
-    def sessions(
-        self, workspace: str | None = None, limit: int = 50, before: str | None = None
-    ) -> list[SessionRow]:
-        """One page of sessions, newest first; `before` is the `cursor` of the last row of the page before."""
-        with self._guard as connection:
-            return list_sessions(connection, workspace, limit, before)
-
-    def delete(self, session_id: str) -> None:
-        """Remove a session and the blobs that no other session refers to; raises `SessionNotFound`."""
-        self._must_write()
-        with self._guard as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            number = self._number(connection, session_id)
-            connection.execute(UNUSED, (number, number))
-            connection.execute("DELETE FROM blob WHERE session = ?", (number,))
-            connection.execute(
-                "DELETE FROM event WHERE position > ? AND position < ?",
-                (number << SEQ_BITS, (number + 1) << SEQ_BITS),
-            )
-            connection.execute("DELETE FROM session WHERE number = ?", (number,))
-            connection.execute("COMMIT")
-            self._logs.pop(session_id, None)
-            self._sweep(connection)
-            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
@@ -199,42 +59,94 @@ class SqliteStore:
             raise StoreError(f"Session {session_id} has no blob {digest}.")
         return int(row[0])
 
+    # --- who writes ----------------------------------------------------------------------------------------------
+
     def hold(self, session_id: str) -> None:
-        """Be the one who writes this session, until `release`; see `Holds.take`. Not needed for reading."""
+        """Be the one who writes this session, until `release`. Not needed for reading; see `lease`."""
+        self.lease(session_id, self.owner)
+
+    def lease(self, session_id: str, owner: str) -> int:
+        """Be the one who writes this session, as `owner`; returns the fencing number every append is checked against.
+
+        A dead holder is replaced at once. Raises `SessionBusy` naming a living one.
+        """
         self._must_write()
-        self._holds.take(session_id)
+        fence = self._leases.take(session_id, owner)
+        self._logs.pop(session_id, None)
+        return fence
 
     def release(self, session_id: str) -> None:
         """Let another process write this session."""
-        self._holds.release(session_id)
+        self._leases.release(session_id)
+        self._logs.pop(session_id, None)
 
-    def close(self) -> None:
-        """Finish what is being written and let go of the file; a second time does nothing."""
-        self._holds.release_all()
-        self._checkpoint.finish()
+    def holder(self, session_id: str) -> Holder | None:
+        """Who holds a session now: a living process, this one included; None when nobody does."""
+        return self._leases.holder(session_id)
+
+    def abandoned(self) -> list[str]:
+        """The sessions that were open in a process when it died, until somebody leases or settles them."""
+        return [holder.session_id for holder in self._leases.abandoned()]
+
+    def settle(self, session_id: str) -> None:
+        """Strike an abandoned session from the list. Raises `SessionBusy` when somebody alive has it."""
+        self.hold(session_id)
+        self.release(session_id)
+
+    # --- bundles and upkeep --------------------------------------------------------------------------------------
+
+    def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
+        """A new session from the bundle at `path`, which goes on in `workspace`; returns its id.
+
+        Raises `StoreError` for anything that is not as it must be; nothing is stored then.
+        """
+        self._must_write()
+        made = new_id("s")
+        self._leases.take(made, self.owner)
+        try:
+            unpack(self._guard, self._blobs, path, workspace_text(workspace), name, made)
+        finally:
+            self._leases.release(made)
+        return made
+
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+        """Remove the sessions beyond what is kept, and everything that belongs to none; make the files small again.
+
+        A session that somebody alive has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
+        """
+        if not dry_run:
+            self._must_write()
+        beyond = outdated(self._guard, kept, datetime.datetime.now(datetime.UTC))
+        held = {holder.session_id for holder in self._leases.held()}
+        removed = [row for row in beyond if row.id not in held]
+        staying = [row.id for row in beyond if row.id in held]
+        size_bytes = sum([stored_bytes(self._guard, row.id) for row in removed])
+        if dry_run:
+            return Upkeep(removed, staying, size_bytes)
+        done: list[SessionRow] = []
+        for row in removed:
+            try:
+                self.delete(row.id)
+                done.append(row)
+            except (SessionBusy, SessionNotFound):
+                staying.append(row.id)
+        return Upkeep(done, staying, size_bytes, self._tidy())
+
+    def _tidy(self) -> str:
+        held = self._leases.held()
+        if not held:
+            clear_drafts(self._guard)
         with self._guard as connection:
-            connection.close()
+            self._sweep(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            for path in stray_blobs(connection, self.path.parent / "blobs", time.time() - ABANDONED_S):
+                path.unlink(missing_ok=True)
+            connection.execute("COMMIT")
+        self._leases.sweep()
+        self._search.tidy()
+        return shrink(self._guard, self._leases)
 
     # --- the lines below know the tables ---
-
-    def _must_write(self) -> None:
-        if self._refusal:
-            raise StoreReadOnly(f"{self.path} cannot be written: {self._refusal}.")
-
-    def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
-        row = None
-        if is_unicode(session_id):
-            row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
-        if row is None:
-            raise SessionNotFound(
-                f"There is no session {session_id!r}. `jaato sessions list` shows them all."
-            )
-        return int(row[0])
-
-    def _last_seq(self, connection: sqlite3.Connection, session_id: str) -> int:
-        number = self._number(connection, session_id)
-        row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
-        return row[0] - (number << SEQ_BITS) if row else 0
 
     def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
         """Write a blob, then name it and note whose it is while nobody can sweep it away."""
@@ -247,13 +159,3 @@ class SqliteStore:
             connection.execute(REFER, (number, blob.digest, blob.size_bytes))
             connection.execute("COMMIT")
         return blob.digest
-
-    def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
-        connection.execute("BEGIN IMMEDIATE")
-        for (digest,) in connection.execute(SWEPT).fetchall():
-            self._blobs.remove(digest)
-        connection.execute("DELETE FROM unused_blob")
-        connection.execute("COMMIT")
-        for path in self._blobs.abandoned(time.time() - ABANDONED_S):
-            path.unlink(missing_ok=True)

@@ -49,9 +49,8 @@ def silent(_grant: Grant) -> None:
 
 class Gate:
     """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
-
     `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
-    `protected` are directories nobody may write under a lasting grant (jaato's own state).
+    `protected` are directories nobody may write under a lasting grant; a question waits `timeout_s`, unless the channel says.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class Gate:
         on_revoke: Callable[[Grant], None] = silent,
         grants: Iterable[Grant] = (),
         protected: Iterable[Path] = (),
+        timeout_s: float | None = None,
     ) -> None:
         self.policy = policy
         self._asker = asker
@@ -74,6 +74,7 @@ class Gate:
         self._on_revoke = on_revoke
         self._grants: tuple[Grant, ...] = tuple(one for one in grants if one.scope != "always")
         self._protected = tuple(one.resolve() for one in protected)
+        self._timeout_s = timeout_s
         self._waiting: list[Waiting] = []
         self._edited: dict[str, str] = {}
         self._given: Circumstances | None = None
@@ -194,9 +195,8 @@ class Gate:
         """Ask until there is an answer that means something, at most three times."""
         assert self._asker is not None
         reason = verdict.reason
-        timeout_s = self.policy.channel.timeout_s
         for _question in range(MAX_QUESTIONS):
-            question = question_of(waiting, verdict, reason, timeout_s)
+            question = question_of(waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s)
             try:
                 given = self._asker.ask(question)
                 answer = (
@@ -205,7 +205,7 @@ class Gate:
                     else await cast("Awaitable[Any]", given)
                 )
             except TimeoutError:
-                return deny("nobody answered in time", "timeout")
+                return deny("nobody answered in time, and what nobody answers is denied", "timeout")
             if answer is None:
                 return nobody(waiting.call, tool, verdict, self.policy.path)
             self.policy.reload()

@@ -1,4 +1,4 @@
-"""How a permission question reaches a person: a terminal, or a queue that another thread serves."""
+"""How a permission question reaches a person: a terminal, a queue another thread serves, a webhook, or files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission.show import question_text
+from jaato.tools.policy_document import Channel
 
-LATER = {"webhook", "file"}
+if TYPE_CHECKING:
+    from jaato.plugins.permission.webhook import Reach
+
 CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
 
 
@@ -158,16 +162,33 @@ class QueueChannel:
             pending.nobody()
 
 
-CHANNELS: dict[str, Callable[[float | None], Asker]] = {"console": ConsoleChannel, "queue": QueueChannel}
+@dataclass(frozen=True)
+class Places:
+    """What channels that lead out of the process need: the user's state directory, and how the network is reached."""
+
+    state_dir: Path
+    reach: Reach
 
 
-def channel_of(kind: str, timeout_s: float | None) -> Asker:
-    """The channel of this name. Raises `ConfigError` for one that does not exist, or not in this version."""
-    known = ", ".join(CHANNELS)
-    if kind in LATER:
-        raise ConfigError(
-            f"The permission channel {kind!r} is not available in this version; use one of: {known}."
-        )
-    if kind not in CHANNELS:
-        raise ConfigError(f"There is no permission channel {kind!r}; use one of: {known}.")
-    return CHANNELS[kind](timeout_s)
+KINDS = ("console", "queue", "webhook", "file")
+
+
+def channel_of(kind: str, channel: Channel, places: Callable[[], Places]) -> Asker:
+    """The channel of this name, with the endpoint and time of a policy. Raises `ConfigError` for one that does not exist
+    or cannot be used."""
+    timeout_s = channel.timeout_s
+    match kind:
+        case "console":
+            return ConsoleChannel(timeout_s)
+        case "queue":
+            return QueueChannel(timeout_s)
+        case "webhook":
+            from jaato.plugins.permission.webhook import WebhookChannel
+
+            there = places()
+            return WebhookChannel(channel.endpoint, timeout_s, state_dir=there.state_dir, reach=there.reach)
+        case "file":
+            from jaato.plugins.permission.folder import FileChannel
+
+            return FileChannel(channel.endpoint, timeout_s, state_dir=places().state_dir)
+    raise ConfigError(f"There is no permission channel {kind!r}; use one of: {', '.join(KINDS)}.")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from jaato.abc.asker import Asker
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ConfigError
-from jaato.plugins.permission.channels import QueueChannel, channel_of
+from jaato.plugins.permission.channels import Places, QueueChannel, channel_of
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
@@ -75,7 +75,7 @@ class PermissionPlugin:
             path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted
         )
         kind = policy.channel.type if policy.channel.type and channel_type == "console" else channel_type
-        self.channel: Asker = self._given or channel_of(kind, policy.channel.timeout_s)
+        self.channel: Asker = self._given or channel_of(kind, policy.channel, self._places)
         self.gate = Gate(
             policy,
             asker=self.channel,
@@ -83,6 +83,16 @@ class PermissionPlugin:
             turnstile=self._turn,
             protected=(self._state_dir,),
         )
+
+    def _places(self) -> Places:
+        """Where the channels `webhook` and `file` lead, by the user's own settings."""
+        from jaato.plugins.permission.webhook import Reach
+        from jaato.settings import environment, load
+        from jaato.tools.address import Allowed
+
+        environ = environment()
+        allowed = Allowed.of(load(environ=environ)["allow_hosts"])
+        return Places(self._state_dir, Reach(environ, allowed))
 
     def _turn(self) -> AbstractAsyncContextManager[None]:
         return Turn(self._lock)

@@ -1,24 +1,24 @@
-"""`session_describe` and `askPermission`."""
+"""`session_describe`, `askPermission`, and the commands that save sessions as files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
+from jaato.abc.saved import SessionConfig
 from jaato.errors import ToolError, UnknownTool
+from jaato.plugins.session.describe import asked_for_description
+from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.events import SessionUpdated
-from jaato.tools.call import SERVICES, Call, clean
+from jaato.tools.call import CURRENT, SERVICES, Call, clean
 from jaato.tools.tool import tool
 
 SYSTEM = "system"
+DEFAULTS = SessionConfig()
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
-DESCRIBE_AFTER_TURNS = 3
-UNDESCRIBED = (
-    "[This session has no description yet. Beside your answer, describe it in one line with session_describe, "
-    "so that the user finds it among others.]"
-)
 MAX_PARTS = 50
 MAX_ISSUES = 20
 
@@ -29,19 +29,25 @@ class NoSession(ToolError):
     code = "no_session"
 
 
-class SessionPlugin(Plugin):
-    """Its description, and what it may do."""
+class SessionToolsPlugin(Plugin):
+    """Its description, what it may do, and its saved copies."""
 
     name: ClassVar[str] = "session"
     enrichment: ClassVar[Enrichment] = Enrichment(90, instant=True)
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
-        """The prompt; after `describe_after_turns` turns without a description, with a word about that."""
-        session = SERVICES.get().get("session")
-        after = self.host.config.get("describe_after_turns", DESCRIBE_AFTER_TURNS)
-        if session is None or session.state.description or session.state.turns != after:
+        """The prompt; after `request_description_after_turns` turns without a description, with a word about that."""
+        services = SERVICES.get()
+        session, keeper = services.get("session"), services.get("keeper")
+        if session is None:
             return PromptEnrichmentResult(prompt)
-        return PromptEnrichmentResult(f"{prompt}\n\n{UNDESCRIBED}", {"asked_for": "description"})
+        config = keeper.config if keeper is not None else DEFAULTS
+        after = config.request_description_after_turns
+        return asked_for_description(prompt, session.state.turns, session.state.description, after)
+
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """The user saves, lists and removes copies of sessions, and has one made a session again."""
+        return {command: command_of(command.name) for command in COMMANDS}
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(
@@ -112,3 +118,20 @@ def session_of(call: Call) -> Any:
     if session is None:
         raise NoSession("This call belongs to no session. It works for a model inside one.")
     return session
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def command_of(name: str) -> Callable[[str], Any]:
+    """What runs a command on the rest of the line."""
+    return lambda line: keeper_of().command(name, line)
+
+
+def keeper_of() -> Any:
+    """What keeps the session the command belongs to. Raises `NoSession`."""
+    call = CURRENT.get()
+    keeper = call.services.get("keeper") if call is not None else None
+    if keeper is None:
+        raise NoSession("This command belongs to no session that is kept. It works inside one.")
+    return keeper

@@ -21,7 +21,8 @@ class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
 class PermissionRequested(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.requested"
 ):
-    """May this call run? An answer is bound to the digest of tool, arguments and directory."""
+    """May this call run? An answer is bound to the digest of tool, arguments and directory; at the deadline, `default`
+    counts."""
 
     question_id: str
     call_id: str
@@ -32,6 +33,7 @@ class PermissionRequested(
     options: list[str]
     shape: str | None = None
     deadline: str | None = None
+    default: str = "n"
 
 
 class PermissionResolved(
@@ -66,7 +68,7 @@ class PermissionRevoked(
 class ClarificationQuestion(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
 ):
-    """The model asks the user."""
+    """The model asks the user; at the deadline, the `default` of each question counts."""
 
     question_id: str
     call_id: str

@@ -1,0 +1,20 @@
+"""The documented home of session plugins: their protocol, their settings, and the one that writes files."""
+
+from __future__ import annotations
+
+from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin, SessionState
+from jaato.plugins.session.config import load_session_config
+from jaato.plugins.session.files import FileSessionPlugin, create_plugin
+from jaato.runtime.saving import discover_session_plugins, load_session_plugin
+
+__all__ = [
+    "FileSessionPlugin",
+    "SavedSession",
+    "SessionConfig",
+    "SessionPlugin",
+    "SessionState",
+    "create_plugin",
+    "discover_session_plugins",
+    "load_session_config",
+    "load_session_plugin",
+]

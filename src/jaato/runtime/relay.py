@@ -1,0 +1,112 @@
+"""Permission questions of a session that also go where its policy says: to a webhook, or into files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol, cast
+
+from jaato.abc.asker import Answer, Asker, Question
+from jaato.agent.masking import masked_struct
+from jaato.agent.questions import Desk
+from jaato.errors import JaatoError
+from jaato.log import logger
+from jaato.settings import Settings
+from jaato.tools.address import Allowed
+from jaato.tools.permissions import Policy
+from jaato.tools.policy_document import Channel
+from jaato.tools.secrets import Secrets
+
+LOG = logger("permission")
+OUTSIDE = ("webhook", "file")
+"""The channels that lead out of the process; `console` and `queue` are those of the program that embeds jaato."""
+
+
+class Outside(Protocol):
+    """A channel that a loop can wait for."""
+
+    def asked(self, question: Question) -> Awaitable[Answer | None]: ...
+
+
+class Relay:
+    """Puts each question to the desk, where every client sees it, and to the policy's channel; the first answer counts."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        policy: Policy,
+        secrets: Secrets,
+        state_dir: Path,
+        environ: Mapping[str, str],
+        allow: list[str],
+    ) -> None:
+        self._desk = desk
+        self._policy = policy
+        self._secrets = secrets
+        self._state_dir = state_dir
+        self._environ = environ
+        self._allow = allow
+        self._made: tuple[Channel, Outside | None] = (Channel(), None)
+
+    async def ask(self, question: Question) -> Answer | None:
+        """The first answer; None when nobody can give one. Raises `TimeoutError` past its deadline."""
+        channel = self._channel()
+        if channel is None:
+            return await self._desk.ask(question)
+        question = self._desk.as_asked(question)
+        leave = self._desk.attend()
+        task = asyncio.get_running_loop().create_task(self._outside(channel, question, leave))
+        try:
+            answer = await self._desk.ask(question)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            leave()
+        if answer is None and not task.cancelled() and task.result():
+            raise TimeoutError
+        return answer
+
+    async def _outside(self, channel: Outside, question: Question, leave: Callable[[], None]) -> bool:
+        """Have the channel answer; one that cannot, or not in time, is no longer somebody who could. Whether it was late."""
+        answer: Answer | None = None
+        late = False
+        try:
+            answer = await channel.asked(masked_struct(question, self._secrets))
+        except TimeoutError:
+            LOG.warning("The permission channel has not answered the question %s in time", question.id)
+            late = True
+        if answer is None or not self._desk.answer(question.id, answer):
+            leave()
+        return late
+
+    def _channel(self) -> Outside | None:
+        """The channel of the policy as it is now."""
+        wanted = self._policy.channel
+        if wanted.type not in OUTSIDE:
+            return None
+        if self._made[0] != wanted:
+            self._made = (wanted, self._open(wanted))
+        return self._made[1]
+
+    def _open(self, wanted: Channel) -> Outside | None:
+        from jaato.plugins.permission.channels import Places, channel_of
+        from jaato.plugins.permission.webhook import Reach
+
+        def places() -> Places:
+            return Places(self._state_dir, Reach(self._environ, Allowed.of(self._allow)))
+
+        try:
+            return cast("Outside", channel_of(wanted.type or "", wanted, places))
+        except JaatoError as error:
+            LOG.warning("The permission channel cannot be used: %s", error)
+            return None
+
+
+def relay_for(
+    desk: Desk, policy: Policy, secrets: Secrets, state_dir: Path | None, settings: Settings | None
+) -> Asker:
+    """Who is asked: the desk, and what the policy names beside it."""
+    if state_dir is None or settings is None:
+        return desk
+    return Relay(desk, policy, secrets, state_dir, settings.environ, settings["allow_hosts"])

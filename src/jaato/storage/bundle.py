@@ -1,0 +1,219 @@
+"""A session in one file, `.jaato`: a zip with a manifest, the events as JSON lines, and the blobs they name.
+
+A bundle comes from anywhere. Nothing in it is believed: not a size, not a name, not a hash; nothing is written outside the
+store, and it cannot use more memory or disk than is set here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from msgspec import Struct, field
+
+from jaato.errors import StoreError
+from jaato.protocol.codec import decode_event
+from jaato.protocol.events import Event, SessionCreated
+from jaato.storage.blobs import CHUNK_BYTES, DIGEST
+from jaato.storage.faults import file_fault
+
+FORMAT = "jaato-bundle"
+VERSION = 1
+MANIFEST, EVENTS, BLOBS = "manifest.json", "events.jsonl", "blobs/"
+MAGIC = b"PK\x03\x04"
+END = struct.Struct("<4s4H2LH")
+"""The last bytes of a zip without a comment: where its directory is, and how large."""
+
+MAX_FILE_BYTES = 2 << 30
+MAX_PARTS = 20_000
+MAX_DIRECTORY_BYTES = 8 << 20
+MAX_MANIFEST_BYTES = 4 << 20
+MAX_LINE_BYTES = 64 << 20
+MAX_WHOLE_BYTES = 8 << 30
+MAX_RATIO = 200
+FREE_BYTES = 64 << 20
+"""So much may come out of a bundle however small it is."""
+DAMAGED = b'{"damaged"'
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What a bundle says it holds. `blobs` has the size of each by its SHA-256, `missing` those that were lost."""
+
+    format: str
+    version: int
+    jaato_version: str = ""
+    created_at: str = ""
+    session_id: str = ""
+    events: int
+    events_sha256: str
+    blobs: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+class Head(Struct, frozen=True):
+    """What every version of a bundle says first."""
+
+    format: str = ""
+    version: int = 0
+
+
+def refused(path: Path, why: str) -> StoreError:
+    """The error for a file that is no sound bundle."""
+    return StoreError(f"{path} is not a bundle that can be imported: {why}. Nothing was taken from it.")
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as a bundle does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class Bundle:
+    """An open bundle whose directory and manifest have been checked; the rest is checked as it is read."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path = path
+        self._archive = archive
+        self._parts = checked_parts(path, archive)
+        self.manifest = self._read_manifest()
+
+    def _read_manifest(self) -> Manifest:
+        info = self._parts.pop(MANIFEST, None)
+        if info is None or EVENTS not in self._parts:
+            raise refused(self.path, "it has no manifest, or no events")
+        with self._archive.open(info) as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise refused(self.path, "its manifest is too large")
+        try:
+            head = msgspec.json.decode(data, type=Head)
+            if head.format == FORMAT and head.version > VERSION:
+                raise refused(
+                    self.path, f"a newer jaato made it (version {head.version}, this one knows {VERSION})"
+                )
+            manifest = msgspec.json.decode(data, type=Manifest)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise refused(self.path, f"its manifest cannot be read: {error}") from None
+        if manifest.format != FORMAT or manifest.version != VERSION:
+            raise refused(self.path, "its manifest is of something else")
+        blobs = {name.removeprefix(BLOBS) for name in self._parts if name != EVENTS}
+        if blobs != set(manifest.blobs):
+            raise refused(self.path, "its blobs are not those of its manifest")
+        return manifest
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the events; raises `StoreError` where they are not those of the manifest."""
+        hasher, count = hashlib.sha256(), 0
+        with self._archive.open(self._parts[EVENTS]) as file:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
+                    raise refused(self.path, f"line {count + 1} of its events is too long, or cut off")
+                hasher.update(line)
+                count += 1
+                if count > self.manifest.events:
+                    break
+                yield line[:-1]
+        if count != self.manifest.events or hasher.hexdigest() != self.manifest.events_sha256:
+            raise refused(self.path, "its events are not those of its manifest; it is damaged or was changed")
+
+    def events(self) -> Iterator[tuple[int, bytes, Event | None]]:
+        """The number, line and event of each record, in order, None for one that was damaged when it was exported."""
+        session_id = ""
+        for seq, line in enumerate(self.lines(), 1):
+            if line.startswith(DAMAGED) and seq > 1:
+                yield seq, line, None
+                continue
+            try:
+                event = decode_event(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise refused(self.path, f"line {seq} is no event: {error}") from None
+            session_id = session_id or event.session_id
+            if seq == 1 and not isinstance(event, SessionCreated):
+                raise refused(self.path, "it does not begin with the beginning of a session")
+            if event.seq != seq or event.session_id != session_id or not event.durable:
+                raise refused(self.path, f"line {seq} is not event {seq} of its session")
+            yield seq, line, event
+        if not session_id:
+            raise refused(self.path, "it has no event")
+
+    def blob(self, digest: str) -> Iterator[bytes]:
+        """What a blob holds, piece by piece; raises `StoreError` when that is not what its name says."""
+        hasher, size_bytes = hashlib.sha256(), 0
+        with self._archive.open(self._parts[BLOBS + digest]) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                hasher.update(chunk)
+                size_bytes += len(chunk)
+                yield chunk
+        if hasher.hexdigest() != digest or size_bytes != self.manifest.blobs[digest]:
+            raise refused(self.path, f"its blob {digest} does not hold what its name says")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Bundle]:
+    """A bundle to be read. Raises `StoreError`, also for what is found wrong in the block."""
+    try:
+        with path.open("rb") as file:
+            check_directory(path, file)
+            with zipfile.ZipFile(file) as archive:
+                yield Bundle(path, archive)
+    except OSError as error:
+        raise file_fault(error, path) from error
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        UnicodeDecodeError,
+    ) as error:
+        raise refused(path, f"it is damaged ({error})") from error
+
+
+def check_directory(path: Path, file: IO[bytes]) -> None:
+    """See that the directory of the archive is of a sane size before anybody reads it. Raises `StoreError`."""
+    size_bytes = file.seek(0, io.SEEK_END)
+    if size_bytes > MAX_FILE_BYTES:
+        raise refused(path, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
+    if size_bytes < END.size:
+        raise refused(path, "it is no zip archive")
+    file.seek(-END.size, io.SEEK_END)
+    mark, _, _, here, parts, directory_bytes, _, comment_bytes = END.unpack(file.read(END.size))
+    if mark != b"PK\x05\x06" or comment_bytes or here != parts:
+        raise refused(path, "it is no zip archive, or one that somebody has changed")
+    if parts > MAX_PARTS or directory_bytes > MAX_DIRECTORY_BYTES:
+        raise refused(path, "it has too many parts")
+    file.seek(0)
+
+
+def checked_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The parts by name; raises `StoreError` for a name, a kind or a size that no bundle has."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.orig_filename
+        if name not in (MANIFEST, EVENTS) and not (
+            name.startswith(BLOBS) and DIGEST.fullmatch(name.removeprefix(BLOBS))
+        ):
+            raise refused(path, f"it holds {name[:80]!r}, which no bundle does")
+        if name in found:
+            raise refused(path, f"it holds {name[:80]!r} twice")
+        if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise refused(path, f"{name[:80]!r} is encrypted or packed in an unusual way")
+        found[name] = info
+    whole_bytes = sum(info.file_size for info in found.values())
+    packed_bytes = sum(info.compress_size for info in found.values())
+    if packed_bytes > MAX_FILE_BYTES or whole_bytes > min(
+        MAX_WHOLE_BYTES, FREE_BYTES + MAX_RATIO * min(packed_bytes, path.stat().st_size)
+    ):
+        raise refused(path, "far more would come out of it than is in it")
+    return found

@@ -1,0 +1,149 @@
+"""Who writes which session: a lease with a fencing number, and a lock of the system that says whether its holder lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sqlite3
+import sys
+from pathlib import Path
+
+from jaato.abc.store import Holder
+from jaato.errors import SessionBusy, StoreError
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.events import now
+from jaato.storage.guard import Guard
+from jaato.storage.holds import Holds
+
+MAX_WORD_CHARS = 16
+OWNER_CHARS = 80
+TAKE = "INSERT OR REPLACE INTO lease (session, pid, host, what, since) VALUES (?, ?, ?, ?, ?)"
+HOLDERS = "SELECT session, fence, pid, host, what, since FROM lease"
+BEGUN = " WHERE EXISTS (SELECT 1 FROM session WHERE id = lease.session)"
+DROP = "DELETE FROM lease WHERE fence = ?"
+
+
+class Leases:
+    """The leases of one store. The table says who, the lock says whether they are alive; both are there or neither counts."""
+
+    def __init__(self, guard: Guard, directory: Path) -> None:
+        self._guard = guard
+        self._holds = Holds(directory)
+        self._fences: dict[str, int] = {}
+
+    def take(self, session_id: str, owner: str) -> int:
+        """Be the one who writes a session; returns the fencing number, higher than any before.
+
+        A holder that has died, whenever and however, is replaced at once. Raises `SessionBusy` naming a living one.
+        """
+        if not is_unicode(session_id):
+            raise StoreError(f"{session_id!r} is no session's id.")
+        try:
+            self._holds.take(session_id)
+        except SessionBusy as error:
+            holder = None if session_id in self._fences else self.holder(session_id)
+            if holder is None:
+                raise
+            raise SessionBusy(
+                f"The session {session_id} is open in another process: {holder}. Close it there, or begin a new "
+                "session. `jaato sessions show` can read it meanwhile."
+            ) from error
+        row = (session_id, os.getpid(), socket.gethostname(), owner[:OWNER_CHARS], now())
+        try:
+            with self._guard as connection:
+                fence = connection.execute(TAKE, row).lastrowid or 0
+        except BaseException:
+            self._holds.release(session_id)
+            raise
+        self._fences[session_id] = fence
+        return fence
+
+    def release(self, session_id: str) -> None:
+        """Let go of a session; one that is not held is fine."""
+        fence = self._fences.pop(session_id, None)
+        if fence is not None:
+            # a row that cannot be removed says that the session may have been left unfinished, which is only a hint
+            with contextlib.suppress(StoreError), self._guard as connection:
+                connection.execute(DROP, (fence,))
+        self._holds.release(session_id)
+
+    def release_all(self) -> None:
+        """Let go of every session."""
+        for session_id in list(self._fences):
+            self.release(session_id)
+
+    def fence(self, session_id: str) -> int:
+        """The number of our lease of a session; 0 without one."""
+        return self._fences.get(session_id, 0)
+
+    def holder(self, session_id: str) -> Holder | None:
+        """Who holds a session now; None when nobody alive does."""
+        rows = self._rows(session_id) if is_unicode(session_id) else []
+        return rows[0] if rows and self._holds.alive(session_id) else None
+
+    def held(self) -> list[Holder]:
+        """Everybody alive who holds a session."""
+        return [holder for holder in self._rows() if self._holds.alive(holder.session_id)]
+
+    def abandoned(self) -> list[Holder]:
+        """The leases whose holder died with the session open, the oldest first; work grows with the leases alone."""
+        return [
+            holder
+            for holder in self._rows(where=BEGUN)
+            if holder.session_id not in self._fences and not self._holds.alive(holder.session_id)
+        ]
+
+    def dropped(self, session_id: str) -> bool:
+        """Remove the lease of a dead holder, whose session nobody has any more; False if there is none."""
+        rows = self._rows(session_id)
+        if not rows or self._holds.alive(session_id):
+            return False
+        with self._guard as connection:
+            return connection.execute(DROP, (rows[0].fence,)).rowcount == 1
+
+    def lost(self, session_id: str) -> str:
+        """Why an append was refused, if because of a lease; empty if not."""
+        fence = self.fence(session_id)
+        rows = self._rows(session_id)
+        if fence and (not rows or rows[0].fence != fence):
+            who = f": {rows[0]}" if rows else ""
+            return (
+                f"Session {session_id} was taken over by another process{who}. What this one was about to write "
+                "is not in it; open it again to go on from what is stored."
+            )
+        if not fence and rows:
+            return f"Session {session_id} is held by {rows[0]}; only the holder of its lease can write to it."
+        return ""
+
+    def sweep(self) -> None:
+        """Remove the lock files of the dead, and their leases of sessions that never began."""
+        begun = {holder.session_id for holder in self._rows(where=BEGUN)}
+        for holder in self._rows():
+            if holder.session_id not in begun:
+                self.dropped(holder.session_id)
+        for path in self._holds.stale():
+            path.unlink(missing_ok=True)
+
+    def _rows(self, session_id: str | None = None, where: str = "") -> list[Holder]:
+        values = () if session_id is None else (session_id,)
+        condition = " WHERE session = ?" if values else where
+        with self._guard as connection:
+            try:
+                rows = connection.execute(f"{HOLDERS}{condition} ORDER BY fence", values).fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                    raise
+                return []  # a store of a version without leases, opened to be read
+        return [Holder(*row) for row in rows]
+
+
+def this_program() -> str:
+    """What this process was started as, in a word or two: `jaato serve`, `pytest`."""
+    name, *rest = [Path(sys.argv[0] if sys.argv else "").stem, *sys.argv[1:2]]
+    if name in ("__main__", "-m"):
+        name = Path(sys.argv[0]).parent.name
+    if name in ("", "-c"):
+        return "python"
+    known = rest and name == "jaato" and rest[0].isalpha() and len(rest[0]) <= MAX_WORD_CHARS
+    return f"{name} {rest[0]}" if known else name

@@ -1,0 +1,269 @@
+"""Sessions in one SQLite file, each an append-only log that one holder of a lease writes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jaato.abc.store import Damaged, Hits, SessionRow
+from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.events import Event, SessionCreated
+from jaato.protocol.ids import new_id
+from jaato.storage.blobs import Blobs
+from jaato.storage.checkpoint import Checkpoint, quietly
+from jaato.storage.database import Durability, open_database
+from jaato.storage.events import (
+    AT_ONCE,
+    Log,
+    changes_row,
+    encoded,
+    insert_events,
+    position,
+    read_events,
+    size_of,
+    write_events,
+)
+from jaato.storage.fork import fork
+from jaato.storage.guard import Guard
+from jaato.storage.leases import Leases, this_program
+from jaato.storage.listing import LAST, find_session, list_sessions
+from jaato.storage.schema import SEQ_BITS
+from jaato.storage.search import Search
+
+ABANDONED_S = 86_400.0
+
+CREATE = (
+    "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+FIRST = "INSERT INTO event VALUES (?, ?, ?)"
+UNUSED = (
+    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
+    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
+)
+SWEPT = (
+    "SELECT digest FROM unused_blob WHERE NOT EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest)"
+)
+
+
+class SqliteLog:
+    """The logs in the SQLite file `path`. See `SqliteStore`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "normal",
+        read_only: bool = False,
+        owner: str | None = None,
+    ) -> None:
+        self.path = path.absolute()
+        connection, self._refusal = open_database(self.path, durability=durability, read_only=read_only)
+        self.read_only = bool(self._refusal)
+        self.owner = owner or this_program()
+        self._guard = Guard(connection, self.path)
+        self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
+        self._leases = Leases(self._guard, self.path.parent / "locks")
+        self._search = Search(self.path, read_only=self.read_only)
+        self._logs: dict[str, Log] = {}
+        self._checkpoint = Checkpoint(self.path)
+
+    def create(self, first: Sequence[Event]) -> None:
+        """Begin a session with its first events, numbered from 1; the very first is `session.created`.
+
+        Raises `SessionBusy` when the id is taken.
+        """
+        self._must_write()
+        created = first[0] if first else None
+        if not isinstance(created, SessionCreated):
+            raise StoreError("A session begins with the event session.created.")
+        session_id = created.session_id
+        rows = encoded(first, 1)
+        values = (session_id, created.workspace, created.name, "", "", *[created.timestamp] * 2)
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                number = connection.execute(CREATE, values).lastrowid or 0
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {session_id} exists already. Open it, or begin one with a new id."
+                ) from error
+            log = Log(number, created.timestamp, self._leases.fence(session_id))
+            connection.execute(FIRST, position(log, rows[0]))
+            done = write_events(connection, log, rows[1:], first)
+            connection.execute("COMMIT" if done else "ROLLBACK")
+            if done:
+                self._logs[session_id] = log
+                self._checkpoint.written(connection, size_of(rows))
+        if not done:
+            raise SessionBusy(self._leases.lost(session_id))
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
+
+        Raises `SessionBusy` when another process has the session or has appended meanwhile, `SessionNotFound` when
+        the session is gone, `StoreError` for events that cannot be stored.
+        """
+        self._must_write()
+        if not events:
+            return None
+        rows = encoded(events, events[0].seq)
+        session_id = events[0].session_id
+        with self._guard as connection:
+            log = self._logs.pop(session_id, None) or Log(
+                self._number(connection, session_id), "", self._leases.fence(session_id)
+            )
+            try:
+                if log.fence and len(rows) <= AT_ONCE and not changes_row(events, log):
+                    done = insert_events(connection, log, rows)
+                else:
+                    connection.execute("BEGIN IMMEDIATE")
+                    done = write_events(connection, log, rows, events)
+                    connection.execute("COMMIT" if done else "ROLLBACK")
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {session_id}: another process has written event {rows[0][0]} already. "
+                    "Stop it there, or leave it here; then continue from what is stored, or fork the session."
+                ) from error
+            if done:
+                self._logs[session_id] = log
+                self._checkpoint.written(connection, size_of(rows))
+        if not done:
+            if not self._leases.fence(session_id) and self._leases.dropped(session_id):
+                return self.append(events)
+            self._refused(session_id, rows[0][0])
+        return None
+
+    def _refused(self, session_id: str, seq: int) -> None:
+        """Raise what it means that an event did not go in."""
+        if why := self._leases.lost(session_id):
+            raise SessionBusy(why)
+        last = self.last_seq(session_id)
+        raise StoreError(f"Session {session_id} ends with event {last}, so event {seq} cannot be the next.")
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
+        """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
+
+        Memory does not grow with the log. Raises `SessionNotFound` at once.
+        """
+        with self._guard as connection:
+            number = self._number(connection, session_id)
+            last = self._last_seq(connection, session_id)
+        return read_events(self._guard, session_id, number << SEQ_BITS, max(0, after_seq), last)
+
+    def last_seq(self, session_id: str) -> int:
+        """The number of the last stored event; raises `SessionNotFound`."""
+        with self._guard as connection:
+            return self._last_seq(connection, session_id)
+
+    def find(self, text: str, workspace: str | None = None) -> str:
+        """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
+
+        Raises `SessionNotFound`, with the candidates when there are several.
+        """
+        with self._guard as connection:
+            return find_session(connection, text, workspace)
+
+    def sessions(
+        self, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> list[SessionRow]:
+        """One page of sessions, newest first; `before` is the `cursor` of the last row of the page before."""
+        with self._guard as connection:
+            return list_sessions(connection, workspace, limit, before)
+
+    def search(
+        self, query: str, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> Hits:
+        """One page of the sessions that have all words of a query, newest first, each with a line from it.
+
+        Brings the index up to date as far as may be done in one go, which can take a second or two: not for the loop.
+        Raises `StoreError` for a query without a word.
+        """
+        return self._search.search(query, workspace, limit, before)
+
+    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
+        """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
+        self._must_write()
+        made = new_id("s")
+        self._leases.take(made, self.owner)
+        try:
+            fork(self._guard, session_id, seq, name, made)
+        finally:
+            self._leases.release(made)
+        return made
+
+    def delete(self, session_id: str) -> None:
+        """Remove a session and the blobs that no other session refers to.
+
+        Raises `SessionNotFound`, and `SessionBusy` when another process has it.
+        """
+        self._must_write()
+        self.last_seq(session_id)
+        mine = self._leases.fence(session_id)
+        if not mine:
+            self._leases.take(session_id, self.owner)
+        try:
+            self._search.forget(session_id)
+            self._delete(session_id)
+        finally:
+            if not mine:
+                self._leases.release(session_id)
+
+    def _delete(self, session_id: str) -> None:
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            number = self._number(connection, session_id)
+            connection.execute(UNUSED, (number, number))
+            connection.execute("DELETE FROM blob WHERE session = ?", (number,))
+            connection.execute(
+                "DELETE FROM event WHERE position > ? AND position < ?",
+                (number << SEQ_BITS, (number + 1) << SEQ_BITS),
+            )
+            connection.execute("DELETE FROM session WHERE number = ?", (number,))
+            connection.execute("COMMIT")
+            self._logs.pop(session_id, None)
+            self._sweep(connection)
+            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Finish what is being written and let go of the file; a second time does nothing."""
+        if not self.read_only:
+            self._leases.release_all()
+        self._checkpoint.finish()
+        self._search.close()
+        with self._guard as connection:
+            connection.close()
+
+    # --- the lines below know the tables ---
+
+    def _must_write(self) -> None:
+        if self._refusal:
+            raise StoreReadOnly(f"{self.path} cannot be written: {self._refusal}.")
+
+    def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
+        row = None
+        if is_unicode(session_id):
+            row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
+        if row is None:
+            raise SessionNotFound(
+                f"There is no session {session_id!r}. `jaato sessions list` shows them all."
+            )
+        return int(row[0])
+
+    def _last_seq(self, connection: sqlite3.Connection, session_id: str) -> int:
+        number = self._number(connection, session_id)
+        row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
+        return row[0] - (number << SEQ_BITS) if row else 0
+
+    def _sweep(self, connection: sqlite3.Connection) -> None:
+        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
+        connection.execute("BEGIN IMMEDIATE")
+        for (digest,) in connection.execute(SWEPT).fetchall():
+            self._blobs.remove(digest)
+        connection.execute("DELETE FROM unused_blob")
+        connection.execute("COMMIT")
+        for path in self._blobs.abandoned(time.time() - ABANDONED_S):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""Upkeep: what nobody needs any more is removed, and the files are made as small as they can be."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaato.abc.store import Retention, SessionRow
+from jaato.storage.blobs import DIGEST
+from jaato.storage.draft import clear
+from jaato.storage.guard import Guard
+from jaato.storage.leases import Leases
+from jaato.storage.listing import list_sessions
+from jaato.storage.schema import SEQ_BITS
+
+PAGE = 500
+SIZE = (
+    "SELECT coalesce(sum(length(data)), 0) FROM event WHERE position > ? AND position < ?",
+    "SELECT coalesce(sum(size_bytes), 0) FROM blob WHERE session = ?",
+)
+NEXT = "SELECT position FROM event WHERE position >= ? ORDER BY position LIMIT 1"
+
+
+def outdated(guard: Guard, kept: Retention, now: datetime.datetime) -> list[SessionRow]:
+    """The sessions beyond what is kept, the newest first. A time that cannot be read is taken for a recent one."""
+    if kept.days is None and kept.sessions is None and kept.size_bytes is None:
+        return []
+    found: list[SessionRow] = []
+    size_bytes = 0
+    for place, row in enumerate(everything(guard)):
+        size_bytes += 0 if kept.size_bytes is None else stored_bytes(guard, row.id)
+        old = kept.days is not None and age_days(row.updated_at, now) > kept.days
+        many = kept.sessions is not None and place >= kept.sessions
+        if old or many or (kept.size_bytes is not None and size_bytes > kept.size_bytes):
+            found.append(row)
+    return found
+
+
+def everything(guard: Guard) -> Iterator[SessionRow]:
+    """Every session, the newest first, page by page."""
+    before = None
+    while True:
+        with guard as connection:
+            page = list_sessions(connection, None, PAGE, before)
+        yield from page
+        if len(page) < PAGE:
+            return
+        before = page[-1].cursor
+
+
+def stored_bytes(guard: Guard, session_id: str) -> int:
+    """The size of a session's log and results."""
+    with guard as connection:
+        (number,) = connection.execute(
+            "SELECT number FROM session WHERE id = ?", (session_id,)
+        ).fetchone() or (0,)
+        log = connection.execute(SIZE[0], (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()[0]
+        return int(log + connection.execute(SIZE[1], (number,)).fetchone()[0])
+
+
+def age_days(timestamp: str, now: datetime.datetime) -> float:
+    """How long ago that was; 0 for what is no time."""
+    try:
+        return (now - datetime.datetime.fromisoformat(timestamp)).total_seconds() / 86_400
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def clear_drafts(guard: Guard) -> None:
+    """Remove what killed processes left of sessions that were never finished, unless somebody may be writing one now."""
+    at = 0
+    while True:
+        with guard as connection:
+            row = connection.execute(NEXT, (at,)).fetchone()
+            if row is None:
+                return
+            number = row[0] >> SEQ_BITS
+            whole = connection.execute("SELECT 1 FROM session WHERE number = ?", (number,)).fetchone()
+            if not whole:
+                clear(connection, number)
+        at = (number + 1) << SEQ_BITS
+
+
+def stray_blobs(connection: sqlite3.Connection, directory: Path, older_than: float) -> Iterator[Path]:
+    """The files of blobs that no session refers to, last changed before this time (seconds since 1970)."""
+    for path in directory.glob("[0-9a-f][0-9a-f]/*"):
+        if not DIGEST.fullmatch(path.name) or path.is_symlink() or path.stat().st_mtime >= older_than:
+            continue
+        if not connection.execute("SELECT 1 FROM blob WHERE digest = ? LIMIT 1", (path.name,)).fetchone():
+            yield path
+
+
+def shrink(guard: Guard, leases: Leases) -> str:
+    """Give the space of what was removed back to the disk; returns why not, if not."""
+    if held := leases.held():
+        return f"The file keeps its size while sessions are open: {held[0]} has {held[0].session_id}."
+    with guard as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return ""

@@ -1,0 +1,78 @@
+"""Questions of sessions on a server: their deadline, and the channel of the policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.kit import call, say
+from tests.server.serving import served
+from tests.server.test_resting import begun, until
+
+from jaato.protocol.events import PermissionRequested, PermissionResolved, TurnCompleted
+from jaato.protocol.frames import Settled
+from jaato.providers.scripted import Step
+from jaato.tools.permissions import Policy
+
+
+def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:
+    """`question_timeout_s`: the question names its deadline and default; after it the call is denied with the reason."""
+    config = tmp_path / ".config" / "jaato"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("question_timeout_s = 0.3\n")
+
+    async def main() -> None:
+        script = [call("run", command="touch x"), say("it was denied")]
+        async with served(tmp_path, script) as server, server.client() as client:
+            await begun(client, tmp_path)
+            await client.ask("message.send", text="go")
+            asked = [e for e in client.events if isinstance(e, PermissionRequested)]
+            question = asked[0] if asked else await client.until(PermissionRequested)
+            assert question.deadline is not None
+            assert question.deadline > question.timestamp
+            assert question.default == "n"
+            settled = [e for e in client.events if isinstance(e, PermissionResolved)]
+            resolved = settled[0] if settled else await client.until(PermissionResolved)
+            assert (resolved.permission.decision, resolved.permission.method) == ("denied", "timeout")
+            late = await client.ask("permission.response", question_id=question.question_id, answer="y")
+            assert isinstance(late.result, Settled)
+            assert not late.result.accepted
+        assert not (tmp_path / "work" / "x").exists()
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
+def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
+    """A trusted permission file that names the channel `file`: the question is seen by clients and asked in files; the
+    first answer counts, with nobody attached too."""
+    ask = tmp_path / "ask"
+    script: list[Step] = [call("run", command="touch x"), say("done")]
+
+    async def answer_file() -> None:
+        await until(lambda: list(ask.glob("*.question.json")))
+        [file] = ask.glob("*.question.json")
+        asked = json.loads(file.read_text())
+        said = {"question_id": asked["question_id"], "digest": asked["digest"], "answer": "y", "by": "ann"}
+        (ask / ".part").write_text(json.dumps(said))
+        (ask / ".part").rename(ask / f"{asked['question_id']}.answer.json")
+
+    async def main() -> None:
+        policy = Policy.of({"channel": {"type": "file", "endpoint": str(ask), "timeout": 20}})
+        async with served(tmp_path, script, policy=policy) as server, server.client() as client:
+            await client.ask("client.config", answers=False)
+            await begun(client, tmp_path)
+            async with anyio.create_task_group() as group:
+                group.start_soon(answer_file)
+                await client.ask("message.send", text="go")
+                settled = [e for e in client.events if isinstance(e, PermissionResolved)]
+                resolved = settled[0] if settled else await client.until(PermissionResolved)
+            assert (resolved.permission.decision, resolved.by) == ("allowed", "file (ann)")
+            if not any(isinstance(event, TurnCompleted) for event in client.events):
+                await client.until(TurnCompleted)
+        assert (tmp_path / "work" / "x").exists()
+        assert not list(ask.glob("*.json"))
+
+    anyio.run(main)
