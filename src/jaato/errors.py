@@ -17,6 +17,7 @@ JaatoError
 │   ├── RateLimited        retryable, with the wait the server asked for
 │   ├── ServerFault        retryable: 5xx, overloaded
 │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
+│   │   └── ServerGone     the server of sessions does not answer (exit 1)
 │   └── MalformedReply     retryable: the reply could not be understood
 ├── LimitReached           a turn, call or token limit                   (exit 5)
 └── CancelledException     someone asked to stop                         (exit 130)
@@ -196,6 +197,13 @@ class ConnectionFault(ProviderError):
 
     code = "provider_unreachable"
     retryable = True
+
+
+class ServerGone(ConnectionFault):
+    """No server of sessions answers, or the connection to it was lost."""
+
+    code = "server_unreachable"
+    exit_code = 1
 
 
 class MalformedReply(ProviderError):

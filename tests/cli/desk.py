@@ -31,6 +31,8 @@ class Desk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.served = False
+        """Whether a server runs."""
         self.home = root / "home"
         self.work = root / "work"
         self.home.mkdir()

@@ -54,6 +54,7 @@ def test_a_signal_before_the_session_is_there(desk: Desk) -> None:
     assert (running.returncode, err) == (130, b"jaato: Interrupted.\n")
 
 
+@pytest.mark.one_way  # a tool that never ends stays in the server; its client ends all the same
 def test_a_second_signal_ends_at_once(desk: Desk) -> None:
     """When the first Ctrl-C does not help, the second ends the program."""
     plugin = desk.config / "plugins"
@@ -91,6 +92,7 @@ class Stubborn(Plugin):
 '''
 
 
+@pytest.mark.one_way  # as above
 def test_a_blocked_thread_does_not_keep_the_program(desk: Desk) -> None:
     """A tool that blocks its thread for good is left behind when the turn is stopped."""
     plugin = desk.config / "plugins"
@@ -157,6 +159,7 @@ def test_a_full_disk_under_stdout(desk: Desk) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.one_way  # a server has one writer for all
 def test_two_runs_in_one_session(desk: Desk) -> None:
     """A session has one writer: a second process is told who has it, and can read it; the first is not disturbed."""
     desk.run("run", *desk.script(say("one")), "--name", "shared", "a")
@@ -173,6 +176,7 @@ def test_two_runs_in_one_session(desk: Desk) -> None:
     assert desk.run("sessions", "show", "shared").returncode == 0
 
 
+@pytest.mark.one_way  # the store is the server's, and its limits
 def test_a_disk_that_takes_nothing(desk: Desk) -> None:
     """When the store may not grow, the run ends with a message that names the file, and no traceback."""
     script = desk.script(*[call("readFile", path="a.txt")] * 40, say("x"))

@@ -40,6 +40,8 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return FLOATS
         case inspect.StrType():
             return TEXT
+        case inspect.BytesType():
+            return st.binary(max_size=20)
         case inspect.RawType():
             return JSON.map(lambda value: msgspec.Raw(msgspec.json.encode(value)))
         case inspect.LiteralType(values=values):

@@ -30,7 +30,14 @@ DOCUMENTED_EVENTS = set(EVENT_NAMES.split())
 DOCUMENTED_COMMANDS = set(COMMAND_NAMES.split())
 OUR_OWN = {"session.created", "session.updated", "shared.updated"}
 """Events of the log that no document names."""
-OUR_COMMANDS = {"turn.continue", "session.detach", "session.update", "session.fork"}
+OUR_COMMANDS = {
+    "turn.continue",
+    "task.stop",
+    "session.detach",
+    "session.update",
+    "session.fork",
+    "session.settle",
+}
 """Commands that no document names."""
 
 

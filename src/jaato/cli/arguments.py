@@ -7,10 +7,12 @@ from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormat
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 MAX_COMPLAINT_CHARS = 500
 MAX_DIGITS = 9
+PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
 
 class Parser(ArgumentParser):
@@ -40,6 +42,13 @@ def positive(text: str) -> int:
     """A whole number above zero."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or not int(text):
         raise ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """A whole number from zero up."""
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
+        raise ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
 
 
@@ -80,3 +89,10 @@ def action(kinds: _SubParsersAction[Parser], name: str, text: str, example: str)
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def provider_arguments(add: Callable[..., object]) -> None:
+    """Which provider and model."""
+    add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
+    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
+    add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")

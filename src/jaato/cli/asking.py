@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
-
-import anyio
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
-from jaato.agent.session import Session
-from jaato.cli.below import name_of
+from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
 from jaato.cli.screen import Screen, one_line, visible
 from jaato.protocol.events import (
@@ -21,6 +18,9 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
 
 WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e"}
 PLAIN = {"y", "n", "a", "t", "i", "once", "never", "all"}
@@ -33,51 +33,77 @@ e      edit the arguments first        c TEXT deny, and tell the agent why"""
 MAX_SHOWN_LINES = 30
 
 
-class Questions:
-    """The open questions of a session, asked one at a time over `lines`.
+class Answering(Protocol):
+    """Who takes answers: the session itself, or the server it is at."""
 
-    `attend` begins to listen. `take(line)` is what the user typed while `current` is open.
+    def answer(self, question_id: str, answer: Answer | list[str | None], /) -> object:
+        """Answer a question, if it is still open."""
+        ...
+
+
+class Questions:
+    """The open questions of a session, asked one at a time. Listens to its events.
+
+    `take(line)` is what the user typed while `current` is open; `asked` is called when a question has come.
     """
 
-    def __init__(self, session: Session, screen: Screen) -> None:
-        self._session = session
+    def __init__(self, desk: Answering, screen: Screen, kin: Kin | None = None) -> None:
+        self._desk = desk
         self._screen = screen
+        self._kin = kin or Kin()
         self._waiting: list[PermissionRequested | ClarificationQuestion] = []
         self._replies: list[str | None] = []
         self._editing = False
-        self.asked = anyio.Event()
-        """Set when a question has come; replaced by the reader that waits for it."""
+        self._given: set[str] = set()
+        """Questions that were answered here."""
+        self.asked: Callable[[], object] = lambda: None
 
     @property
     def current(self) -> PermissionRequested | ClarificationQuestion | None:
         """The question the next line answers."""
         return self._waiting[0] if self._waiting else None
 
-    def attend(self) -> Callable[[], None]:
-        """Be there to answer from now on; returns the function that leaves."""
-        leave = self._session.desk.attend()
-        silence = self._session.journal.bus.listen(self._listen)
-
-        def stop() -> None:
-            silence()
-            leave()
-
-        return stop
-
-    def _listen(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:
+        """Something has happened."""
         match event:
             case PermissionRequested() | ClarificationQuestion():
                 self._waiting.append(event)
-                self.asked.set()
+                self.asked()
                 if len(self._waiting) == 1:
                     self._show()
             case PermissionResolved() | ClarificationResolved():
                 first = self.current
+                if event.question_id not in self._given and event.by and first is not None:
+                    self._elsewhere(event)
+                self._given.discard(event.question_id)
                 self._waiting = [one for one in self._waiting if one.question_id != event.question_id]
                 if first is not None and first is not self.current:
                     self._replies, self._editing = [], False
                     if self.current is not None:
                         self._show()
+
+    def _elsewhere(self, event: PermissionResolved | ClarificationResolved) -> None:
+        """Somebody else was faster."""
+        said = event.answer if isinstance(event, PermissionResolved) else answers_text(event)
+        self._screen.note("")
+        self._screen.note(f"{one_line(event.by, 80)} has answered: {one_line(said, 300)}", "yellow")
+
+    def restore(self, questions: list[PermissionRequested | ClarificationQuestion]) -> None:
+        """What is open now, as a client that has just come is told: what is not among it was settled meanwhile."""
+        open_now = {question.question_id for question in questions}
+        first = self.current
+        self._waiting = [one for one in self._waiting if one.question_id in open_now]
+        known = {one.question_id for one in self._waiting}
+        self._waiting += [question for question in questions if question.question_id not in known]
+        if first is not self.current:
+            self._replies, self._editing = [], False
+            if self.current is not None:
+                self.asked()
+                self._show()
+
+    def _answer(self, question_id: str, answer: Answer | list[str | None]) -> None:
+        self._given.add(question_id)
+        self._desk.answer(question_id, answer)
 
     def _show(self) -> None:
         match self.current:
@@ -92,7 +118,7 @@ class Questions:
 
     def _asker(self, question: Event) -> str:
         """Which subagent asks, as it is put before the question; nothing for the agent itself."""
-        name = name_of(self._session.journal.family, question.agent_id)
+        name = self._kin.name_of(question.agent_id)
         return f"[{name}] " if name else ""
 
     def _show_call(self, question: PermissionRequested) -> None:
@@ -122,14 +148,14 @@ class Questions:
             case PermissionRequested() as question:
                 answer = self._edited(question, line) if self._editing else self._permission(question, line)
                 if answer is not None:
-                    self._session.desk.answer(question.question_id, answer)
+                    self._answer(question.question_id, answer)
             case ClarificationQuestion() as asked:
                 self._replies.append(reply_to(asked.questions[len(self._replies)], line))
                 if len(self._replies) < len(asked.questions):
                     self._show()
                 else:
                     replies, self._replies = self._replies, []
-                    self._session.desk.answer(asked.question_id, replies)
+                    self._answer(asked.question_id, replies)
 
     def _permission(self, question: PermissionRequested, line: str) -> Answer | None:
         word, _, rest = line.strip().partition(" ")
@@ -170,11 +196,11 @@ class Questions:
         for question in list(self._waiting):
             match question:
                 case PermissionRequested():
-                    self._session.desk.answer(
+                    self._answer(
                         question.question_id, Answer(answer="n", comment="the input ended", by="terminal")
                     )
                 case ClarificationQuestion():
-                    self._session.desk.answer(question.question_id, [None] * len(question.questions))
+                    self._answer(question.question_id, [None] * len(question.questions))
 
 
 def clock_of(moment: str) -> str:
@@ -209,17 +235,36 @@ def reply_to(question: dict[str, Any], line: str) -> str | None:
     return text
 
 
-def attend_terminal(session: Session, screen: Screen) -> Callable[[], None]:
+def answers_text(event: ClarificationResolved) -> str:
+    """What somebody has answered, on one line."""
+    return "; ".join("(no answer)" if answer is None else answer for _, answer in event.qa_pairs)
+
+
+def attend(session: Session, questions: Questions) -> Callable[[], None]:
+    """Be there to answer a session of this process from now on; returns the function that leaves."""
+    leave = session.desk.attend()
+    silence = session.journal.bus.listen(questions)
+
+    def stop() -> None:
+        silence()
+        leave()
+
+    return stop
+
+
+def attend_terminal(session: Session, screen: Screen, kin: Kin) -> Callable[[], None]:
     """Answer the session's questions from this terminal, for a command that reads nothing else."""
     import asyncio
 
-    questions = Questions(session, screen)
-    leave = questions.attend()
+    questions = Questions(session.desk, screen, kin)
+    asked = asyncio.Event()
+    questions.asked = asked.set
+    leave = attend(session, questions)
     lines = Lines()
 
     async def answer() -> None:
         while True:
-            await questions.asked.wait()
+            await asked.wait()
             lines.forget()
             while questions.current is not None:
                 line = await lines.read()
@@ -229,7 +274,7 @@ def attend_terminal(session: Session, screen: Screen) -> Callable[[], None]:
                     return
                 if questions.current is not None:
                     questions.take(line)
-            questions.asked = anyio.Event()
+            asked.clear()
 
     task = asyncio.ensure_future(answer())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaato.agent.family import Family
 from jaato.cli.call_lines import call_text, printable_line, result_lines
 from jaato.cli.screen import Look, one_line
 from jaato.protocol.events import (
@@ -21,16 +20,6 @@ from jaato.protocol.events import (
 
 SHOWN_LINES = 8
 NARROWEST = 20
-
-
-def name_of(family: Family, agent_id: str) -> str:
-    """The names from the agent below the root down to this one, with `/` between them; empty for the root's own id."""
-    names: list[str] = []
-    for one in (agent_id, *family.above(agent_id)):
-        member = family.members.get(one)
-        if member is not None:
-            names.append(member.created.name if member.created is not None else one)
-    return "/".join(reversed(names))
 
 
 def below_lines(event: Event, width: int, *, verbose: bool) -> Iterator[tuple[str, Look]]:

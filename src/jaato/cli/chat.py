@@ -13,15 +13,18 @@ from typing import Any
 import anyio
 
 from jaato.agent.session import Session
-from jaato.cli.asking import Questions, confirm
+from jaato.cli.asking import Questions, attend, confirm
 from jaato.cli.commands import COMMANDS, obey
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
+from jaato.cli.keyboard import Keyboard
+from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen
 from jaato.cli.signals import heeded, restore_terminal
+from jaato.cli.work import restore
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
@@ -35,7 +38,17 @@ PATIENCE = 3
 
 
 def main(args: Namespace) -> int:
-    """Talk until the user leaves."""
+    """Talk until the user leaves, in the server or in this process."""
+    from jaato.cli.reach import reached
+
+    client = reached(args, Screen(environment()))
+    if client is not None:
+        from jaato.cli.asked import creation
+        from jaato.cli.joined import Joined
+
+        client.close()
+        made = creation(args, local=bool(client.welcome.state_dir))
+        return asyncio.run(Joined(args, client.address, made).run())
     return anyio.run(Chat(args).run)
 
 
@@ -122,13 +135,14 @@ class Chat:
             blueprint, session=session.state.session_id, resume=False, name=None
         )
         self.turns, self.below = [], []
-        self._questions = Questions(session, self.screen)
-        narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True)
-        narrator.family = session.journal.family
+        kin = Kin()
+        restore(kin, session)
+        self._questions = Questions(session.desk, self.screen, kin)
+        narrator = Narrator(self.screen, verbose=self.args.verbose, plan=True, kin=kin)
         session.journal.bus.listen(narrator)
         session.journal.bus.listen(self._below)
         if self.editor.interactive:
-            self._questions.attend()
+            attend(session, self._questions)
         state = session.state
         if session.journal.loaded_seq:
             for event in session.journal.store.read(state.session_id, session.journal.loaded_seq):
@@ -193,7 +207,7 @@ class Chat:
             return
         text = (clean_text("\n".join([*self._begun, line])) or "").strip()
         self._begun = []
-        if is_command(text):
+        if Keyboard.is_command(text):
             await obey(self, text[1:])
         elif text:
             await self._turn(text)
@@ -281,8 +295,3 @@ class Chat:
             self.session.stop()
         if self._idle is not None:
             self._idle.cancel()
-
-
-def is_command(text: str) -> bool:
-    """Whether a line is a command: it begins with a slash, and its first word is no path such as /etc/hosts."""
-    return text.startswith("/") and "/" not in text.split(None, 1)[0][1:]

@@ -7,9 +7,6 @@ import sys
 import termios
 from collections import deque
 
-import anyio
-import anyio.lowlevel
-
 READ_BYTES = 65_536
 
 
@@ -17,7 +14,7 @@ class Lines:
     """The lines of stdin, one reader at a time; the terminal itself does the editing. None is the end of input."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
+        self.descriptor = sys.stdin.fileno() if descriptor is None else descriptor
         self._ready: deque[str] = deque()
         self._rest = b""
         self._ended = False
@@ -33,18 +30,30 @@ class Lines:
             if self._ended:
                 return None
             await self._wait()
-            self._take(os.read(self._descriptor, READ_BYTES))
+            self._take(os.read(self.descriptor, READ_BYTES))
         return self._ready.popleft()
 
+    def take(self) -> bool:
+        """Read what `descriptor` has, which must be readable; whether the input goes on. For a program without a loop."""
+        self._take(os.read(self.descriptor, READ_BYTES))
+        return not self._ended or bool(self._ready)
+
+    def next(self) -> str | None:
+        """A line that has been typed, None when none has."""
+        return self._ready.popleft() if self._ready else None
+
     async def _wait(self) -> None:
+        import anyio  # a program without a loop needs none of it
+        import anyio.lowlevel
+
         try:
-            await anyio.wait_readable(self._descriptor)
+            await anyio.wait_readable(self.descriptor)
         except (PermissionError, OSError):
             await anyio.lowlevel.checkpoint()  # a regular file cannot be waited for, and is always ready
 
     def _take(self, data: bytes) -> None:
         if not data:
-            self._ended = not os.isatty(self._descriptor) or not self._rest
+            self._ended = not os.isatty(self.descriptor) or not self._rest
             lines, self._rest = ([self._rest] if self._rest else []), b""
             if self._ended and not lines:
                 return
@@ -56,10 +65,10 @@ class Lines:
         """Drop what was typed before the question was there: it cannot be the answer."""
         self._ready.clear()
         self._rest = b""
-        if os.isatty(self._descriptor):
-            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        if os.isatty(self.descriptor):
+            termios.tcflush(self.descriptor, termios.TCIFLUSH)
 
     def reopen(self) -> None:
         """On a terminal Ctrl-D ends one reading, not all of it."""
-        if os.isatty(self._descriptor):
+        if os.isatty(self.descriptor):
             self._ended = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaato.agent.family import Family
-from jaato.cli.below import below_lines, name_of
+from jaato.cli.below import below_lines
 from jaato.cli.call_lines import call_text, printable_line, result_lines
+from jaato.cli.kin import Kin
 from jaato.cli.screen import Screen, one_line
 from jaato.protocol.events import (
     AgentOutput,
@@ -33,15 +33,20 @@ class Narrator:
     """Listens to a session and tells it on a screen: the answer as it streams, calls, denials, retries.
 
     `quiet_text` keeps the answer back; `plan` tells more, as somebody at the keyboard wants it. What a subagent does is
-    told beside the answer with its name in front, its words once they are whole; `family` knows the names.
+    told beside the answer with its name in front, its words once they are whole; `kin` knows the names.
     """
 
-    family: Family | None = None
-
     def __init__(
-        self, screen: Screen, *, verbose: bool = False, quiet_text: bool = False, plan: bool = False
+        self,
+        screen: Screen,
+        *,
+        verbose: bool = False,
+        quiet_text: bool = False,
+        plan: bool = False,
+        kin: Kin | None = None,
     ) -> None:
         self.screen = screen
+        self.kin = kin or Kin()
         self.verbose = verbose
         self.quiet_text = quiet_text
         self.plan = plan
@@ -51,8 +56,9 @@ class Narrator:
 
     def __call__(self, event: Event) -> None:
         """Tell one event."""
-        if self.family is not None and event.agent_id in self.family.members:
-            self._below(event, self.family)
+        self.kin(event)
+        if event.agent_id in self.kin:
+            self._below(event)
             return
         match event:
             case AgentOutput():
@@ -71,9 +77,9 @@ class Narrator:
             case _:
                 self._rest(event)
 
-    def _below(self, event: Event, family: Family) -> None:
+    def _below(self, event: Event) -> None:
         """What a subagent does."""
-        name = name_of(family, event.agent_id)
+        name = self.kin.name_of(event.agent_id)
         if isinstance(event, ToolCallEnd) and event.permission and event.permission.decision == "denied":
             self.denied.append(event)
         for line, look in below_lines(event, self.screen.width - len(name) - 5, verbose=self.verbose):

@@ -6,13 +6,13 @@ import json
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
-from jaato.protocol.specs import ModelSettings
-from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.choose import Choice
+
+if TYPE_CHECKING:
+    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.choose import Choice
 
 MAX_SCHEMA_BYTES = 1_000_000
 
@@ -42,6 +42,10 @@ def blueprint_of(
     schema: dict[str, Any] | None = None,
 ) -> Blueprint:
     """What `run` and `chat` were asked for. Raises `ConfigError`."""
+    from jaato.agent.turn import Limits
+    from jaato.protocol.specs import ModelSettings
+    from jaato.runtime.blueprint import Blueprint
+
     if args.session and args.resume:
         raise ConfigError("--session and --continue are two ways to name a session; give one of them.")
     return Blueprint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 import jaato
-from jaato.cli.arguments import Parser, action, command, positive, temperature
+from jaato.cli.arguments import Parser, action, command, positive, provider_arguments, temperature
 from jaato.cli.examples import (
     CHAT,
     CONFIG,
@@ -22,11 +22,9 @@ from jaato.cli.examples import (
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
-    from collections.abc import Callable
 
     Commands = _SubParsersAction[Parser]
 
-PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 
@@ -126,13 +124,9 @@ def session_arguments(parser: ArgumentParser) -> None:
     )
     add("--read-only", action="store_true", help="deny every call that does more than read")
     parser.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
+    from jaato.cli.server_arguments import where_arguments
 
-
-def provider_arguments(add: Callable[..., object]) -> None:
-    """Which provider and model."""
-    add("--provider", metavar="NAME", help=f"one of {', '.join(PROVIDERS)}")
-    add("-m", "--model", metavar="NAME", help="which model (jaato models lists them)")
-    add("--base-url", metavar="URL", help="where the provider is, when not at its usual place")
+    where_arguments(parser)
 
 
 def add_listings(commands: Commands) -> None:

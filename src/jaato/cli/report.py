@@ -8,36 +8,33 @@ from typing import Any
 
 import msgspec
 
-from jaato.agent.session import Session
+from jaato.cli.outcome import Outcome
 from jaato.errors import JaatoError
-from jaato.protocol.events import ToolCallEnd, TurnCompleted
+from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Usage
 
 
 def document_of(
-    session: Session,
-    turns: Sequence[TurnCompleted],
-    below: Sequence[TurnCompleted],
+    outcome: Outcome,
     denied: Sequence[ToolCallEnd],
     data: Any,
     code: int,
     problem: JaatoError | None,
 ) -> dict[str, Any]:
-    """A run that has ended: its last text, what it took in all its turns and those of subagents, what was denied, and what went wrong."""
-    from jaato.runtime.result import last_text
-
+    """A run that has ended: its last text, what it took in all its turns and those of subagents, what was denied, and
+    what went wrong."""
+    turns, all_turns = outcome.turns, [*outcome.turns, *outcome.below]
     usage, cost = Usage(), 0.0
-    all_turns = [*turns, *below]
     for turn in all_turns:
         usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
     priced = all(turn.cost_usd is not None for turn in all_turns)
     spoke = turns[-1].model_calls > 0
     return {
-        "text": last_text(session) if spoke else "",
+        "text": outcome.text if spoke else "",
         "data": data,
-        "session_id": session.state.session_id,
-        "provider": session.state.provider,
-        "model": session.state.model,
+        "session_id": outcome.session_id,
+        "provider": outcome.provider,
+        "model": outcome.model,
         "reason": turns[-1].reason,
         "exit_code": code,
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
@@ -45,40 +42,30 @@ def document_of(
         "duration_s": round(sum(turn.duration_s for turn in turns), 3),
         "model_calls": sum(turn.model_calls for turn in all_turns),
         "tool_calls": sum(turn.tool_calls for turn in all_turns),
-        "denied": [denial(session, event) for event in denied],
+        "denied": [denial(outcome, event) for event in denied],
         "error": {"code": problem.code, "message": str(problem)} if problem else None,
     }
 
 
-def failure_of(session: Session | None, error: JaatoError) -> dict[str, Any]:
+def failure_of(session_id: str, error: JaatoError) -> dict[str, Any]:
     """A run that could not begin, or whose answer could not be used."""
     return {
         "text": "",
         "data": None,
-        "session_id": session.state.session_id if session else None,
+        "session_id": session_id or None,
         "reason": "error",
         "exit_code": error.exit_code,
         "error": {"code": error.code, "message": str(error)},
     }
 
 
-def denial(session: Session, event: ToolCallEnd) -> dict[str, Any]:
+def denial(outcome: Outcome, event: ToolCallEnd) -> dict[str, Any]:
     """A denied call as data."""
-    permission, member = event.permission, session.journal.family.members.get(event.agent_id)
-    state = session.state if member is None else member.state
-    asked = next(
-        (
-            call.arguments
-            for message in reversed(state.messages)
-            for call in message.function_calls
-            if call.call_id == event.call_id
-        ),
-        {},
-    )
-    who = {} if member is None else {"agent_id": event.agent_id}
+    permission = event.permission
+    who = {} if event.agent_id == outcome.agent_id else {"agent_id": event.agent_id}
     return who | {
         "tool": event.tool,
-        "arguments": asked,
+        "arguments": outcome.arguments.get(event.call_id, {}),
         "reason": permission.reason if permission else "",
         "method": permission.method if permission else "",
     }

@@ -15,7 +15,7 @@ from jaato.protocol.events import TurnCompleted
 from jaato.settings import environment
 
 if TYPE_CHECKING:
-    from jaato.cli.work import Work
+    from jaato.cli.telling import Telling
 
 MAX_STDIN_BYTES = 4_000_000
 STDIN_NOTICE_S = 1.0
@@ -23,9 +23,9 @@ STDIN_NOTICE_S = 1.0
 
 def main(args: Namespace) -> int:
     """Run one prompt to its end; the exit code says how it ended. With `--output json` every ending is one object."""
-    works: list[Work] = []
+    tellings: list[Telling] = []
     try:
-        return carried(args, works)
+        return carried(args, tellings)
     except KeyboardInterrupt:
         error: JaatoError = CancelledException("Interrupted.")
     except JaatoError as problem:
@@ -34,31 +34,36 @@ def main(args: Namespace) -> int:
         from jaato.cli.report import failure_of, print_json
 
         try:
-            print_json(failure_of(works[0].session if works else None, error))
+            print_json(failure_of(tellings[0].outcome.session_id if tellings else "", error))
         except BrokenPipeError:
             mute()
     raise error
 
 
-def carried(args: Namespace, works: list[Work]) -> int:
-    """The run itself; the work is put into `works` as soon as there is any."""
-    import anyio
+def carried(args: Namespace, tellings: list[Telling]) -> int:
+    """The run itself, in the server or in this process; its telling is put into `tellings` as soon as there is any."""
+    from jaato.cli.telling import Telling
 
     schema = schema_of_argument(args.schema)
-    validator = None
-    if schema is not None:
-        from jaato.tools.schema import Validator
-
-        validator = Validator(schema)
+    screen = Screen(environment())
+    telling = Telling(args, screen, schema)
     for image in args.image:
         if not is_file(image):
             raise ConfigError(f"The image {image} is no file that can be read.")
     prompt = prompt_of(args)
-    screen = Screen(environment())
+    tellings.append(telling)
+    from jaato.cli.reach import reached
+
+    client = reached(args, screen)
+    if client is not None:
+        from jaato.cli.served_run import ServedRun
+
+        return ServedRun(args, screen, prompt, telling, client).run()
+    import anyio
+
     from jaato.cli.work import Work
 
-    works.append(Work(args, screen, prompt, schema, validator))
-    code: int = anyio.run(works[0].run)
+    code: int = anyio.run(Work(args, screen, prompt, telling).run)
     return code
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
-from jaato.cli.arguments import Parser, positive
+from jaato.cli.arguments import Parser, natural, positive
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -17,6 +17,16 @@ SERVE = """examples:
   jaato serve --web-socket 0.0.0.0:8391 --tls-cert chain.pem --tls-key key.pem --allow-host box.example
   jaato serve --status
   jaato serve --stop"""
+
+ATTACH = """examples:
+  jaato attach                           the session at work, else the newest of this directory
+  jaato attach "the slow test"
+  jaato attach s01k --connect ws://laptop:8391 --token-file ~/.config/jaato/laptop-token
+
+Ctrl-C stops the turn, Ctrl-D leaves; the work goes on."""
+EVENTS = """examples:
+  jaato events s01k                      what is stored
+  jaato events s01k --follow --after 120 | jq .type"""
 
 
 def add_server(commands: _SubParsersAction[Parser]) -> None:
@@ -65,6 +75,8 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
         "--mcp-workspace", metavar="DIR", help="give MCP clients the tools of this workspace, at /mcp"
     )
     network_arguments(serve)
+    add_attach(commands)
+    add_events(commands)
 
 
 def network_arguments(serve: Parser) -> None:
@@ -126,3 +138,72 @@ def add_tokens(commands: _SubParsersAction[Parser]) -> None:
     listing.add_argument("--json", action="store_true", help="as JSON")
     remove = kinds.add_parser("remove", help="take a token away", allow_abbrev=False)
     remove.add_argument("name", metavar="NAME")
+
+
+def add_attach(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato attach`."""
+    attach = commands.add_parser(
+        "attach",
+        help="join a session of the server at this terminal",
+        description="Join a session of the server at this terminal.",
+        epilog=ATTACH,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    attach.set_defaults(module="jaato.cli.attach", command="attach")
+    attach.add_argument(
+        "session",
+        nargs="?",
+        metavar="SESSION",
+        help="its id, the beginning of it, or its name (default: the one at work, else the newest of this directory)",
+    )
+    attach.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
+    server_arguments(attach)
+
+
+def add_events(commands: _SubParsersAction[Parser]) -> None:
+    """`jaato events`."""
+    events = commands.add_parser(
+        "events",
+        help="print what happens in a session, as JSON lines",
+        description="Print what happens in a session, as JSON lines.",
+        epilog=EVENTS,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    events.set_defaults(module="jaato.cli.follow", command="events")
+    events.add_argument("session", metavar="SESSION", help="its id, the beginning of it, or its name")
+    add = events.add_argument
+    add("--follow", action="store_true", help="go on with what happens, until Ctrl-C")
+    add("--after", type=natural, default=0, metavar="SEQ", help="only events after this one")
+    add("--no-deltas", action="store_true", help="without text as it arrives: whole messages only")
+    add("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+    add("--no-daemon", action="store_true", help="read the store, whatever runs")
+    server_arguments(events)
+
+
+def server_arguments(parser: ArgumentParser) -> None:
+    """Which server a command goes to, or none."""
+    add = parser.add_argument_group("server").add_argument
+    add("--connect", metavar="PATH|URL", help="the server to work in: a socket, or ws://HOST:PORT")
+    add("--token-file", metavar="FILE", help="the token of a server over the network")
+
+
+def where_arguments(parser: ArgumentParser) -> None:
+    """Which server a command goes to, or this process."""
+    server_arguments(parser)
+    parser.add_argument("--no-daemon", action="store_true", help="work in this process, whatever runs")
+
+
+def defaults() -> Namespace:
+    """What `jaato serve --daemon` is told when a command starts it."""
+    return Namespace(
+        web_socket=None,
+        allow_host=[],
+        allow_origin=[],
+        idle_after=300,
+        mcp_workspace=None,
+        tls_cert=None,
+        tls_key=None,
+        log=None,
+    )

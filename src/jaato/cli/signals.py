@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from jaato.cli.ending import INTERRUPTED
+
+if TYPE_CHECKING:
+    import asyncio
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -42,6 +45,8 @@ class Interrupts:
 @contextmanager
 def interruptible() -> Iterator[Interrupts]:
     """Handle the signals while the body runs."""
+    import asyncio  # slow, and a client of the server needs none
+
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None

@@ -122,3 +122,10 @@ def result_text(result: ToolResult, *, full: bool) -> Iterator[str]:
         text = f"{text[:RESULT_CHARS]}… ({len(text) - RESULT_CHARS} more characters; --full shows them)"
     for line in text.splitlines():
         yield f"    {line}"
+
+
+def ending_line(turn: TurnCompleted) -> str:
+    """How a turn ended and what it took."""
+    ended = "" if turn.reason == "stop" else f"{turn.reason}; "
+    why = f" ({turn.error.message})" if turn.error else ""
+    return f"{ended}{usage_text(turn.usage)}, {turn.duration_s:.1f} s{why}"

@@ -1,57 +1,34 @@
-"""One prompt at work: session, signals, events, and the report at the end."""
+"""One prompt at work in this process: session, signals, events, and the report at the end."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from jaato.agent.session import Session
-from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
-from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.kin import Kin
 from jaato.cli.options import blueprint_of, clean_text, workspace_of
-from jaato.cli.report import document_of, print_json
-from jaato.cli.run import ending_of
 from jaato.cli.screen import Screen
 from jaato.cli.signals import Interrupts, interruptible
-from jaato.errors import CancelledException, JaatoError, MalformedReply
-from jaato.protocol.events import Event, TurnCompleted
+from jaato.cli.telling import Telling
+from jaato.errors import CancelledException
+from jaato.protocol.events import Event
 from jaato.protocol.messages import Media
 from jaato.runtime.assemble import assemble
 from jaato.runtime.choose import Choice
-from jaato.tools.schema import Validator
-
-SCHEMA_TRIES = 3
 
 
 class Work:
-    """A run from its arguments to its exit code. `turns` are those it took: more than one only with a schema."""
+    """A run from its arguments to its exit code."""
 
-    def __init__(
-        self,
-        args: Namespace,
-        screen: Screen,
-        prompt: str,
-        schema: dict[str, Any] | None,
-        validator: Validator | None,
-    ) -> None:
+    def __init__(self, args: Namespace, screen: Screen, prompt: str, telling: Telling) -> None:
         self.args = args
         self.screen = screen
         self.prompt = prompt
-        self.schema = schema
-        self.validator = validator
-        self.turns: list[TurnCompleted] = []
-        self.below: list[TurnCompleted] = []
-        """The turns of subagents."""
-        self.narrator = Narrator(
-            screen, verbose=args.verbose, quiet_text=args.output != "text" or schema is not None
-        )
-        self.session: Session | None = None
-        self.gone = False
-        """Whether the reader of stdout has left."""
+        self.telling = telling
 
     async def run(self) -> int:
         """Everything between start and exit code."""
@@ -68,15 +45,16 @@ class Work:
             chosen=self._chosen,
             progress=self.screen.progress,
             confirm=self._confirm(),
-            schema=self.schema,
+            schema=self.telling.schema,
         )
         session, close = await assemble(blueprint)
-        self.session = session
-        self.narrator.family = session.journal.family
         try:
-            interrupts.stop = session.stop
+            state = session.state
+            restore(self.telling.kin, session)
+            self.telling.outcome.open(state.session_id, state.agent_id, state.provider, state.model)
+            interrupts.stop = self.telling.stop = session.stop
             leave = self._attend(session)
-            session.journal.bus.listen(self._listen)
+            session.journal.bus.listen(self.telling)
             self._opening(session)
             name = clean_text(self.args.name)
             if name and name != session.state.name:
@@ -87,14 +65,14 @@ class Work:
                 leave()
                 await self._stop_tasks(session)
         finally:
-            interrupts.stop = lambda: None
+            interrupts.stop = self.telling.stop = lambda: None
             await close()
-        return self._report(session, data, interrupted=interrupts.count > 0)
+        return self.telling.report(data, interrupted=interrupts.count > 0)
 
     # --- before ---
 
     def _chosen(self, choice: Choice, model: str) -> None:
-        self.screen.note(f"{choice.name} {model} ({choice.reason})", "dim")
+        self.telling.chosen(choice.name, model, choice.reason)
 
     def _confirm(self) -> Any:
         if not self._asks():
@@ -112,13 +90,13 @@ class Work:
             return lambda: None
         from jaato.cli.asking import attend_terminal
 
-        return attend_terminal(session, self.screen)
+        return attend_terminal(session, self.screen, self.telling.kin)
 
     def _opening(self, session: Session) -> None:
         """What happened to the session before this run's prompt: shown, and in the stream of events."""
         for event in session.journal.store.read(session.state.session_id, session.journal.loaded_seq):
             if isinstance(event, Event):
-                self._listen(event)
+                self.telling(event)
         if self.args.workspace and session.workspace != workspace_of(self.args):
             self.screen.note(f"this session works in {session.workspace}", "yellow")
         for damaged in session.journal.damaged:
@@ -126,129 +104,40 @@ class Work:
 
     # --- during ---
 
-    def _listen(self, event: Event) -> None:
-        if self.args.output == "events":
-            self._event_line(event)
-        if (
-            isinstance(event, TurnCompleted)
-            and self.session
-            and event.agent_id != self.session.state.agent_id
-        ):
-            self.below.append(event)
-        try:
-            self.narrator(event)
-        except BrokenPipeError:
-            self._reader_gone()
-
-    def _event_line(self, event: Event) -> None:
-        from jaato.protocol.codec import encode
-
-        if self.gone:
-            return
-        try:
-            sys.stdout.write(encode(event).decode() + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self._reader_gone()
-
-    def _reader_gone(self) -> None:
-        """Nobody reads the answer any more: stop the work, keep what was done."""
-        if self.gone:
-            return
-        self.gone = True
-        mute()
-        say("The reader of the output has gone; the turn was stopped and its history is kept.")
-        if self.session is not None:
-            self.session.stop()
-
     async def _converse(self, session: Session) -> Any:
         """The turn, and with a schema more of them until the answer fits. Gives the value the answer is."""
         from jaato.runtime.message import attach
 
         media: list[Media] = [attach(session, Path(image)) for image in self.args.image]
-        text = self.prompt
-        for attempt in range(1, SCHEMA_TRIES + 1):
-            turn = await session.post(text, media)
-            assert turn is not None
-            self.turns.append(turn)
-            while turn.reason == "stop" and await self._all_done(session):
-                turn = await session.heed()
-                assert turn is not None
-                self.turns.append(turn)
-            if self.validator is None or turn.reason != "stop":
-                return None
-            value, problem = self._parsed(session)
-            if problem is None:
-                return value
-            if attempt < SCHEMA_TRIES:
-                self.screen.note(f"the answer does not fit the schema ({problem}); asking again", "yellow")
-            text, media = f"That was not the JSON asked for: {problem}. Give only the JSON.", []
-        raise MalformedReply(f"After {SCHEMA_TRIES} tries the answer does not fit the schema: {problem}")
+        text: str | None = self.prompt
+        self.telling.outcome.began = True
+        data: Any = None
+        while text is not None:
+            await session.post(text, media)
+            while self.telling.outcome.turns[-1].reason == "stop" and await self._all_done(session):
+                await session.heed()
+            data, text = self.telling.fitting()
+            media = []
+        return data
 
     async def _all_done(self, session: Session) -> bool:
         """Wait for subagents that still work, which end with the session; whether the agent has something to hear of
         them."""
         await session.crew.all_done()
         heard = any(message.source == "child" for message in session.inbox)
-        return heard and not (self.gone or self.interrupts.count)
-
-    def _parsed(self, session: Session) -> tuple[Any, str | None]:
-        from jaato.runtime.result import last_text, parse
-
-        assert self.validator is not None
-        try:
-            value = parse(last_text(session), Any)
-        except ValueError as error:
-            return None, f"it is not JSON: {error}"
-        issues = self.validator.issues(value)
-        return value, "; ".join(f"{path or '/'} {text}" for path, text in issues[:5]) or None
+        return heard and not (self.telling.gone or self.interrupts.count)
 
     async def _stop_tasks(self, session: Session) -> None:
+        self.telling.running_tasks()
         for task in session.tasks.running():
-            self.screen.note(
-                f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
-            )
             task.cancel()
 
-    # --- after ---
 
-    def _report(self, session: Session, data: Any, *, interrupted: bool) -> int:
-        """Print what is left to print, and the closing line; gives the exit code or raises what went wrong."""
-        turn = self.turns[-1]
-        problem: JaatoError | None = None
-        code = ERROR
-        try:
-            code = ending_of(turn, denied_last=self.narrator.denied_last)
-        except JaatoError as error:
-            problem, code = error, error.exit_code
-        if self.gone:
-            code = ERROR
-        elif interrupted:
-            code = INTERRUPTED
-        try:
-            if self.args.output == "json":
-                print_json(
-                    document_of(session, self.turns, self.below, self.narrator.denied, data, code, problem)
-                )
-            elif self.schema is not None and self.args.output == "text" and turn.reason == "stop":
-                self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
-            self.screen.end_text()
-        except BrokenPipeError:
-            self._reader_gone()
-            code = ERROR
-        if problem is not None:
-            say(str(problem))
-        elif code == INTERRUPTED:
-            say("Interrupted; what was done is kept.")
-        elif turn.reason in ("refusal", "length"):
-            say(
-                {
-                    "refusal": "The model refused to go on.",
-                    "length": "The answer was cut at its longest length.",
-                }[turn.reason]
-            )
-        self.screen.note(closing_line(self.turns, session.state.session_id, self.below), "dim")
-        return code
+def restore(kin: Kin, session: Session) -> None:
+    """The subagents a stored session has had."""
+    for member in session.journal.family.members.values():
+        if member.created is not None:
+            kin(member.created)
 
 
 def rename(session: Session, name: str) -> None:

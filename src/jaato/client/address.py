@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from jaato.errors import ConfigError, ConnectionFault
+from jaato.errors import ConfigError, ConnectionFault, ServerGone
 from jaato.settings import environment, user_dir
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def tls_of(address: Address) -> ssl.SSLContext:
 
 
 def dial(address: Address) -> socket.socket:
-    """A connected socket. Raises `ConnectionFault` that says what to do."""
+    """A connected socket. Raises `ServerGone` that says what to do."""
     try:
         if address.path is not None:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -148,6 +148,6 @@ def no_server(address: Address, error: OSError) -> ConnectionFault:
         return ConnectionFault(
             f"The certificate of {address} cannot be trusted: {untrusted}. Give its authority: ca_file."
         )
-    return ConnectionFault(
+    return ServerGone(
         f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,19 +13,19 @@ import msgspec
 from jaato.client.address import PATH, Address, address_of, dial
 from jaato.client.state import apply
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
-from jaato.errors import ConnectionFault, JaatoError, from_code
+from jaato.errors import JaatoError, ServerGone, from_code
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import Command
 from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import FRAMES, NOT_LET_IN, PROTOCOL, Hello, Reply, Result, Welcome
+from jaato.protocol.frames import FRAMES, NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL, Hello, Reply, Result, Welcome
 
 REPLY_S = 60.0
 READ_BYTES = 1 << 18
 
 
 class Client:
-    """One connection to a server. `with Client() as client: …`; raises `ConnectionFault` when there is no server.
+    """One connection to a server. `with Client() as client: …`; raises `ServerGone` when there is no server.
 
     `ask` gives a command's result; `events` gives what happens in the sessions that were attached to, whose states are
     in `states` by session id.
@@ -41,16 +41,24 @@ class Client:
     ) -> None:
         if not isinstance(address, Address):
             address = address_of(address, token, ca_file)
-        self._address = address
+        self.address = address
         self._name = name
         self._frames = Frames()
         self._waiting: deque[Event] = deque()
         self._ids = 0
+        self._replies: dict[str, Reply | None] = {}
         self.states: dict[str, State] = {}
         self.welcome: Welcome
 
     def __enter__(self) -> Client:
-        self._socket = dial(self._address)
+        return self if hasattr(self, "welcome") else self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Client:
+        """Connect and greet, where no `with` does. Raises `ServerGone`, `NotAllowed`."""
+        self._socket = dial(self.address)
         try:
             self._greet()
         except BaseException:
@@ -58,7 +66,8 @@ class Client:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the connection; work at the server goes on."""
         try:
             self._socket.sendall(frame(CLOSE, (1000).to_bytes(2, "big")))
         except OSError:
@@ -66,7 +75,7 @@ class Client:
         self._socket.close()
 
     def _greet(self) -> None:
-        opening = Handshake(self._address.name, PATH, self._address.headers)
+        opening = Handshake(self.address.name, PATH, self.address.headers)
         self._socket.settimeout(REPLY_S)
         self._socket.sendall(opening.request)
         while (rest := opening.take(self._received())) is None:
@@ -79,36 +88,49 @@ class Client:
             raise refused(told[0])
         welcome = FRAMES.decode(told[0])
         if not isinstance(welcome, Welcome):
-            raise ConnectionFault("The server does not greet.")
+            raise ServerGone("The server does not greet.")
         self.welcome = welcome
         self._heed(told[1:])
 
     # --- commands ------------------------------------------------------------------------------------------------
 
     def ask(self, command: Command, timeout_s: float = REPLY_S) -> Result:
-        """The result of a command. Raises the `JaatoError` the server answers with, `ConnectionFault` without an answer."""
+        """The result of a command. Raises the `JaatoError` the server answers with, `ServerGone` without an answer."""
+        asked = self.begin(command)
+        while (result := self.result(asked)) is None:
+            self._socket.settimeout(timeout_s)
+            self._take(self._received())
+        return result
+
+    def begin(self, command: Command) -> str:
+        """Send a command without waiting; gives its id, under which `result` has what came of it."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
+        self._replies[asked.id] = None
         self._write(asked)
-        self._socket.settimeout(timeout_s)
-        while not (replies := [one for one in self._take(self._received()) if one.id == asked.id]):
-            pass
-        error, result = replies[0].error, replies[0].result
-        if error is not None:
-            raise from_code(error.code, error.message)
-        assert result is not None
-        return result
+        return asked.id
+
+    def result(self, asked: str) -> Result | None:
+        """What came of a command that was begun, once; None while nothing has. Raises what the server answers with."""
+        reply = self._replies.get(asked)
+        if reply is None:
+            return None
+        del self._replies[asked]
+        if reply.error is not None:
+            raise from_code(reply.error.code, reply.error.message)
+        assert reply.result is not None
+        return reply.result
 
     @staticmethod
     def word() -> str:
         """A new word for a command's `once`."""
-        return secrets.token_urlsafe(12)
+        return os.urandom(12).hex()
 
     # --- events --------------------------------------------------------------------------------------------------
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens, one after the other, each taken into its state before it is given. Ends after so many seconds
-        of silence; raises `ConnectionFault` when the server has gone."""
+        of silence; raises `ServerGone` when the server has gone."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -118,8 +140,32 @@ class Client:
             except TimeoutError:
                 return
             except OSError as error:
-                raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
+                raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
             self._take(self._whole(data))
+
+    def receive(self) -> None:
+        """Take in what has come, for a program that waits on `fileno` beside others; waits when nothing has.
+        Raises `ServerGone` when the server has gone."""
+        self._socket.settimeout(REPLY_S)
+        self._take(self._received())
+        while self._held_back():
+            self._take(self._received())
+
+    def arrived(self) -> list[Event]:
+        """The events that were taken in and not given yet."""
+        events = list(self._waiting)
+        self._waiting.clear()
+        return events
+
+    def _held_back(self) -> bool:
+        """Whether TLS has bytes that `fileno` does not tell of."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether events have come that nobody has taken."""
+        return bool(self._waiting)
 
     def fileno(self) -> int:
         """The descriptor, to wait on beside others."""
@@ -127,8 +173,8 @@ class Client:
 
     # --- reading and writing -------------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> list[Reply]:
-        """Take in what has come, and answer pings; the replies in it are given back."""
+    def _take(self, data: bytes) -> None:
+        """Take in what has come, and answer pings."""
         told = self._frames.take(data)
         try:
             for due in self._frames.due:
@@ -136,47 +182,48 @@ class Client:
         except OSError:
             pass  # what came before the end is taken in first
         self._frames.due.clear()
-        return self._heed(told)
+        self._heed(told)
 
-    def _heed(self, told: list[bytes | Closed]) -> list[Reply]:
-        return [reply for one in told if (reply := self._one(one)) is not None]
+    def _heed(self, told: list[bytes | Closed]) -> None:
+        for one in told:
+            self._one(one)
 
-    def _one(self, told: bytes | Closed) -> Reply | None:
-        """Take in one message; a reply is given back. Messages of a kind this client does not know are passed over."""
+    def _one(self, told: bytes | Closed) -> None:
+        """Take in one message. Messages of a kind this client does not know are passed over."""
         if isinstance(told, Closed):
             raise refused(told)
         try:
             value: Any = FRAMES.decode(told)
         except msgspec.ValidationError:
-            return None
+            return
         if isinstance(value, Reply):
-            return value
-        if isinstance(value, Event):
+            if value.id in self._replies:
+                self._replies[value.id] = value
+        elif isinstance(value, Event):
             if isinstance(value, SessionInfo) and value.state is not None:
                 self.states[value.session_id] = value.state
             elif value.session_id in self.states:
                 apply(self.states[value.session_id], value)
             self._waiting.append(value)
-        return None
 
     def _write(self, struct: Any) -> None:
         try:
             self._socket.sendall(frame(TEXT, encode(struct)))
         except OSError as error:
-            raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
 
     def _received(self) -> bytes:
         try:
             return self._whole(self._socket.recv(READ_BYTES))
         except TimeoutError:
-            raise ConnectionFault("The server does not answer.") from None
+            raise ServerGone("The server does not answer.") from None
         except OSError as error:
-            raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
 
     @staticmethod
     def _whole(data: bytes) -> bytes:
         if not data:
-            raise ConnectionFault("The server has ended the connection.")
+            raise ServerGone("The server has ended the connection.")
         return data
 
 
@@ -184,4 +231,9 @@ def refused(closed: Closed) -> JaatoError:
     """Why a server ended a connection."""
     if closed.code == NOT_LET_IN:
         return from_code("not_allowed", f"The server does not let this client in: {closed.reason}.")
-    return ConnectionFault(f"The server has ended the connection: {closed.reason or closed.code}.")
+    if closed.code == OTHER_PROTOCOL:
+        return ServerGone(
+            f"{closed.reason.capitalize() or 'The server speaks another protocol'}, this client {PROTOCOL}: "
+            "bring both to the same version of jaato (`jaato serve --stop` ends an old server)."
+        )
+    return ServerGone(f"The server has ended the connection: {closed.reason or closed.code}.")

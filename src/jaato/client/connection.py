@@ -17,7 +17,7 @@ from jaato.client.address import Address, address_of
 from jaato.client.link import Link
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
-from jaato.errors import ConfigError, ConnectionFault, JaatoError, from_code
+from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.commands import (
     Command,
     CommandExecute,
@@ -27,7 +27,7 @@ from jaato.protocol.commands import (
     SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
-from jaato.protocol.frames import Opened, Reply, Result, Sessions
+from jaato.protocol.frames import Opened, Reply, Result, Sessions, Welcome
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -39,7 +39,7 @@ class Client:
     """A connection to a server that is made again whenever it is lost. Make it with `connect`.
 
     A command whose reply was lost with the connection is sent again where that cannot do harm; one that can (a user command)
-    fails with `ConnectionFault`, its outcome unknown.
+    fails with `ServerGone`, its outcome unknown.
     """
 
     def __init__(self, address: Address, name: str) -> None:
@@ -51,6 +51,7 @@ class Client:
         self._ids = 0
         self._closing = False
         self._lost: JaatoError | None = None
+        self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
         """Told when the connection is lost, and when it is there again."""
@@ -59,6 +60,12 @@ class Client:
     def connected(self) -> bool:
         """Whether the server is there."""
         return self._there.is_set()
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the server has greeted with, on the last connection there was."""
+        assert self._welcome is not None
+        return self._welcome
 
     # --- what it is for ------------------------------------------------------------------------------------------
 
@@ -115,20 +122,18 @@ class Client:
     # --- the connection ------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect for the first time. Raises `ConnectionFault` when there is no server."""
+        """Connect for the first time. Raises `ServerGone` when there is no server."""
         self._begin(await Link.open(self._address, self._name))
 
     def _begin(self, link: Link) -> None:
-        self._link = link
+        self._link, self._welcome = link, link.welcome
         for session in self.sessions.values():
             if session.watched:
                 link.send(SessionAttach(session_id=session.id, after_seq=session.state.seq))
         for command, reply in list(self._waiting.values()):
             if isinstance(command, CommandExecute):
                 reply.set_exception(
-                    ConnectionFault(
-                        "The connection was lost; whether the command was carried out is not known."
-                    )
+                    ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
             else:
                 link.send(command)
@@ -227,7 +232,7 @@ async def connect(
     """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token; at `wss://HOST:PORT`
     its certificate is checked against the system's authorities and those of `ca_file`.
 
-    Raises `ConnectionFault` when no server is there, `NotAllowed` when it does not let this client in.
+    Raises `ServerGone` when no server is there, `NotAllowed` when it does not let this client in.
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")

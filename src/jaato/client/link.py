@@ -10,7 +10,7 @@ import msgspec
 from jaato.client.address import CONNECT_S, PATH, Address, check_owner, no_server, tls_of
 from jaato.client.blocking import refused
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
-from jaato.errors import ConnectionFault, JaatoError
+from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
 from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Welcome
 
@@ -29,7 +29,7 @@ class Link:
 
     @classmethod
     async def open(cls, address: Address, name: str) -> Link:
-        """Connect and greet. Raises `ConnectionFault`, or what the server refuses with."""
+        """Connect and greet. Raises `ServerGone`, or what the server refuses with."""
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await streams(address)
@@ -42,21 +42,21 @@ class Link:
                     link.send(Hello(PROTOCOL, client="jaato", name=name))
                     welcome = await link.receive()
                     if not isinstance(welcome, Welcome):
-                        raise ConnectionFault("The server does not greet.")
+                        raise ServerGone("The server does not greet.")
                     link.welcome = welcome
                     return link
                 except BaseException:
                     writer.transport.abort()
                     raise
         except TimeoutError:
-            raise ConnectionFault(f"The server at {address} does not answer.") from None
+            raise ServerGone(f"The server at {address} does not answer.") from None
         except OSError as error:
             raise no_server(address, error) from None
 
     def send(self, struct: Any) -> None:
-        """Send a command. Raises `ConnectionFault` once the connection is lost."""
+        """Send a command. Raises `ServerGone` once the connection is lost."""
         if self._writer.is_closing():
-            raise ConnectionFault("The connection to the server was lost.")
+            raise ServerGone("The connection to the server was lost.")
         self._writer.write(frame(TEXT, encode(struct)))
 
     async def receive(self) -> Any:
@@ -73,9 +73,9 @@ class Link:
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
-                raise ConnectionFault(f"The connection to the server was lost: {error.strerror}.") from None
+                raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
             if not data:
-                raise ConnectionFault("The server has ended the connection.")
+                raise ServerGone("The server has ended the connection.")
             self._told = self._frames.take(data)
             for due in self._frames.due:
                 self._writer.write(due)

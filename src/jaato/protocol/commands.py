@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from jaato.protocol.messages import Media
+
+
+class File(Struct, frozen=True, omit_defaults=True):
+    """An image or document that a client sends along; its bytes go into the session's store."""
+
+    name: str
+    mime_type: str
+    data: bytes
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -23,6 +31,8 @@ class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
     text: str
     attachments: list[Media] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
+    """Attachments the server does not have yet."""
     once: str = ""
 
 
@@ -66,6 +76,16 @@ class ToolsDisable(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     disabled: bool = True
 
 
+class SessionSettle(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.settle"):
+    """Wait until the subagents that work in the background are done, and the agent has heard of them."""
+
+
+class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="task.stop"):
+    """Stop a background task."""
+
+    task_id: str
+
+
 class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.continue"):
     """Go on with a turn that a crash has cut off; what had begun is not repeated."""
 
@@ -82,8 +102,10 @@ class SessionDetach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.create"):
-    """Begin a session, and watch it unless `attach` is false. What is None is as the user's settings have it; `once` as in
-    `message.send`: the same word gives the same session."""
+    """Begin a session, and watch it unless `attach` is false. What is None is as the user's settings have it.
+
+    With `session_id` (an id, unique prefix or name), or with `resume`, a stored session goes on instead, under what is
+    said here; one that is at work refuses. `once` as in `message.send`: the same word gives the same session."""
 
     workspace: str
     name: str | None = None
@@ -97,7 +119,20 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     read_only: bool = False
     plugins: list[str] | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables of this session's tools, beside the server's own."""
+    """Variables of this session's tools and providers, beside the server's own."""
+    alone: bool = False
+    """Whether `environment` is all there is, with none of the server's own."""
+    interface: str | None = None
+    temperature: float | None = None
+    effort: Literal["minimal", "low", "medium", "high"] | None = None
+    max_turns: int | None = None
+    """Model calls one prompt may take."""
+    response_schema: dict[str, Any] | None = None
+    resume: bool = False
+    """Go on with the newest session of the workspace."""
+    passing: bool = False
+    """Whether all this holds for this client's visit alone: when it detaches, the session is put down, its background
+    tasks stopped; when its connection is lost, once the session has nothing more to do."""
     attach: bool = True
     once: str = ""
 
@@ -150,6 +185,8 @@ Command = (
     | PermissionResponse
     | ClarificationResponse
     | SessionStop
+    | SessionSettle
+    | TaskStop
     | TurnContinue
     | CommandExecute
     | ToolsDisable

@@ -39,6 +39,8 @@ class Welcome(Struct, frozen=True, tag="welcome", tag_field="type", omit_default
     server: str
     client_id: str
     role: Role
+    state_dir: str = ""
+    """Where the server keeps its sessions; told to clients of the same machine."""
 
 
 class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=True):
@@ -49,6 +51,14 @@ class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=
     name: str | None = None
     again: bool = False
     """Whether it was made by an earlier command with the same `once`."""
+    before: int = 0
+    """The last event the session had before it was made or opened by this command."""
+    provider: str = ""
+    model: str = ""
+    reason: str = ""
+    """Which provider and model answer, and why these; where a session was made or opened."""
+    agent_id: str = ""
+    """The agent that is spoken to."""
 
 
 class Taken(Struct, frozen=True, tag="taken", tag_field="type", omit_defaults=True):

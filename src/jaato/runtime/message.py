@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Media
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
 
 
 def text_of(prompt: Any) -> str:
@@ -20,14 +22,19 @@ def text_of(prompt: Any) -> str:
     return prompt
 
 
-def attach(session: Session, path: Path) -> Media:
-    """A file as a part of a message; raises `ConfigError` when it cannot be read or is no media type known."""
+def file_of(path: Path) -> tuple[str, bytes]:
+    """A file's media type and bytes; raises `ConfigError` when it cannot be read or is no media type known."""
     mime_type = mimetypes.guess_type(path.name)[0]
     if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
         raise ConfigError(f"{path} is no image, audio or PDF file by its name.")
     try:
-        data = path.read_bytes()
+        return mime_type, path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def attach(session: Session, path: Path) -> Media:
+    """A file as a part of a message; raises `ConfigError` as `file_of` does."""
+    mime_type, data = file_of(path)
     digest = session.journal.store.put_blob(session.state.session_id, data)
     return Media(mime_type, digest, len(data), path.name)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from jaato.agent.session import Session
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.messages import Usage
 from jaato.tools.schema import foreign_value
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
 
 T = TypeVar("T")
 

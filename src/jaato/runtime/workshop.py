@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
@@ -21,6 +23,9 @@ from jaato.runtime.wiring import release
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 
+if TYPE_CHECKING:
+    from jaato.runtime.choose import Choice
+
 
 class Workshop:
     """One workspace at work. Its plugins are made for the first session of each model, and shut down by `close`."""
@@ -35,7 +40,7 @@ class Workshop:
         self.store = store
         self.secrets = secrets
         self._runtimes: dict[tuple[str, tuple[str, ...] | None], Runtime] = {}
-        self._providers: dict[tuple[object, ...], tuple[Provider, str]] = {}
+        self._providers: dict[tuple[object, ...], tuple[Provider, str, Choice]] = {}
         self._scripted: list[Provider] = []
         self.sessions = 0
 
@@ -99,12 +104,18 @@ class Workshop:
         key = (*wanted, blueprint.api_key, before)
         known = self._providers.get(key)
         if known is None:
-            known = await pick_provider(blueprint, settings, journal)
-            if known[0].name == "scripted":  # it stands at a place in its script
-                self._scripted.append(known[0])
-                return known
-            self._providers[key] = known
-        return known
+            chosen: list[Choice] = []
+            heard = replace(blueprint, chosen=lambda choice, _model: chosen.append(choice))
+            provider, model = await pick_provider(heard, settings, journal)
+            known = provider, model, chosen[0]
+            if provider.name == "scripted":  # it stands at a place in its script
+                self._scripted.append(provider)
+            else:
+                self._providers[key] = known
+        provider, model, choice = known
+        if blueprint.chosen is not None:
+            blueprint.chosen(choice, model)
+        return provider, model
 
     def _runtime(self, blueprint: Blueprint, model: str) -> Runtime:
         """The plugins for a model, which some of them depend on."""
@@ -127,7 +138,7 @@ class Workshop:
     async def close(self) -> None:
         """Shut the plugins down and let go of the providers. The store is its owner's."""
         try:
-            for provider in (*self._scripted, *(provider for provider, _ in self._providers.values())):
+            for provider in (*self._scripted, *(known[0] for known in self._providers.values())):
                 await provider.aclose()
         finally:
             for runtime in self._runtimes.values():

@@ -39,10 +39,12 @@ async def nobody(_token: str) -> None:
 
 @dataclass(eq=False, slots=True)
 class Admission:
-    """How a client was let in: by what, None when it still has to say its token to `ask`, which is kept here."""
+    """How a client was let in: by what, None when it still has to say its token to `ask`, which is kept here. `local` says
+    that it is a process of the same user on the same machine."""
 
     held: Pass | None
     judge: Callable[[str], Awaitable[Pass | None]] = nobody
+    local: bool = False
 
     async def ask(self, token: str) -> Pass | None:
         """What lets the client in, or None. Raises `Refused` when it has tried too often."""

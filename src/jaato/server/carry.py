@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 import msgspec
 
@@ -25,8 +25,10 @@ from jaato.protocol.commands import (
     SessionDetach,
     SessionFork,
     SessionList,
+    SessionSettle,
     SessionStop,
     SessionUpdate,
+    TaskStop,
     ToolsDisable,
     TurnContinue,
 )
@@ -41,7 +43,9 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
+from jaato.server.opening import create, visited
 from jaato.server.room import Room
+from jaato.server.said import kept, settled, settled_down, stop_task
 from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -49,7 +53,6 @@ WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientCon
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
-SETTLED_S = 2.0
 
 
 class Carrier:
@@ -61,6 +64,8 @@ class Carrier:
         self._client = client
         self._deltas = True
         self._feeds: dict[str, tuple[Room, Feed]] = {}
+        self._visits: set[str] = set()
+        """Sessions that are as this client said while it is there."""
 
     def go_on(self) -> None:
         """Send what is due on every session this client watches."""
@@ -72,6 +77,9 @@ class Carrier:
         for room, feed in self._feeds.values():
             self._hub.leave(room, feed)
         self._feeds.clear()
+        hub, client_id = self._hub, self._client.id
+        for session_id in self._visits:
+            hub.begin(partial(visited, hub, session_id, client_id, stop=False))
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command, or what will give it. Raises `JaatoError`s."""
@@ -111,6 +119,10 @@ class Carrier:
                 return self._execute(command)
             case ToolsDisable():
                 return self._disable(command)
+            case TaskStop():
+                return stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
+            case SessionSettle():
+                return settled_down(self._hub.lives.by_id.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
     def _must_be_allowed(self, command: Command) -> None:
@@ -150,8 +162,12 @@ class Carrier:
         feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
         self._feeds[room.session_id] = (room, feed)
 
-    def _detach(self, command: SessionDetach) -> Done:
-        held = self._feeds.pop(self._id_of(command), None)
+    async def _detach(self, command: SessionDetach) -> Done:
+        session_id = self._id_of(command)
+        held = self._feeds.pop(session_id, None)
+        if session_id in self._visits:
+            self._visits.discard(session_id)
+            await visited(self._hub, session_id, self._client.id, stop=True)
         if held is not None:
             self._hub.leave(*held)
         return Done()
@@ -206,23 +222,26 @@ class Carrier:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, again = await self._hub.create(command)
+        room, opened = await create(self._hub, command, self._client.id)
+        if command.passing:
+            self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
-        return Opened(room.session_id, room.state.seq, room.state.name, again)
+        return opened
 
     async def _send(self, command: MessageSend) -> Taken:
         room = self._room(command)
         live = await self._hub.live(room.session_id)
         if command.once and (seq := room.taken.get(command.once)):
             return Taken(seq, again=True)
+        media = kept(live, command.files)
         taken = Accepted()
         forget = live.session.journal.bus.listen(taken)
 
         async def turn() -> None:
             try:
                 with live.in_use():
-                    await live.session.post(command.text, command.attachments)
+                    await live.session.post(command.text, [*command.attachments, *media])
             except JaatoError as error:
                 taken.failed(error)
                 raise
@@ -276,12 +295,3 @@ class Carrier:
         live = await self._live(command)
         await live.session.dispatch(command)
         return Done()
-
-
-async def settled(room: Room, question_id: str) -> Settled:
-    """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
-    until = asyncio.get_running_loop().time() + SETTLED_S
-    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    answer, by = room.settled.get(question_id, ("", ""))
-    return Settled(False, by, answer)

@@ -127,7 +127,8 @@ class Connection:
     def _welcome(self, hello: Hello, held: Pass) -> ClientView:
         client_id = new_id("k")
         name = clean(hello.name) or held.name or clean(hello.client) or "a client"
-        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, held.role))
+        place = str(self._hub.base.state_dir or "") if self._admission.local else ""
+        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, held.role, place))
         return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
     async def _take(self, carrier: Carrier, text: str) -> bool:

@@ -22,6 +22,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.listen import bound
+from jaato.server.opening import create
 from jaato.server.run import Doors, opened
 from jaato.server.sockets import unix_listener
 
@@ -100,8 +101,8 @@ class SessionManager:
     async def create_session(self, workspace: str | Path, **how: Any) -> JaatoServer:
         """A new session; `how` as `session.create` has it. Raises `JaatoError`s."""
         command = SessionCreate(workspace=absolute(workspace), attach=False, **how)
-        room, _again = await self._hub.create(command)
-        return JaatoServer(self._hub, room.session_id)
+        _room, opened = await create(self._hub, command)
+        return JaatoServer(self._hub, opened.session_id)
 
     async def attach_session(self, session: str) -> JaatoServer:
         """A session by id, unique prefix or name, loaded if it was at rest. Raises `SessionNotFound`, `SessionBusy`."""

@@ -94,7 +94,7 @@ class Local:
 
     async def admit(self, _scope: Scope) -> Admission:
         """As the owner."""
-        return Admission(Pass("owner"))
+        return Admission(Pass("owner"), local=True)
 
     def holds(self, _held: Pass) -> bool:
         """For good."""

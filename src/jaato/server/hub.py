@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,13 +13,14 @@ from jaato.abc.store import Store
 from jaato.agent.suspension import go_on, suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
-from jaato.protocol.commands import SessionCreate, SessionUpdate
+from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.listing import entries, settle_rest, tools_of, workspace_of
+from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.opening import change_model
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
 
@@ -47,7 +47,7 @@ class Hub:
         self.lives = Lives(store, base)
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
-        self._once: dict[tuple[str, str], str] = {}
+        self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -97,6 +97,9 @@ class Hub:
 
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
+        room.at_work = lambda: (
+            (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
+        )
         self.rooms[room.session_id] = room
 
     def enter(
@@ -136,10 +139,10 @@ class Hub:
             room = self.room(session_id)
             live = await self.lives.resume(session_id, Path(room.state.workspace), how)
             room.catch_up()
-            self._join(room, live)
+            self.join(room, live)
             return live
 
-    def _join(self, room: Room, live: Live) -> None:
+    def join(self, room: Room, live: Live) -> None:
         """What happens in the session is heard in its room."""
         session = live.session
         room.secrets = session.journal.secrets
@@ -173,36 +176,10 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    async def create(self, command: SessionCreate) -> tuple[Room, bool]:
-        """A new session's room; the second value is True when an earlier command with the same `once` made it."""
-        key = ("create", command.once)
-        if command.once and (made := self._once.get(key)):
-            return self.room(made), True
-        blueprint = replace(
-            self.base,
-            workspace=workspace_of(command.workspace),
-            name=command.name,
-            provider=command.provider or self.base.provider,
-            model=command.model or self.base.model,
-            base_url=command.base_url or self.base.base_url,
-            prompt=command.system_prompt,
-            allow=(*self.base.allow, *command.allow),
-            deny=(*self.base.deny, *command.deny),
-            yes=command.yes or self.base.yes,
-            read_only=command.read_only or self.base.read_only,
-            plugins=tuple(command.plugins) if command.plugins is not None else self.base.plugins,
-        )
-        live = await self.lives.begin(blueprint, command.environment)
-        room = self.room(live.session.state.session_id)
-        self._join(room, live)
-        if command.once:
-            self._remember(key, room.session_id)
-        return room, False
-
-    def _remember(self, key: tuple[str, str], session_id: str) -> None:
-        self._once[key] = session_id
-        while len(self._once) > REMEMBERED:
-            del self._once[next(iter(self._once))]
+    def remember(self, key: tuple[str, str], session_id: str) -> None:
+        self.once[key] = session_id
+        while len(self.once) > REMEMBERED:
+            del self.once[next(iter(self.once))]
 
     async def put_down(self, session_id: str, *, idle: bool = False) -> None:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
@@ -236,8 +213,7 @@ class Hub:
                 raise SessionBusy(
                     "The agent is at work; another model can go on when its turn and tasks are over."
                 )
-            await self.put_down(session_id)
-            await self.live(session_id, Resume(command.provider, command.model))
+            await change_model(self, session_id, live, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
             journal.record(
@@ -267,7 +243,9 @@ class Hub:
         while True:
             await anyio.sleep(min(SWEEP_S, self.idle_after_s))
             for session_id, live in list(self.lives.by_id.items()):
-                if self._idle(session_id, live):
+                if live.passed:
+                    await self.put_down(session_id)
+                elif self._idle(session_id, live):
                     await self.put_down(session_id, idle=True)
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from itertools import takewhile
-from pathlib import Path
 
 from jaato.abc.store import SessionRow, Store
-from jaato.errors import JaatoError, StoreError
+from jaato.errors import StoreError
 from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallStart, TurnCompleted
 from jaato.protocol.specs import SessionEntry
 from jaato.server.live import Live
@@ -103,13 +102,8 @@ def tools_of(live: Live) -> list[dict[str, object]]:
             "description": tool.spec.description.partition("\n")[0][:200],
             "enabled": tool.name not in session.state.disabled,
             "plugin": tool.plugin,
+            "category": tool.spec.category,
+            "declared": session.is_active(tool),
         }
         for tool in session.catalog
     ]
-
-
-def workspace_of(text: str) -> Path:
-    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
-    if not text or "\0" in text or not Path(text).is_absolute():
-        raise JaatoError("Name the workspace by its absolute path.")
-    return Path(text)

@@ -25,6 +25,23 @@ from jaato.runtime.workshop import Workshop
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
+COMES_BACK_S = 30.0
+"""How long a session stays as a client said whose connection was lost."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How a stored session goes on, where not as before."""
+
+    provider: str | None = None
+    model: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    blueprint: Blueprint | None = None
+    """What a client says of it, None for what every session begins with."""
+
+
+AS_BEFORE = Resume()
 
 
 @dataclass(eq=False)
@@ -36,6 +53,13 @@ class Live:
     shop: Shop
     leave: Callable[[], None] = lambda: None
     answering: bool = False
+    visit: str = ""
+    """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
+    visitor: str = ""
+    """Who is on that visit; empty once the connection is lost."""
+    left_since: float = 0.0
+    how: Resume = AS_BEFORE
+    """How it was made or resumed."""
     uses: int = 0
     """How many commands are just being carried out in it; a message is one until its turn has ended."""
     idle_since: float = field(default_factory=anyio.current_time)
@@ -55,6 +79,12 @@ class Live:
         return now - self.idle_since >= after_s and not watched and self.resting
 
     @property
+    def passed(self) -> bool:
+        """Whether the visit it is made for is over, and nothing would be lost."""
+        late = anyio.current_time() - self.left_since >= COMES_BACK_S
+        return bool(self.visit) and not self.visitor and late and self.resting
+
+    @property
     def keeper(self) -> Keeper:
         """What saves the session as a file, where its workspace says so."""
         keeper: Keeper = self.session.services["keeper"]
@@ -69,18 +99,6 @@ class Live:
         finally:
             self.uses -= 1
             self.idle_since = anyio.current_time()
-
-
-@dataclass(frozen=True)
-class Resume:
-    """How a stored session goes on, where not as before."""
-
-    provider: str | None = None
-    model: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-AS_BEFORE = Resume()
 
 
 @dataclass(eq=False)
@@ -102,33 +120,40 @@ class Lives:
         self._left: list[Shop] = []
         self.by_id: dict[str, Live] = {}
 
-    async def begin(self, blueprint: Blueprint, environment: Mapping[str, str]) -> Live:
+    async def begin(
+        self, blueprint: Blueprint, environment: Mapping[str, str], *, alone: bool = False
+    ) -> Live:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
-        return await self._enter(self._shop(blueprint.workspace, environment), blueprint, None)
+        how = Resume(environment=environment, alone=alone, blueprint=blueprint)
+        return await self._enter(
+            self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
+        )
 
     async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        shop = self._shop(workspace, how.environment)
+        shop = self._shop(workspace, how.environment, alone=how.alone)
+        base = how.blueprint or self._base
         journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
         try:
             return await self._enter(
                 shop,
                 replace(
-                    self._base,
+                    base,
                     workspace=workspace,
-                    provider=how.provider or self._base.provider,
-                    model=how.model or self._base.model,
+                    provider=how.provider or base.provider,
+                    model=how.model or base.model,
                 ),
                 journal,
+                how,
             )
         except BaseException:
             self.store.release(session_id)
             raise
 
-    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None) -> Live:
+    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
         session, close = await shop.workshop.session(blueprint, journal, resumable=True)
-        live = self.by_id[session.state.session_id] = Live(session, close, shop)
+        live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
         return live
 
     async def put_down(self, live: Live) -> None:
@@ -140,14 +165,15 @@ class Lives:
             await live.close()
         live.shop.idle_since = anyio.current_time()
 
-    def _shop(self, workspace: Path, environment: Mapping[str, str]) -> Shop:
+    def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
         workspace = workspace.resolve()
-        key = (str(workspace), digest_of(environment))
+        key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
         shop = self._shops.get(key)
         if shop is None:
             base = replace(self._base, workspace=workspace)
             if environment:
-                base = replace(base, environ={**(base.environ or {}), **checked(environment)})
+                own = {} if alone else base.environ or {}
+                base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
             workshop = Workshop(workspace, settings, self.store, known_secrets(settings, base))
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())

@@ -35,6 +35,7 @@ class Room:
         self.ring = Ring()
         self.tools: Callable[[], list[dict[str, object]]] = list
         self.models: list[str] = []
+        self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
         self._watchers: dict[Feed, ClientView] = {}
         self.settled: dict[str, tuple[str, str]] = {}
@@ -160,6 +161,7 @@ class Room:
             models=self.models,
             sessions=self.sessions(),
             clients=self.clients,
+            at_work=self.at_work(),
             state=state,
         )
 

@@ -79,7 +79,8 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
     workspace = Path.home()
     settings = settings_for(replace(base, workspace=workspace), workspace)
     state_dir = base.state_dir or settings.state_dir
-    store: Store = open_store(settings, base.state_dir)
+    base = replace(base, state_dir=state_dir)
+    store: Store = open_store(settings, state_dir)
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
         hub = Hub(store, base, known_secrets(settings, base), idle_after_s=doors.idle_after_s)

@@ -99,6 +99,13 @@ FIELDS: dict[str, Field] = {
     "gc_threshold": Field(
         "number", 80.0, "how full the context is, in percent, when the strategy makes room"
     ),
+    "server": Field(
+        "text",
+        "auto",
+        "whether run and chat work in the server: auto when one runs, always (it is started), never; "
+        "read from the environment and your own file alone",
+        ("auto", "always", "never"),
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

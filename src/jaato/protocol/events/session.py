@@ -44,6 +44,8 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     sessions: list[SessionEntry]
     clients: list[ClientView] = []
     """Who watches."""
+    at_work: bool = False
+    """Whether a turn runs in the server: else an open turn works in another process, or was cut off by a crash."""
     state: State | None = None
     live: Live | None = None
 

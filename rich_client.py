@@ -1,0 +1,10 @@
+"""`python rich_client.py --connect PATH`: a terminal at a session of the server, under the name the documents give it."""
+
+from __future__ import annotations
+
+import sys
+
+from jaato.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["attach", *sys.argv[1:]]))

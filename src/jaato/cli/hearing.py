@@ -1,0 +1,175 @@
+"""What happens in one session, told at a terminal that has joined it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from jaato.cli.asking import Answering, Questions
+from jaato.cli.keyboard import Keyboard
+from jaato.cli.kin import Kin
+from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.screen import Screen, one_line
+from jaato.cli.stream import Stream
+from jaato.client.connection import Client
+from jaato.client.session import RemoteSession
+from jaato.protocol.events import (
+    AgentOutput,
+    AgentStatusChanged,
+    Event,
+    MessageUser,
+    SessionInfo,
+    TurnCompleted,
+)
+
+
+class Hearing:
+    """Told the events of a session, each once. `changed` is set when something has begun, ended or been asked."""
+
+    def __init__(
+        self,
+        client: Client,
+        session: RemoteSession,
+        screen: Screen,
+        keyboard: Keyboard,
+        desk: Answering,
+        *,
+        verbose: bool,
+    ) -> None:
+        self.client = client
+        self.session = session
+        self.screen = screen
+        self.keyboard = keyboard
+        kin = Kin()
+        kin.restore(session.state.agents)
+        self._stream = Stream(Narrator(screen, verbose=verbose, plan=True, kin=kin))
+        self.questions = Questions(desk, screen, kin)
+        self.changed = asyncio.Event()
+        self.told_seq = 0
+        self.expected = 0
+        """The last event that is known to come."""
+        self.turns: list[TurnCompleted] = []
+        self.said: list[str] = []
+        """Messages of this terminal that have not come back yet."""
+        self.presses = 0
+        """How often Ctrl-C was pressed in this turn."""
+        self.ending = False
+        """Whether the terminal leaves when the turn is over."""
+        self.leaving = False
+        self._below: list[TurnCompleted] = []
+        self._open = False
+        assert session.info is not None
+        self.present = {one.id: one.name for one in session.info.clients}
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        with self.session.events() as events:
+            async for event in events:
+                self.tell(event)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._listening.cancel()
+
+    async def change(self) -> None:
+        """Until something has begun, ended or been asked. Raises what ended the connection for good."""
+        wait = asyncio.get_running_loop().create_task(self.changed.wait())
+        try:
+            await asyncio.wait([wait, self._listening], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wait.cancel()
+        self.changed.clear()
+        if self._listening.done() and not self._listening.cancelled():
+            self._listening.result()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs, as far as it was told here."""
+        return self._open or self.told_seq < self.expected
+
+    def tell(self, event: Event) -> None:
+        """Something has happened."""
+        before = self.busy, self.questions.current
+        if isinstance(event, SessionInfo):
+            self._informed(event)
+        elif not event.durable or event.seq > self.told_seq:
+            self._one(event)
+        if before != (self.busy, self.questions.current) or self.leaving:
+            self.changed.set()
+
+    def _one(self, event: Event) -> None:
+        self.told_seq = max(self.told_seq, event.seq)
+        root = event.agent_id == self.session.state.root_agent_id
+        if isinstance(event, MessageUser) and root:
+            self._open = True
+            self._heard(event)
+        elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
+            self._open = self.session.state.open_turn is not None  # it goes on after a crash
+        self._stream(event)
+        self.questions(event)
+        if isinstance(event, TurnCompleted):
+            if root:
+                self._over(event)
+            else:
+                self._below.append(event)
+
+    def _heard(self, event: MessageUser) -> None:
+        """A message has reached the agent: told where it was not said here."""
+        text = event.message.text
+        mine = next((said for said in self.said if text.startswith(said)), None)
+        if mine is not None:
+            self.said.remove(mine)
+        elif event.message.source == "user":
+            said = f"{self._somebody()}: {one_line(text, 2_000)}"
+            self.keyboard.aside(said, "bold", again=False)
+
+    def _somebody(self) -> str:
+        others = [name for client, name in self.present.items() if client != self.client.welcome.client_id]
+        return one_line(others[0], 80) if len(others) == 1 else "somebody else"
+
+    def _over(self, turn: TurnCompleted) -> None:
+        self._open = False
+        self.presses = 0
+        self.leaving = self.leaving or self.ending
+        self.turns.append(turn)
+        self.screen.end_text()
+        match turn.reason:
+            case "error" | "limit" if turn.error is not None:
+                self.screen.note(turn.error.message, "red")
+            case "cancelled" | "interrupted":
+                self.screen.note("Stopped; what was done is kept.", "yellow")
+            case "refusal" | "length":
+                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
+        below, self._below = self._below, []
+        self.screen.note(closing_line([turn], self.session.id, below), "dim")
+
+    def _informed(self, info: SessionInfo) -> None:
+        now = {client.id: client.name for client in info.clients}
+        own = self.client.welcome.client_id
+        if self.client.connected:
+            for client, name in now.items():
+                if client not in self.present and client != own:
+                    self.keyboard.aside(f"{one_line(name, 80)} has come", "dim")
+            for client, name in self.present.items():
+                if client not in now and client != own:
+                    self.keyboard.aside(f"{one_line(name, 80)} has left", "dim")
+            self.present = now
+        if info.state is not None or info.live is not None:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Tell what was missed, from the state: entries, the words that are being said, questions."""
+        session = self.session
+        state, info = session.state, session.info
+        for entry in state.entries:
+            if entry.seq > self.told_seq:
+                self._one(entry)
+        self.told_seq = max(self.told_seq, state.seq)
+        self._open = state.open_turn is not None and info is not None and info.at_work
+        for agent in state.agents.values():
+            if text := agent.streaming.get("model", ""):
+                head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
+                head |= {"seq": state.seq, "timestamp": state.updated_at}
+                self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
+        if self.keyboard.interactive:
+            self.questions.restore(list(state.questions.values()) if self._open else [])

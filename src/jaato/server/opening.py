@@ -1,0 +1,156 @@
+"""A client begins a session or goes on with one, and says how it is to be while the client is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from jaato.abc.store import Store
+from jaato.agent.turn import Limits
+from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
+from jaato.protocol.commands import SessionCreate, SessionUpdate
+from jaato.protocol.frames import Opened
+from jaato.protocol.specs import ModelSettings
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
+from jaato.server.room import Room
+
+if TYPE_CHECKING:
+    from jaato.server.hub import Hub
+
+
+def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
+    """The session a command describes, on the ground of what every session begins with. Raises `ConfigError`."""
+    if command.max_turns is not None and command.max_turns < 1:
+        raise ConfigError("max_turns is a number above zero.")
+    return replace(
+        base,
+        workspace=workspace,
+        name=command.name,
+        provider=command.provider or base.provider,
+        model=command.model or base.model,
+        base_url=command.base_url or base.base_url,
+        interface=command.interface or base.interface,
+        prompt=command.system_prompt,
+        allow=(*base.allow, *command.allow),
+        deny=(*base.deny, *command.deny),
+        yes=command.yes or base.yes,
+        read_only=command.read_only or base.read_only,
+        plugins=tuple(command.plugins) if command.plugins is not None else base.plugins,
+        limits=Limits(model_calls=command.max_turns) if command.max_turns else base.limits,
+        settings=ModelSettings(
+            temperature=command.temperature, effort=command.effort, response_schema=command.response_schema
+        ),
+    )
+
+
+def stored_session(store: Store, command: SessionCreate) -> str | None:
+    """The id of the stored session a command goes on with, None where it begins one. Raises `SessionNotFound`."""
+    workspace = command.workspace
+    if command.session_id and command.resume:
+        raise ConfigError("session_id and resume are two ways to name a session; give one of them.")
+    if command.session_id:
+        try:
+            return store.find(command.session_id, workspace)
+        except SessionNotFound:
+            return store.find(command.session_id)
+    if not command.resume:
+        return None
+    newest = store.sessions(workspace, limit=1)
+    if not newest:
+        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
+    return newest[0].id
+
+
+def workspace_of(text: str) -> Path:
+    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
+    if not text or "\0" in text or not Path(text).is_absolute():
+        raise JaatoError("Name the workspace by its absolute path.")
+    return Path(text)
+
+
+async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
+    """A new session, or a stored one opened under what the command says; the reply says whether an earlier
+    command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
+    key = ("create", command.once)
+    made = hub.once.get(key) if command.once else None
+    live = hub.lives.by_id.get(made or "")
+    if made and (live is not None or not command.passing):
+        room = hub.room(made)
+        if live is not None and live.visit:
+            live.visitor = client_id  # its connection was lost; the visit goes on
+        opened = Opened(made, room.state.seq, room.state.name, again=True)
+        return room, msgspec.structs.replace(opened, agent_id=room.state.root_agent_id)
+    chosen: list[tuple[str, str]] = []
+    blueprint = replace(
+        blueprint_of(hub.base, command, workspace_of(command.workspace)),
+        chosen=lambda choice, model: chosen.append((model, choice.reason)),
+    )
+    stored = made or stored_session(hub.store, command)
+    if stored is None:
+        live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
+        room, before = hub.room(live.session.state.session_id), 0
+        hub.join(room, live)
+    else:
+        room, before, live = await reopened(hub, stored, command, blueprint)
+    if command.passing:
+        live.visit, live.visitor = command.once or client_id, client_id
+    if command.once:
+        hub.remember(key, room.session_id)
+    state = live.session.state
+    model, reason = chosen[0] if chosen else (state.model, "")
+    opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
+    return room, msgspec.structs.replace(
+        opened, provider=state.provider, model=model, reason=reason, agent_id=room.state.root_agent_id
+    )
+
+
+async def reopened(
+    hub: Hub, session_id: str, command: SessionCreate, blueprint: Blueprint
+) -> tuple[Room, int, Live]:
+    """A stored session under what a client says of it."""
+    live = hub.lives.by_id.get(session_id)
+    at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
+    if live is not None and not live.resting:
+        raise SessionBusy(at_work)
+    await hub.put_down(session_id)
+    room = hub.room(session_id)
+    room.catch_up()
+    before = room.state.seq
+    how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
+    live = await hub.live(session_id, how)
+    if live.how is not how:
+        raise SessionBusy(at_work)  # another client was faster, under other rules
+    return room, before, live
+
+
+async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
+    """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
+    now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
+    live = hub.lives.by_id.get(session_id)
+    if live is None or not live.visit or live.visitor != client_id:
+        return
+    live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
+    while stop and (live.session.busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
+        await anyio.sleep(0.002)  # its turn is over, and about to be left
+    if stop and not live.session.busy:
+        await hub.put_down(session_id)
+
+
+async def change_model(hub: Hub, session_id: str, live: Live | None, command: SessionUpdate) -> None:
+    """Go on with another model, else as before; a visit goes on either way."""
+    before = live.how if live is not None else AS_BEFORE
+    made: Live | None = None
+    await hub.put_down(session_id)
+    try:
+        made = await hub.live(session_id, replace(before, provider=command.provider, model=command.model))
+    except JaatoError:
+        made = await hub.live(session_id, before)
+        raise
+    finally:
+        if live is not None and made is not None:
+            made.visit, made.visitor = live.visit, live.visitor
