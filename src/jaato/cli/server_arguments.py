@@ -198,6 +198,7 @@ def where_arguments(parser: ArgumentParser) -> None:
 def defaults() -> Namespace:
     """What `jaato serve --daemon` is told when a command starts it."""
     return Namespace(
+        ipc_socket=None,
         web_socket=None,
         allow_host=[],
         allow_origin=[],

@@ -129,7 +129,7 @@ def dial(address: Address) -> socket.socket:
                 raise
         return made
     except OSError as error:
-        raise no_server(address, error) from None
+        raise no_server(address, error) from error
 
 
 def check_owner(connection: socket.socket, address: Address) -> None:
