@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from jaato.errors import StoreError, StoreReadOnly
+from jaato.storage.connection import Connection, opened_here
 from jaato.storage.faults import damaged, database_fault, file_fault, foreign
 from jaato.storage.files import create_private, own_file, private_directory, writable
 from jaato.storage.listing import ROW
@@ -42,7 +43,8 @@ def open_database(
     try:
         refusal = "it was opened for reading only" if read_only else check(path)
         if refusal:
-            check_header(path)
+            if not opened_here(path):
+                check_header(path)
             return Database(open_to_read(path, steps), refusal)
         connection = connect(path, "mode=rw")
     except OSError as error:
@@ -73,7 +75,7 @@ def check(path: Path) -> str:
         create_private(path)
     elif not writable(path):
         return "it or its directory cannot be written by you; check their permissions"
-    else:
+    elif not opened_here(path):
         check_header(path)
         create_private(path)
     return ""
@@ -97,7 +99,8 @@ def check_header(path: Path) -> None:
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that leaves transactions to us and may be used from any thread, one at a time."""
-    return sqlite3.connect(
+    return Connection(
+        path,
         f"file:{quote(str(path))}?{mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,

@@ -1,0 +1,42 @@
+"""A database that one process opens twice, while others come and go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from jaato.protocol.events import SessionCreated, ToolsStatus, now
+from jaato.storage.sqlite import SqliteStore
+
+LOOK = """
+import sys
+from pathlib import Path
+from jaato.storage.sqlite import SqliteStore
+store = SqliteStore(Path(sys.argv[1]))
+print(len(list(store.read("s1"))))
+store.close()
+"""
+
+
+def look(path: Path) -> int:
+    """How many events another process sees."""
+    made = subprocess.run(
+        [sys.executable, "-c", LOOK, str(path)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(made.stdout)
+
+
+def test_what_is_written_after_a_second_opening_is_kept(tmp_path: Path) -> None:
+    """A store opened and closed beside another one of the same process takes no lock from it: a process that comes and
+    goes removes no log that is still written."""
+    path = tmp_path / "jaato.db"
+    store = SqliteStore(path)
+    head = {"session_id": "s1", "agent_id": "a1"}
+    store.create([SessionCreated(**head, seq=1, timestamp=now(), workspace="/w")])
+    SqliteStore(path).close()
+    assert look(path) == 1
+    store.append([ToolsStatus(**head, seq=2, timestamp=now(), disabled=["x"])])
+    assert look(path) == 2
+    store.close()
+    assert look(path) == 2
