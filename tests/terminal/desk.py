@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,4 +75,7 @@ def at_desk(workspace: Path, work: Callable[[Desk], Awaitable[object]], **config
             await anyio.to_thread.run_sync(desk.plugin.shutdown)
 
     anyio.run(main)
-    assert len(os.listdir("/dev/fd")) == before
+    until = time.monotonic() + 5
+    while len(os.listdir("/dev/fd")) > before and time.monotonic() < until:
+        time.sleep(0.01)  # one of an earlier test may still have been closing
+    assert len(os.listdir("/dev/fd")) <= before
