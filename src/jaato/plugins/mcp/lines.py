@@ -6,11 +6,11 @@ import asyncio
 import os
 import time
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
+from jaato.plugins.mcp.ends import ReadEnd
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.wire import Unreadable, decode, error_for, is_id, message_of
 
@@ -46,7 +46,7 @@ class Waiter(Protocol):
         ...
 
 
-class Incoming:
+class Incoming(ReadEnd):
     """What a server says, message by message. Runs on the loop it is begun on, in callbacks."""
 
     last_context = None
@@ -274,23 +274,6 @@ class Incoming:
             self.begin()
         return message
 
-    def __aiter__(self) -> Incoming:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         """The SDK listens no more."""
         self.discard()
-
-    async def __aenter__(self) -> Incoming:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import anyio
 
+from jaato.plugins.mcp.ends import End
 from jaato.plugins.mcp.lines import Incoming, Waiter
 from jaato.plugins.mcp.wire import encode
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 
-class Outgoing:
+class Outgoing(End):
     """The input of a server. Runs on the loop it is made on."""
 
     def __init__(self, fd: int, incoming: Incoming) -> None:
@@ -86,14 +86,3 @@ class Outgoing:
         if self._drained is not None:
             self._drained.set()
             self._drained = None
-
-    async def aclose(self) -> None:
-        """The SDK has no more to say."""
-
-    async def __aenter__(self) -> Outgoing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

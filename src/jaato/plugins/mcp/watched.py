@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 import anyio
 import mcp_types as types
 
+from jaato.plugins.mcp.ends import End, ReadEnd
 from jaato.plugins.mcp.guard import Guard
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.oauth_data import plain
@@ -66,7 +66,7 @@ class Streams:
         return types.ErrorData(code=types.PARSE_ERROR, message=text)
 
 
-class Incoming:
+class Incoming(ReadEnd):
     """What the server says, as the SDK reads it."""
 
     def __init__(self, inner: Any, streams: Streams) -> None:
@@ -86,29 +86,12 @@ class Incoming:
             self._streams.ended()
             raise
 
-    def __aiter__(self) -> Incoming:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         """Listen no more."""
         await self._inner.aclose()
 
-    async def __aenter__(self) -> Incoming:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class Outgoing:
+class Outgoing(End):
     """What is said to the server, as the SDK writes it."""
 
     def __init__(self, inner: Any, streams: Streams) -> None:
@@ -127,11 +110,3 @@ class Outgoing:
     async def aclose(self) -> None:
         """Say no more."""
         await self._inner.aclose()
-
-    async def __aenter__(self) -> Outgoing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
