@@ -103,13 +103,14 @@ class Calls:
 
     def turn_over(self, turn_id: str, end_ns: int) -> list[Span]:
         """What the log does not end of a turn ends with it."""
-        made = []
-        for known in (self._running, self._asking):
-            for key in [key for key, one in known.items() if one.turn_id == turn_id]:
-                made.append(known.pop(key).span(end_ns, {}, "interrupted"))
+        left = [
+            known.pop(key)
+            for known in (self._running, self._asking)
+            for key in [key for key, one in known.items() if one.turn_id == turn_id]
+        ]
         for call_id in [call_id for call_id, (its, _) in self._answered.items() if its == turn_id]:
             del self._answered[call_id]
-        return made
+        return [one.span(end_ns, {}, "interrupted") for one in left]
 
     def _below(self, event: Event, turn: Turn | None, kind: str, tool: str, key: str, start_ns: int) -> Open:
         """A piece of work in a turn; what no turn asked for has a trace of its own."""

@@ -65,17 +65,8 @@ class Fold:
         if not broken:
             self._last_ns = at_ns
         match event:
-            case AgentCreated():
-                self.agents[event.agent_id] = Agent(
-                    event.name, event.provider, event.model, event.parent_agent_id
-                )
-                if event.parent_agent_id is not None:
-                    self._lineage.made(event)
-            case SessionUpdated():
-                agent = self._agent(event.agent_id)
-                agent.provider, agent.model = event.provider or agent.provider, event.model or agent.model
-            case AgentCompleted(reason="closed"):
-                self.agents.pop(event.agent_id, None)
+            case AgentCreated() | SessionUpdated() | AgentCompleted():
+                self._know(event)
             case MessageUser():
                 self._heard(event, at_ns)
             case MessageModel():
@@ -95,6 +86,20 @@ class Fold:
             case TurnCompleted():
                 return self._turn_ended(event, end_ns)
         return []
+
+    def _know(self, event: AgentCreated | SessionUpdated | AgentCompleted) -> None:
+        match event:
+            case AgentCreated():
+                self.agents[event.agent_id] = Agent(
+                    event.name, event.provider, event.model, event.parent_agent_id
+                )
+                if event.parent_agent_id is not None:
+                    self._lineage.made(event)
+            case SessionUpdated():
+                agent = self._agent(event.agent_id)
+                agent.provider, agent.model = event.provider or agent.provider, event.model or agent.model
+            case AgentCompleted(reason="closed"):
+                self.agents.pop(event.agent_id, None)
 
     # --- turns -------------------------------------------------------------------------------------------------
 
