@@ -43,9 +43,7 @@ class Collector:
 
     linger_s = 1.0
 
-    def __init__(
-        self, endpoint: Endpoint, resource: Mapping[str, Value], environ: Mapping[str, str]
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, resource: Mapping[str, Value], environ: Mapping[str, str]) -> None:
         self.name = f"the collector at {shown(endpoint.url)}"
         self._endpoint = endpoint
         self._resource = resource
@@ -55,7 +53,11 @@ class Collector:
     def send(self, spans: Sequence[Span], closing: threading.Event) -> int:
         """Post spans as one request; gives how many the collector says it has not taken."""
         body = document(spans, self._resource)
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **self._endpoint.headers}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",
+            **self._endpoint.headers,
+        }
         if self._endpoint.gzip:
             body, headers["Content-Encoding"] = gzip.compress(body, 6), "gzip"
         until, wait_s = time.monotonic() + TRYING_S, FIRST_WAIT_S

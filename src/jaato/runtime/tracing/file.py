@@ -58,7 +58,9 @@ class TraceFile:
             size = os.fstat(fd).st_size
             torn = b"\n" if size and os.pread(fd, 1, size - 1) != b"\n" else b""
             data, count = torn, 0
-            while count < len(lines) and (not count or size + len(data) + len(lines[count]) <= self._max_bytes):
+            while count < len(lines) and (
+                not count or size + len(data) + len(lines[count]) <= self._max_bytes
+            ):
                 data += lines[count]
                 count += 1
             if size and size + len(data) > self._max_bytes:

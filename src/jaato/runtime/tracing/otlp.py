@@ -75,9 +75,10 @@ def spans_in(line: bytes) -> Iterator[Span]:
         found = msgspec.json.decode(line)
     except RecursionError:
         raise ValueError("It is nested too deeply.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("resourceSpans"), list):
+    documents = listed(found, "resourceSpans")
+    if not documents:
         raise ValueError("It has no resourceSpans.")
-    for resource in found["resourceSpans"]:
+    for resource in documents:
         for scope in listed(resource, "scopeSpans"):
             for one in listed(scope, "spans"):
                 span = read(one)

@@ -6,12 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from jaato.log import logger
+from jaato.runtime.tracing import Tally
 from jaato.runtime.tracing.spans import Span
 
 LOG = logger("tracing")
@@ -21,7 +21,7 @@ CLOSING_S = 2.0
 """How long the end of a program may wait for spans that are still to go."""
 
 
-class SinkFault(Exception):  # noqa: N818 a fault of the way out, which nobody but its outlet sees
+class SinkFault(Exception):
     """Spans could not be handed on."""
 
 
@@ -40,14 +40,6 @@ class Sink(Protocol):
     def close(self) -> None:
         """Let go of what it holds."""
         ...
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many spans went out and how many did not, of all outlets that share it."""
-
-    exported: int = 0
-    dropped: int = 0
 
 
 class Outlet:
@@ -88,6 +80,12 @@ class Outlet:
         """Have something told, and logged."""
         LOG.warning("%s", words)
         self._news.append(words)
+
+    def failed(self, fault: str) -> None:
+        """Say that spans do not get through, and why; once, until they do again."""
+        if not self._faulty:
+            self._faulty = True
+            self.say(f"Spans do not get to {self.sink.name}: {fault}")
 
     def close(self, within_s: float = CLOSING_S) -> None:
         """Hand on what waits, for so long at most; what is left is dropped and counted. May be called again."""
@@ -144,8 +142,8 @@ class Outlet:
             self._lose(lost)
             self.exported += len(batch) - lost
             self.tally.exported += len(batch) - lost
-        if fault and not self._faulty:
-            self.say(f"Spans do not get to {self.sink.name}: {fault}")
-        elif not fault and self._faulty:
+        if fault:
+            self.failed(fault)
+        elif self._faulty:
+            self._faulty = False
             LOG.info("Spans get to %s again", self.sink.name)
-        self._faulty = bool(fault)

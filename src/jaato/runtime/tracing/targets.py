@@ -71,8 +71,9 @@ def endpoint_of(settings: Settings, notes: list[str]) -> Endpoint | None:
     if text:
         if text.lower() == "off":
             return None
-        url = traces_at(text, f"trace_endpoint ({settings.source('trace_endpoint')})")
-        return Endpoint(url=url.url, **options(environ, notes, url.headers))
+        return endpoint_at(
+            traces_at(text, f"trace_endpoint ({settings.source('trace_endpoint')})"), environ, notes
+        )
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "otlp") not in ("otlp", ""):
@@ -82,11 +83,12 @@ def endpoint_of(settings: Settings, notes: list[str]) -> Endpoint | None:
         return None
     protocol = either(environ, "PROTOCOL")
     if protocol == "grpc":
-        notes.append("Spans are sent over HTTP, not gRPC: OTEL_EXPORTER_OTLP_PROTOCOL=http/json, and its port.")
+        notes.append(
+            "Spans are sent over HTTP, not gRPC: OTEL_EXPORTER_OTLP_PROTOCOL=http/json, and its port."
+        )
         return None
     try:
-        url = traces_at(environ[name], name, whole=name == ENDPOINTS[0])
-        return Endpoint(url=url.url, **options(environ, notes, url.headers))
+        return endpoint_at(traces_at(environ[name], name, whole=name == ENDPOINTS[0]), environ, notes)
     except ConfigError as error:
         notes.append(f"No spans are sent: {error}")
         return None
@@ -110,9 +112,9 @@ def traces_at(text: str, what: str, *, whole: bool = False) -> Address:
     return Address(bare.geturl(), login_of(parts))
 
 
-def options(environ: Mapping[str, str], notes: list[str], headers: dict[str, str]) -> dict[str, object]:
-    """What the variables say beside the address; what makes no sense is noted and left out."""
-    headers = dict(headers)
+def endpoint_at(address: Address, environ: Mapping[str, str], notes: list[str]) -> Endpoint:
+    """The collector there, with what the variables say beside the address; what makes no sense is noted and left out."""
+    headers = dict(address.headers)
     for name, value in pairs(either(environ, "HEADERS"), "OTEL_EXPORTER_OTLP_HEADERS", notes).items():
         if name.replace("-", "").replace("_", "").isalnum() and name.isascii():
             try:
@@ -127,16 +129,19 @@ def options(environ: Mapping[str, str], notes: list[str], headers: dict[str, str
         if timeout.isascii() and timeout.isdigit() and 0 < int(timeout) <= MAX_TIMEOUT_S * 1000:
             timeout_s = int(timeout) / 1000
         else:
-            notes.append(f"OTEL_EXPORTER_OTLP_TIMEOUT={timeout!r:.60} is no number of milliseconds up to 60000.")
+            notes.append(
+                f"OTEL_EXPORTER_OTLP_TIMEOUT={timeout!r:.60} is no number of milliseconds up to 60000."
+            )
     compression = either(environ, "COMPRESSION")
     if compression not in ("", "none", "gzip"):
         notes.append(f"OTEL_EXPORTER_OTLP_COMPRESSION={compression!r:.60} is neither gzip nor none.")
-    return {
-        "headers": headers,
-        "timeout_s": timeout_s,
-        "gzip": compression == "gzip",
-        "certificate": either(environ, "CERTIFICATE"),
-    }
+    return Endpoint(
+        url=address.url,
+        headers=headers,
+        timeout_s=timeout_s,
+        gzip=compression == "gzip",
+        certificate=either(environ, "CERTIFICATE"),
+    )
 
 
 def either(environ: Mapping[str, str], name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import anyio
 import anyio.to_thread
 
 from jaato.abc.store import Damaged
@@ -12,10 +13,11 @@ from jaato.agent.journal import Journal
 from jaato.agent.masking import masked_log
 from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
+from jaato.runtime.tracing import Tally
 from jaato.runtime.tracing.collector import Collector
 from jaato.runtime.tracing.file import TraceFile
 from jaato.runtime.tracing.fold import Fold
-from jaato.runtime.tracing.outlet import Outlet, Tally
+from jaato.runtime.tracing.outlet import Outlet
 from jaato.runtime.tracing.targets import Targets
 from jaato.runtime.tracing.work import Agent
 from jaato.tools.secrets import Secrets
@@ -51,7 +53,10 @@ class Tracer:
         """What a session's fold is now. Only where a turn was cut off is the log read for it, once more."""
         fold, state = Fold(content=self._content), journal.state
         members = journal.family.members
-        cut_off = state.open_turn or state.tasks or any(one.state.open_turn for one in members.values())
+        states = [state, *(one.state for one in members.values())]
+        cut_off = any(
+            one.open_turn or any(task.status == "running" for task in one.tasks.values()) for one in states
+        )
         if journal.loaded_seq and cut_off:
             for event in masked_log(journal.store.read(state.session_id), journal.secrets):
                 if not isinstance(event, Damaged):
@@ -69,8 +74,9 @@ class Tracer:
 
     async def close(self) -> None:
         """Hand on what waits, for a bounded time."""
-        for outlet in self.outlets:
-            await anyio.to_thread.run_sync(outlet.close)
+        with anyio.CancelScope(shield=True):
+            for outlet in self.outlets:
+                await anyio.to_thread.run_sync(outlet.close)
 
 
 def tracer_to(targets: Targets, secrets: Secrets, tally: Tally | None = None) -> Tracer | None:
@@ -81,7 +87,7 @@ def tracer_to(targets: Targets, secrets: Secrets, tally: Tally | None = None) ->
         file = TraceFile(targets.file, targets.max_bytes, targets.resource)
         outlets.append(Outlet(file, tally))
         if fault := file.ready():
-            outlets[0].say(f"Spans do not get to {file.name}: {fault}")
+            outlets[0].failed(fault)
     if targets.endpoint is not None:
         for name, value in targets.endpoint.headers.items():
             secrets.add(f"OTEL_EXPORTER_OTLP_HEADERS.{name}", value)
