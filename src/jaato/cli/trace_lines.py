@@ -44,16 +44,9 @@ def lines_of(trace: Trace, width: int, drawn: Symbols) -> Iterator[str]:
     for row, name in zip(rows, labels, strict=True):
         bar = bar_of(row.span, start_ns, end_ns, bar_chars, drawn)
         took = length(row.span)
-        text = f"{name[:room]:<{room}} {bar} {took:>9}  {said(row.span)}"
-        yield one_line(text, width) if row.depth == 0 else keep_indent(text, width)
+        text = f"{name[:room]:<{room}} {bar} {took:>9}  {one_line(said(row.span), 200)}"
+        yield text.rstrip() if len(text.rstrip()) <= width else f"{text[: width - 1]}…"
     yield ""
-
-
-def keep_indent(text: str, width: int) -> str:
-    """A line cut to a width, with the space before it."""
-    bare = text.lstrip(" ")
-    indent = len(text) - len(bare)
-    return " " * indent + one_line(bare, max(1, width - indent))
 
 
 def label(row: Row) -> str:

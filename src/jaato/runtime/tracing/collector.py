@@ -43,11 +43,18 @@ class Collector:
 
     linger_s = 1.0
 
-    def __init__(self, endpoint: Endpoint, resource: Mapping[str, Value], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        resource: Mapping[str, Value],
+        environ: Mapping[str, str],
+        first_wait_s: float = FIRST_WAIT_S,
+    ) -> None:
         self.name = f"the collector at {shown(endpoint.url)}"
         self._endpoint = endpoint
         self._resource = resource
         self._environ = environ
+        self._first_wait_s = first_wait_s
         self._client: httpx2.Client | None = None
 
     def send(self, spans: Sequence[Span], closing: threading.Event) -> int:
@@ -60,7 +67,7 @@ class Collector:
         }
         if self._endpoint.gzip:
             body, headers["Content-Encoding"] = gzip.compress(body, 6), "gzip"
-        until, wait_s = time.monotonic() + TRYING_S, FIRST_WAIT_S
+        until, wait_s = time.monotonic() + TRYING_S, self._first_wait_s
         while True:
             status, answer, after_s = self._post(body, headers)
             if 200 <= status < 300:

@@ -205,7 +205,10 @@ class Fold:
             fault = code if spoken.finish_reason == "error" else ""
             more = say.of_reply(spoken, content=self.content)
             made.append(self._chat(spoken, turn, end_ns, spoken.message.id, more, fault))
-        elif turn.asked and event.reason in ("error", "cancelled", "interrupted") and end_ns > turn.mark_ns:
+        elif turn.asked and (
+            event.reason == "error"
+            or (event.reason in ("cancelled", "interrupted") and end_ns > turn.mark_ns)
+        ):
             fault = code if event.reason != "cancelled" else ""
             more = {} if fault else {"gen_ai.response.finish_reasons": ["cancelled"]}
             made.append(self._chat(event, turn, end_ns, f"{event.turn_id} end", more, fault))
