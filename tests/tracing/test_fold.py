@@ -264,6 +264,35 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
         store.close()
 
 
+def test_a_log_that_was_cut_off_anywhere_gives_every_span_once(log: list[Event], tmp_path: Path) -> None:
+    """A session whose process died after any event is opened again: what had been handed on before and what is handed on
+    now are together the spans of the log, each once and with the same ids."""
+    for cut in range(2, len(log), 3):
+        path = tmp_path / str(cut)
+        work = path / "work"
+        work.mkdir(parents=True)
+        begun = [msgspec.structs.replace(log[0], workspace=str(work)), *log[1:cut]]
+        store = SqliteStore(path / "state/jaato.db")
+        store.create(begun[:2])
+        for event in begun[2:]:
+            store.append([event])
+        store.close()
+        fold = Fold()
+        before = [span for event in begun for span in fold.take(event)]
+
+        async def main(path: Path = path) -> None:
+            async with traced(path, Cast({"main": [say("On.")] * 9}), session=log[0].session_id) as live:
+                await live.run("go on")
+
+        anyio.run(main)
+        now = written(path)
+        ids = [span.span_id for span in (*before, *now)]
+        assert len(set(ids)) == len(ids)
+        assert sorted(ids) == sorted(span.span_id for span in stored(path, log[0].session_id))
+        parents = {span.span_id: span.parent_id for span in (*before, *now)}
+        assert all(parent in parents for parent in parents.values() if parent)
+
+
 STRANGE = ["", "yesterday", "9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"]
 
 

@@ -94,17 +94,18 @@ def folded(store: Store, session_id: str, settings: Settings, *, content: bool) 
 
 
 def read(path: Path) -> Iterator[Span]:
-    """The spans of a trace file. Raises `ConfigError`; a line that is none is passed over, and said."""
+    """The spans of a trace file, after those of the one before it. Raises `ConfigError`; a line that is none is passed
+    over, and said."""
     bad = 0
+    older = path.with_name(f"{path.name}.1")
     try:
-        with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                if not line.strip():
-                    continue
-                try:
-                    yield from spans_in(line)
-                except ValueError:
-                    bad += 1
+        for one in (older, path) if older.is_file() else (path,):
+            with one.open("rb") as file:
+                while line := file.readline(MAX_LINE_BYTES):
+                    try:
+                        yield from spans_in(line) if line.strip() else ()
+                    except ValueError:
+                        bad += 1
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     if bad:

@@ -20,9 +20,22 @@ from jaato.runtime.tracing.fold import Fold
 from jaato.runtime.tracing.outlet import Outlet
 from jaato.runtime.tracing.targets import Targets
 from jaato.runtime.tracing.work import Agent
+from jaato.tools.route import shown
 from jaato.tools.secrets import Secrets
 
 LOG = logger("tracing")
+
+
+def examined(targets: Targets) -> tuple[str, list[str]]:
+    """Where spans would go, in words, and what is wrong with that; no collector is asked."""
+    places, wrong = [], list(targets.notes)
+    if targets.file is not None:
+        places.append(str(targets.file))
+        fault = TraceFile(targets.file, targets.max_bytes, targets.resource).ready()
+        wrong += [f"{targets.file}: {fault}"] if fault else []
+    if targets.endpoint is not None:
+        places.append(shown(targets.endpoint.url))
+    return ", ".join(places) or "spans go nowhere", wrong
 
 
 class Tracer:
