@@ -40,10 +40,8 @@ def test_a_line_is_a_document_that_opentelemetry_reads(tmp_path: Path) -> None:
     path = tmp_path / "work/deep/er/spans.jsonl"
     for line in path.read_bytes().splitlines():
         (resource,) = decoded(line).resource_spans
-        assert [(one.key, one.value.string_value) for one in resource.resource.attributes][0] == (
-            "service.name",
-            "jaato",
-        )
+        named = resource.resource.attributes[0]
+        assert (named.key, named.value.string_value) == ("service.name", "jaato")
         (one,) = resource.scope_spans[0].spans
         assert one.end_time_unix_nano >= one.start_time_unix_nano > 1_700_000_000_000_000_000
         assert (len(one.trace_id), len(one.span_id)) == (16, 8)

@@ -15,7 +15,7 @@ from tests.subagent.cast import Cast
 from tests.tracing.spying import stored, traced, tree, written
 
 from jaato.errors import JaatoError
-from jaato.protocol.events import Event, MessageUser, SessionCreated, TurnCompleted
+from jaato.protocol.events import Event, MessageUser, SessionCreated, ToolCallStart, TurnCompleted
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.providers.scripted import Step
 from jaato.runtime.tracing.fold import Fold
@@ -164,14 +164,9 @@ def test_what_the_user_stops_is_no_error(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with traced(tmp_path, [call("run", command="sleep 60"), say("no")], yes=True) as live:
-            async with anyio.create_task_group() as group:
-                group.start_soon(stopped_in, live, "tool.call_start")
-                await anyio.lowlevel.checkpoint()
-
-    async def stopped_in(live: Any, kind: str) -> None:
-        async for event in live.stream("go"):
-            if getattr(type(event), "__struct_config__").tag == kind:
-                live.stop()
+            async for event in live.stream("go"):
+                if isinstance(event, ToolCallStart):
+                    live.stop()
 
     anyio.run(main)
     found = by_name(written(tmp_path))

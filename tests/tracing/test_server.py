@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -63,7 +64,7 @@ def test_a_crash_doubles_no_span(tmp_path: Path, where: str) -> None:
         "call": "run",
         "with": {"command": "touch x" if where == "in a question" else "touch begun; sleep 600"},
     }
-    script = [{"call": "readFile", "with": {"path": "none"}}, asks, {"say": "done"}]
+    script: list[dict[str, Any]] = [{"call": "readFile", "with": {"path": "none"}}, asks, {"say": "done"}]
     with server(tmp_path, script) as process:
         client, session_id = begun(tmp_path)
         asked = until(client, PermissionRequested)

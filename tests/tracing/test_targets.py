@@ -58,7 +58,7 @@ def test_a_file_is_in_the_workspace_unless_it_says_where(tmp_path: Path) -> None
 )
 def test_a_setting_that_makes_no_sense_is_said(tmp_path: Path, variables: dict[str, str]) -> None:
     """A malformed setting of jaato's own is an error that names it."""
-    with pytest.raises(ConfigError, match="(?i)trace_"):
+    with pytest.raises(ConfigError, match=r"(?i)trace_"):
         targets(tmp_path, **variables)
 
 

@@ -107,7 +107,9 @@ FIELDS: dict[str, Field] = {
         ("auto", "always", "never"),
     ),
     "trace_file": Field(
-        "text", None, "a file for spans of turns, model calls and tool calls, as OTLP in JSON lines; none without"
+        "text",
+        None,
+        "a file for spans of turns, model calls and tool calls, as OTLP in JSON lines; none without",
     ),
     "trace_file_mb": Field(
         "number", 20.0, "megabytes after which trace_file begins anew; the one before is kept beside it"

@@ -22,7 +22,7 @@ class TraceFile:
     """A file of spans, readable by its owner alone. When it would grow beyond `max_bytes` it becomes `NAME.1`, in place of
     the one before."""
 
-    linger_s = 0.0
+    linger_s = 0.05
 
     def __init__(self, path: Path, max_bytes: int, resource: Mapping[str, Value]) -> None:
         self.name = f"the file {path}"

@@ -63,6 +63,7 @@ class Outlet:
         """Take spans to be handed on; returns at once, whatever becomes of them."""
         with self._lock:
             room = 0 if self._closing.is_set() else max(0, self._capacity - len(self._waiting))
+            sleeping = not self._waiting
             self._waiting.extend(spans[:room])
             lost = len(spans) - min(room, len(spans))
             if lost:
@@ -70,7 +71,10 @@ class Outlet:
             if self._thread is None and self._waiting:
                 self._thread = threading.Thread(target=self._run, name="jaato-trace", daemon=True)
                 self._thread.start()
-            self._lock.notify()
+            if (
+                sleeping or len(self._waiting) >= BATCH
+            ):  # else it waits for more, and is not to be woken for each
+                self._lock.notify()
 
     def news(self) -> str | None:
         """The next thing to tell whoever watches; None when there is none."""
