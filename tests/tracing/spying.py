@@ -12,11 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.runtime.agents import agent
 
 from jaato.abc.store import Damaged
+from jaato.errors import JaatoError
 from jaato.runtime.agent import Agent
 from jaato.runtime.tracing.fold import Fold
 from jaato.runtime.tracing.otlp import spans_in
@@ -31,6 +33,22 @@ def traced(path: Path, script: Any, environ: dict[str, str] | None = None, **mor
     if not isinstance(script, list):
         more["provider"] = script
     return agent(path, given, environ={"HOME": str(path), "PATH": "/usr/bin:/bin", **named}, **more)
+
+
+def once(path: Path, script: Any, prompt: str = "go", **more: Any) -> tuple[str, list[Span]]:
+    """One turn of a traced agent: its session, and the spans that were written."""
+    found: list[str] = []
+
+    async def main() -> None:
+        async with traced(path, script, **more) as live:
+            found.append(live.session_id)
+            try:
+                await live.run(prompt)
+            except JaatoError:
+                pass
+
+    anyio.run(main)
+    return found[0], written(path)
 
 
 def spans_of(path: Path) -> list[Span]:

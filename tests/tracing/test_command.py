@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html.parser
 import json
+import shutil
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from tests.kit import call, say
 from tests.tracing.spying import decoded, stored, traced
@@ -17,8 +19,10 @@ from jaato.cli.trace_lines import Symbols, lines_of, symbols
 from jaato.cli.trace_page import page
 from jaato.cli.trace_tree import Trace, traces_of
 from jaato.errors import ConfigError, SessionNotFound
+from jaato.protocol.events import MessageUser, now
 from jaato.runtime.tracing.otlp import document, spans_in
 from jaato.runtime.tracing.spans import Span
+from jaato.storage.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -74,6 +78,20 @@ def test_a_session_is_shown_as_trees(home: Path, capsysbinary: pytest.CaptureFix
     assert "1 turns before these" in one.err.decode()
 
 
+def test_a_session_at_work_is_shown(home: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What goes on is said to go on, and is left out of OTLP, where only what has ended can be."""
+    store = SqliteStore(home / "state/jaato/jaato.db")
+    session_id = store.find("both")
+    first = next(event for event in store.read(session_id) if isinstance(event, MessageUser))
+    last = store.last_seq(session_id)
+    store.append([msgspec.structs.replace(first, seq=last + 1, turn_id="t2", timestamp=now())])
+    store.close()
+    assert run(home, "both", "--last", "1") == 0
+    assert "goes on" in capsysbinary.readouterr().out.decode()
+    assert run(home, "both", "--json") == 0
+    assert len(capsysbinary.readouterr().out.splitlines()) == 2
+
+
 def test_a_session_is_otlp(home: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """--json gives a document for each turn on a line, as a collector's file receiver reads it; contents only when asked."""
     assert run(home, "both", "--json") == 0
@@ -81,7 +99,8 @@ def test_a_session_is_otlp(home: Path, capsysbinary: pytest.CaptureFixture[bytes
     assert len(out.splitlines()) == 2
     found = [span for line in out.splitlines() for span in spans_in(line)]
     session_id = str(found[0].attributes["gen_ai.conversation.id"])
-    whole = stored(home / "state", session_id) if (home / "state/state").exists() else found
+    shutil.copytree(home / "state/jaato", home / "copy/state")
+    whole = stored(home / "copy", session_id)
     assert {span.span_id for span in found} == {span.span_id for span in whole}
     assert sum(len(decoded(line).resource_spans[0].scope_spans[0].spans) for line in out.splitlines()) == 7
     assert b"One." not in out

@@ -26,7 +26,7 @@ from jaato.runtime.tracing.targets import resource_of
 from jaato.settings import Settings
 
 MAX_LINE_BYTES = 64_000_000
-MAX_SPANS = 500_000
+MAX_SPANS = 100_000
 
 
 def main(args: Namespace) -> int:

@@ -50,7 +50,7 @@ class Collector:
         environ: Mapping[str, str],
         first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
-        self.name = f"the collector at {shown(endpoint.url)}"
+        self.name = f"the collector at {host_of(endpoint.url)}"
         self._endpoint = endpoint
         self._resource = resource
         self._environ = environ
@@ -120,6 +120,11 @@ class Collector:
             )
             self._client = httpx2.Client(transport=transport, timeout=endpoint.timeout_s, trust_env=False)
         return self._client
+
+
+def host_of(url: str) -> str:
+    """Where a collector is, without the path and query, in which vendors put keys."""
+    return "/".join(shown(url).split("/")[:3])
 
 
 def believed(certificate: str, environ: Mapping[str, str]) -> ssl.SSLContext:

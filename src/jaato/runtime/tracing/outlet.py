@@ -69,8 +69,7 @@ class Outlet:
             if lost:
                 self._lose(lost)
             if self._thread is None and self._waiting:
-                self._thread = threading.Thread(target=self._run, name="jaato-trace", daemon=True)
-                self._thread.start()
+                self._begin()
             if (
                 sleeping or len(self._waiting) >= BATCH
             ):  # else it waits for more, and is not to be woken for each
@@ -105,6 +104,16 @@ class Outlet:
                 self._sending = 0
         if self.dropped:
             LOG.warning("%d spans did not get to %s", self.dropped, self.sink.name)
+
+    def _begin(self) -> None:
+        """Start the thread; where there can be none, what waits stays until there can."""
+        thread = threading.Thread(target=self._run, name="jaato-trace", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.failed(f"{error}.")
+        else:
+            self._thread = thread
 
     def _lose(self, count: int) -> None:
         self.dropped += count

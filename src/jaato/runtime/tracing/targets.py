@@ -76,7 +76,7 @@ def endpoint_of(settings: Settings, notes: list[str]) -> Endpoint | None:
         )
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    if environ.get("OTEL_TRACES_EXPORTER", "otlp") not in ("otlp", ""):
+    if "otlp" not in (environ.get("OTEL_TRACES_EXPORTER") or "otlp").replace(" ", "").split(","):
         return None
     name = next((name for name in ENDPOINTS if environ.get(name)), None)
     if name is None:

@@ -14,13 +14,12 @@ from jaato.agent.masking import masked_log
 from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
 from jaato.runtime.tracing import Tally
-from jaato.runtime.tracing.collector import Collector
+from jaato.runtime.tracing.collector import Collector, host_of
 from jaato.runtime.tracing.file import TraceFile
 from jaato.runtime.tracing.fold import Fold
 from jaato.runtime.tracing.outlet import Outlet
 from jaato.runtime.tracing.targets import Targets
 from jaato.runtime.tracing.work import Agent
-from jaato.tools.route import shown
 from jaato.tools.secrets import Secrets
 
 LOG = logger("tracing")
@@ -34,7 +33,7 @@ def examined(targets: Targets) -> tuple[str, list[str]]:
         fault = TraceFile(targets.file, targets.max_bytes, targets.resource).ready()
         wrong += [f"{targets.file}: {fault}"] if fault else []
     if targets.endpoint is not None:
-        places.append(shown(targets.endpoint.url))
+        places.append(host_of(targets.endpoint.url))
     return ", ".join(places) or "spans go nowhere", wrong
 
 
@@ -88,8 +87,9 @@ class Tracer:
     async def close(self) -> None:
         """Hand on what waits, for a bounded time."""
         with anyio.CancelScope(shield=True):
-            for outlet in self.outlets:
-                await anyio.to_thread.run_sync(outlet.close)
+            async with anyio.create_task_group() as group:
+                for outlet in self.outlets:
+                    group.start_soon(anyio.to_thread.run_sync, outlet.close)
 
 
 def tracer_to(targets: Targets, secrets: Secrets, tally: Tally | None = None) -> Tracer | None:
