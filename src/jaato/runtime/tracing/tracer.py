@@ -31,7 +31,7 @@ def examined(targets: Targets) -> tuple[str, list[str]]:
     if targets.file is not None:
         places.append(str(targets.file))
         fault = TraceFile(targets.file, targets.max_bytes, targets.resource).ready()
-        wrong += [f"{targets.file}: {fault}"] if fault else []
+        wrong += [f"it cannot be written: {fault}"] if fault else []
     if targets.endpoint is not None:
         places.append(host_of(targets.endpoint.url))
     return ", ".join(places) or "spans go nowhere", wrong
@@ -89,7 +89,12 @@ class Tracer:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as group:
                 for outlet in self.outlets:
-                    group.start_soon(anyio.to_thread.run_sync, outlet.close)
+                    group.start_soon(closed, outlet)
+
+
+async def closed(outlet: Outlet) -> None:
+    """Close a way out, beside the loop."""
+    await anyio.to_thread.run_sync(outlet.close)
 
 
 def tracer_to(targets: Targets, secrets: Secrets, tally: Tally | None = None) -> Tracer | None:
