@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ from jaato.client.session import RemoteSession
 from jaato.errors import ConfigError
 from jaato.protocol.commands import SessionFork, SessionSettle, TurnContinue
 from jaato.protocol.events import (
-    ClarificationQuestion,
     Event,
     MessageUser,
     MidTurnQueued,
@@ -126,6 +126,8 @@ class Played:
     since: dict[str, int] = field(default_factory=dict)
     """The event after which a session was watched."""
     states: dict[str, State] = field(default_factory=dict)
+    answered: Counter[str] = field(default_factory=Counter)
+    """How often the server has said of an answer that it counts, by question."""
     continued: int = 0
 
 
@@ -175,9 +177,10 @@ class Person:
 
     async def _answer(self, session: RemoteSession, question: Any) -> None:
         if isinstance(question, PermissionRequested):
-            await session.allow(question.question_id, digest=question.digest)
-        elif isinstance(question, ClarificationQuestion):
-            await session.clarify(question.question_id, ["yes"] * len(question.questions))
+            settled = await session.allow(question.question_id, digest=question.digest)
+        else:
+            settled = await session.clarify(question.question_id, ["yes"] * len(question.questions))
+        self._played.answered[question.question_id] += settled.accepted
         self._under_way.discard(question.question_id)
 
     async def _go_on(self, session: RemoteSession, turn: str) -> None:

@@ -120,7 +120,7 @@ ACTS: dict[str, list[Step | Callable[[ModelRequest], Step]]] = {
     "shell": [call("run", command=f'echo "$$ shell" >> {LEDGER}'), say("done")],
     "queued": [several("quiet", "before", 2), several("effect", "while", 2), say("not heard")],
     "extra": [call("quiet", name="extra"), say("done")],
-    "long": [*[several("quiet", f"long{round_}_", 2) for round_ in range(12)], say("done")],
+    "long": [*[several("quiet", f"long{round_}_", 2) for round_ in range(48)], say("done")],
     "forked": [call("effect", name="forked"), several("quiet", "forked", 3), say("done")],
 }
 """By what the user says: `act NAME`."""

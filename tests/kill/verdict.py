@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.kill.play import Played
-from tests.kill.script import LEDGER, TOOLS
+from tests.kill.script import LEDGER, TOOLS, asked
 
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply
@@ -41,9 +41,10 @@ def complaints(played: Played, acts: list[str]) -> list[str]:
         if session_id in logs:
             found += of_a_client(played, session_id, logs[session_id])
             found += of_a_log(logs[session_id])
+    found += [f"question {key}: {times} answers counted" for key, times in played.answered.items() if times > 1]
     found += of_effects(played.home / "work" / LEDGER, logs)
     said = Counter(
-        event.message.text
+        " ".join(asked(event.message))
         for session_id, log in logs.items()
         for event in log
         if isinstance(event, MessageUser) and event.message.source == "user" and mine(event, played, session_id)
@@ -62,7 +63,7 @@ def read(store: SqliteStore, session_id: str) -> list[Event]:
 
 def mine(event: Event, played: Played, session_id: str) -> bool:
     """Whether an event happened in this session, and was not copied into it by a fork."""
-    first = min(played.seen)
+    first = next(iter(played.seen))
     return session_id == first or event.seq > played.since.get(session_id, 0)
 
 
@@ -108,7 +109,12 @@ def of_a_log(log: list[Event]) -> list[str]:
             found.append(f"{kind.__name__} twice for {twice}")
     root = next(event.agent_id for event in log if isinstance(event, AgentCreated))
     turns = [event for event in log if isinstance(event, TurnCompleted) and event.agent_id == root]
-    found += [f"a turn ended with {turn.reason}: {turn.error}" for turn in turns if turn.reason != "stop"]
+    left_off = {one.turn_id for one in log if isinstance(one, MessageUser) and asked(one.message)[1:] == ("queued",)}
+    found += [
+        f"a turn ended with {turn.reason}: {turn.error}"
+        for turn in turns
+        if turn.reason != "stop" and not (turn.reason == "interrupted" and turn.turn_id in left_off)
+    ]  # what is said before somebody goes on with a turn that was cut off ends that turn
     opened = {event.turn_id for event in log if isinstance(event, MessageUser) and event.agent_id == root}
     if Counter(turn.turn_id for turn in turns) != Counter(opened):
         found.append("not every turn has one end")

@@ -123,8 +123,10 @@ class Log(Protocol):
         """One page of the sessions that have all words of a query; slow, so not for the loop."""
         ...
 
-    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
-        """A new session with what this one has up to `seq`; returns its id. Slow, so not for the loop."""
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
+        """A new session with what this one has up to `seq`; returns its id, which may be given. Slow, so not for the loop."""
         ...
 
     def delete(self, session_id: str) -> None: ...

@@ -61,7 +61,7 @@ class Background:
                 self._finish(task, call, outcome)
 
         self._session.tasks.add(task)
-        self._announce(task, None)
+        self._session.journal.record(self._event(task))
         await self._session.background(body)
         return task
 
@@ -102,7 +102,7 @@ class Background:
             if isinstance(call.output, OutputSink):
                 call.output.outlives = True
             self._session.tasks.add(task)
-            self._announce(task, None)
+            self._session.journal.record(self._event(task))
             return promise(task.id, tool.plugin, tool.name, threshold_s)
         outcome = outcomes[0]
         if not outcome.ok:
@@ -123,25 +123,23 @@ class Background:
         if isinstance(call.output, OutputSink):
             call.output.outlives = False
             call.output.end()
-        self._announce(task, self._steps.results.of(call, outcome))
         self._session.notice(
             f"Background task {task.id} ({task.tool}): {task.status.value}. "
-            f"get_background_output shows its result."
+            f"get_background_output shows its result.",
+            "system",
+            self._event(task, self._steps.results.of(call, outcome)),
         )
 
-    def _announce(self, task: Task, result: ToolResult | None) -> None:
-        journal = self._session.journal
+    def _event(self, task: Task, result: ToolResult | None = None) -> BackgroundUpdated:
         status: Any = task.status.value
-        journal.record(
-            BackgroundUpdated(
-                **journal.head(),
-                task_id=task.id,
-                tool=task.tool,
-                plugin=task.plugin,
-                status=status,
-                call_id=task.call_id,
-                result=result,
-            )
+        return BackgroundUpdated(
+            **self._session.journal.head(),
+            task_id=task.id,
+            tool=task.tool,
+            plugin=task.plugin,
+            status=status,
+            call_id=task.call_id,
+            result=result,
         )
 
 

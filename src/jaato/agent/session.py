@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
@@ -165,12 +166,14 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
+        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", once: str = ""
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class."""
+        """Say something to the agent; see the class. `once` is the sender's own word for it."""
         if self._closed:
             raise JaatoError(CLOSED)
         message, stopped = await self._composer.message(text, attachments, source)
+        if once:
+            message = msgspec.structs.replace(message, once=once)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jaato.agent.recovery import unanswered
-from jaato.agent.turn import INTERRUPTED, continue_turn
+from jaato.agent.turn import continue_turn, interrupted
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.events import ClarificationQuestion, ToolCallEnd, TurnCompleted
-from jaato.protocol.messages import Problem, ToolResult
+from jaato.protocol.events import ClarificationQuestion, TurnCompleted
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -33,13 +32,7 @@ def keep_open(session: Session) -> None:
     asking = {one.call_id for one in mine.values() if isinstance(one, ClarificationQuestion)}
     for call in list(state.open_calls.values()):
         if call.call_id in state.started and call.call_id not in asking:
-            problem = Problem(code="interrupted", message=INTERRUPTED)
-            result = ToolResult(call.call_id, call.name, False, error=problem)
-            journal.record(
-                ToolCallEnd(
-                    **journal.head(), call_id=call.call_id, tool=call.name, result=result, duration_s=0.0
-                )
-            )
+            journal.record(interrupted(session, call.call_id, call.name))
     session.desk.restore(list(mine.values()))
 
 

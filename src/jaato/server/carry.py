@@ -37,15 +37,15 @@ from jaato.protocol.events import (
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
-from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
-from jaato.server.opening import create, visited
+from jaato.server.opening import checked_word, create, visited
 from jaato.server.room import Room
-from jaato.server.said import kept, settled, settled_down, stop_task
+from jaato.server.said import said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -232,30 +232,14 @@ class Carrier:
     async def _send(self, command: MessageSend) -> Taken:
         room = self._room(command)
         live = await self._hub.live(room.session_id)
-        if command.once and (seq := room.taken.get(command.once)):
-            return Taken(seq, again=True)
-        media = kept(live, command.files)
-        taken = Accepted()
-        forget = live.session.journal.bus.listen(taken)
-
-        async def turn() -> None:
-            try:
-                with live.in_use():
-                    await live.session.post(command.text, [*command.attachments, *media])
-            except JaatoError as error:
-                taken.failed(error)
-                raise
-            finally:
-                taken.failed(JaatoError("The message was not taken."))
-
+        word = checked_word(command.once) or new_id("m")
+        if (before := room.taken.get(word)) is not None:
+            return msgspec.structs.replace(before, again=True)
+        if (under_way := room.taking.get(word)) is not None:
+            return msgspec.structs.replace(await under_way, again=True)
+        taken, turn = said_to(live, room, command, word)
         self._hub.begin(turn)
-        try:
-            result = await taken
-        finally:
-            forget()
-        if command.once:
-            room.taken[command.once] = result.seq
-        return result
+        return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
         room = self._room(command)

@@ -21,7 +21,7 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
-from jaato.server.room import Room, folded
+from jaato.server.room import Room
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -87,11 +87,20 @@ class Hub:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         return text if text in self.rooms else self.store.find(text, workspace)
 
+    def stored(self, session_id: str) -> bool:
+        """Whether there is a session with this id."""
+        if session_id in self.rooms:
+            return True
+        try:
+            return self.store.last_seq(session_id) > 0
+        except SessionNotFound:
+            return False
+
     def room(self, session_id: str) -> Room:
         """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
         room = self.rooms.get(session_id)
         if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+            room = Room.of(self.store, self.secrets, session_id)
             self._settle(room)
         return room
 
@@ -130,7 +139,7 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             known = self.lives.by_id.get(session_id)
             if known is not None:
                 return known
@@ -167,7 +176,8 @@ class Hub:
             live.leave, live.answering = (lambda: None), False
 
     @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+    async def alone(self, session_id: str) -> AsyncIterator[None]:
+        """Keep others from opening, making or putting down a session while the body runs."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
@@ -185,7 +195,7 @@ class Hub:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
         live = self.lives.by_id.get(session_id)
         if live is not None:
-            async with self._alone(session_id):
+            async with self.alone(session_id):
                 if idle and not self._idle(session_id, live):
                     return
                 await self.lives.put_down(live)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from jaato.errors import ConfigError
-from jaato.protocol.commands import File
+from jaato.errors import ConfigError, JaatoError
+from jaato.protocol.commands import File, MessageSend
 from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
+from jaato.server.accepted import Accepted
 from jaato.server.live import Live
 from jaato.server.room import Room
 
@@ -26,6 +28,30 @@ def kept(live: Live, files: list[File]) -> list[Media]:
         )
         for file in files
     ]
+
+
+def said_to(
+    live: Live, room: Room, command: MessageSend, word: str
+) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
+    """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
+    once. Raises `StoreError` for files that cannot be kept."""
+    media = kept(live, command.files)
+    taken = room.taking[word] = Accepted(word)
+    forget = live.session.journal.bus.listen(taken)
+
+    async def turn() -> None:
+        try:
+            with live.in_use():
+                await live.session.post(command.text, [*command.attachments, *media], once=word)
+        except JaatoError as error:
+            taken.failed(error)
+            raise
+        finally:
+            forget()
+            room.taking.pop(word, None)
+            taken.failed(JaatoError("The message was not taken."))
+
+    return taken, turn
 
 
 async def stop_task(live: Live | None, task_id: str) -> Done:

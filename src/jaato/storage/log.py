@@ -184,10 +184,12 @@ class SqliteLog:
         """
         return self._search.search(query, workspace, limit, before)
 
-    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
         """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
         self._must_write()
-        made = new_id("s")
+        made = made or new_id("s")
         self._leases.take(made, self.owner)
         try:
             fork(self._guard, session_id, seq, name, made)
