@@ -16,6 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,15 @@ from tests.kill.fuse import FUSE
 from tests.kill.script import ALLOWED, TOOLS, Player
 
 from jaato.agent.bus import Bus
+from jaato.runtime.adapt import Toolset
+from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import make_registry
 from jaato.server.daemon import Wanted, serve
 from jaato.server.run import Doors
 from jaato.storage.leases import Leases
 from jaato.storage.sqlite import SqliteStore
+from jaato.tools.tool import tool_from
 
 SOCKET = "run/jaato.sock"
 
@@ -70,12 +75,14 @@ async def daemon(home: Path) -> None:
     base = Blueprint(
         provider=Player(),
         model="script",
-        tools=TOOLS,
         allow=ALLOWED,
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": "/usr/bin:/bin", "JAATO_DEFERRED_TOOLS": "0"},
     )
-    pid = os.getpid()
+    work, pid = home / "work", os.getpid()
+    registry = make_registry(work, settings_for(replace(base, workspace=work), work), "script", base)
+    registry.add_toolset(Toolset("effects", None, tools=[tool_from(made, "effects") for made in TOOLS]))
+    base = replace(base, registry=registry)
     await serve(
         Wanted(home / SOCKET, doors=Doors((), base=base)),
         lambda _: tell(home=str(home), pid=pid, what="ready"),

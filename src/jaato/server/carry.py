@@ -45,7 +45,7 @@ from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import checked_word, create, visited
 from jaato.server.room import Room
-from jaato.server.said import said_to, settled, settled_down, stop_task
+from jaato.server.said import noted, said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -216,6 +216,7 @@ class Carrier:
                 raise ConfigError("The question is of the other kind.")
         accepted = live.session.desk.answer(command.question_id, given)
         if accepted:
+            await noted(room, command.question_id)
             return Settled(True, self._client.name)
         return await settled(room, command.question_id)
 

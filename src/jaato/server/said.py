@@ -14,6 +14,8 @@ from jaato.server.live import Live
 from jaato.server.room import Room
 
 SETTLED_S = 2.0
+SOON = 20
+"""Turns of the loop after which an answer is usually in the log."""
 
 
 def kept(live: Live, files: list[File]) -> list[Media]:
@@ -77,10 +79,17 @@ async def settled_down(live: Live | None) -> Done:
             return Done()
 
 
+async def noted(room: Room, question_id: str) -> None:
+    """Wait until the log says that a question is answered: what a client was told counts is not forgotten by a crash."""
+    loop = asyncio.get_running_loop()
+    until, tries = loop.time() + SETTLED_S, 0
+    while question_id in room.state.questions and loop.time() < until:
+        tries += 1
+        await asyncio.sleep(0 if tries < SOON else 0.005)
+
+
 async def settled(room: Room, question_id: str) -> Settled:
     """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
-    until = asyncio.get_running_loop().time() + SETTLED_S
-    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    await noted(room, question_id)
     answer, by = room.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)
