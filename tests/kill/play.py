@@ -24,7 +24,6 @@ from jaato.protocol.commands import SessionFork, SessionSettle, TurnContinue
 from jaato.protocol.events import (
     Event,
     MessageUser,
-    MidTurnQueued,
     PermissionRequested,
     SessionInfo,
     ToolCallStart,
@@ -211,8 +210,10 @@ class Person:
         )
         await session.send(f"act {more}")
         await self.until(
-            lambda: session.state.open_turn is None
-            and any(isinstance(one, MessageUser) and one.message.text == f"act {more}" for one in seen)
+            lambda: (
+                session.state.open_turn is None
+                and any(isinstance(one, MessageUser) and one.message.text == f"act {more}" for one in seen)
+            )
         )
 
     async def close(self) -> None:

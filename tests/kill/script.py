@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncIterator, Callable
 from itertools import takewhile
 
-from tests.kit import call, calls, say
 from tests.kill.fuse import FUSE
+from tests.kit import call, calls, say
 
 from jaato.abc.provider import Chunk, ModelRequest, TextDelta
 from jaato.errors import ProviderError
@@ -171,7 +171,7 @@ class Player:
         """Nothing is open."""
 
 
-def asked(message: Message) -> tuple[str, str] | tuple[()]:
+def asked(message: Message) -> tuple[str, ...]:
     """What a message asks for: `act` or `part`, and which."""
     if message.role != "user" or message.source not in ("user", "parent"):
         return ()

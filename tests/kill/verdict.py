@@ -41,13 +41,17 @@ def complaints(played: Played, acts: list[str]) -> list[str]:
         if session_id in logs:
             found += of_a_client(played, session_id, logs[session_id])
             found += of_a_log(logs[session_id])
-    found += [f"question {key}: {times} answers counted" for key, times in played.answered.items() if times > 1]
+    found += [
+        f"question {key}: {times} answers counted" for key, times in played.answered.items() if times > 1
+    ]
     found += of_effects(played.home / "work" / LEDGER, logs)
     said = Counter(
         " ".join(asked(event.message))
         for session_id, log in logs.items()
         for event in log
-        if isinstance(event, MessageUser) and event.message.source == "user" and mine(event, played, session_id)
+        if isinstance(event, MessageUser)
+        and event.message.source == "user"
+        and mine(event, played, session_id)
     )
     if said != Counter(f"act {act}" for act in acts):
         found.append(f"in the log the user said {said}")
@@ -109,7 +113,9 @@ def of_a_log(log: list[Event]) -> list[str]:
             found.append(f"{kind.__name__} twice for {twice}")
     root = next(event.agent_id for event in log if isinstance(event, AgentCreated))
     turns = [event for event in log if isinstance(event, TurnCompleted) and event.agent_id == root]
-    left_off = {one.turn_id for one in log if isinstance(one, MessageUser) and asked(one.message)[1:] == ("queued",)}
+    left_off = {
+        one.turn_id for one in log if isinstance(one, MessageUser) and asked(one.message)[1:] == ("queued",)
+    }
     found += [
         f"a turn ended with {turn.reason}: {turn.error}"
         for turn in turns
@@ -130,7 +136,9 @@ def of_effects(ledger: Path, logs: dict[str, list[Event]]) -> list[str]:
     """No effect twice, none without its start in the log, none of a call that is said to have failed, and one of each
     that is said to have succeeded."""
     lines = [line.split(" ") for line in ledger.read_text().splitlines()] if ledger.exists() else []
-    found = [f"effect {name} happened {n} times" for name, n in Counter(name for _, name in lines).items() if n > 1]
+    found = [
+        f"effect {name} happened {n} times" for name, n in Counter(name for _, name in lines).items() if n > 1
+    ]
     happened = Counter(call for call, name in lines if name != "shell")
     started: set[str] = set()
     ended: dict[str, ToolCallEnd] = {}

@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
-from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.errors import ConfigError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
     ClientConfig,
