@@ -59,8 +59,7 @@ async def served(
         provider=ScriptedProvider(script),
         model="script",
         state_dir=state,
-        environ={"HOME": str(path), "PATH": "/usr/bin:/bin"},
-        **base,
+        **({"environ": {"HOME": str(path), "PATH": "/usr/bin:/bin"}} | base),
     )
     tcp = socket.create_server(("127.0.0.1", 0))
     address = path / "run/jaato.sock"

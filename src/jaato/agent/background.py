@@ -10,7 +10,7 @@ import anyio
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
-from jaato.errors import ToolError, ToolTimeout
+from jaato.errors import StoreError, ToolError, ToolTimeout
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
@@ -31,6 +31,7 @@ class Background:
         self._session = session
         self._steps = steps
         self._loop = loop
+        self._refused: list[tuple[Task, Call, Outcome]] = []
 
     async def start(
         self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
@@ -123,6 +124,23 @@ class Background:
         if isinstance(call.output, OutputSink):
             call.output.outlives = False
             call.output.end()
+        try:
+            self._record(task, call, outcome)
+        except StoreError:
+            self._refused.append((task, call, outcome))
+            raise
+
+    def make_good(self) -> None:
+        """Record the ends of tasks that the store has refused. Raises `StoreError` when it still does."""
+        while self._refused:
+            self._record(*self._refused[0])
+            del self._refused[0]
+
+    def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
+        """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
+        state = self._session.state
+        if call.id in state.started and call.id not in state.open_calls:
+            self._steps.ended(call, outcome)
         self._session.notice(
             f"Background task {task.id} ({task.tool}): {task.status.value}. "
             f"get_background_output shows its result.",

@@ -59,6 +59,15 @@ def recover(session: Session) -> None:
         session.tasks.add(remembered(task))
 
 
+def make_good(session: Session) -> None:
+    """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks.
+    Raises `StoreError` when it still does."""
+    for question in list(session.state.questions.values()):
+        if not session.desk.waits(question.question_id):
+            session.journal.record(unanswered(question, session))
+    session.steps.background.make_good()
+
+
 def unanswered(question: Question, session: Session) -> Event:
     """The end of a question that nobody can answer any more."""
     head = session.journal.head()

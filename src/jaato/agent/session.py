@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
@@ -23,7 +22,7 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import close_turn, recover
+from jaato.agent.recovery import close_turn, make_good, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
@@ -171,9 +170,7 @@ class Session:
         """Say something to the agent; see the class. `once` is the sender's own word for it."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source)
-        if once:
-            message = msgspec.structs.replace(message, once=once)
+        message, stopped = await self._composer.message(text, attachments, source, once)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
@@ -196,6 +193,7 @@ class Session:
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
     ) -> TurnCompleted:
         """Do the work of a turn while nothing else begins."""
+        make_good(self)
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             return await work()

@@ -29,11 +29,17 @@ def keep_open(session: Session) -> None:
     for question in list(state.questions.values()):
         if question.question_id not in mine:
             journal.record(unanswered(question, session))
-    asking = {one.call_id for one in mine.values() if isinstance(one, ClarificationQuestion)}
+    session.desk.restore(list(mine.values()))
+    close_begun(session)
+
+
+def close_begun(session: Session) -> None:
+    """Calls that have begun and are not at work are interrupted, but for those that only asked. Raises `StoreError`."""
+    state = session.state
+    asking = {one.call_id for one in session.desk.restored if isinstance(one, ClarificationQuestion)}
     for call in list(state.open_calls.values()):
         if call.call_id in state.started and call.call_id not in asking:
-            journal.record(interrupted(session, call.call_id, call.name))
-    session.desk.restore(list(mine.values()))
+            session.journal.record(interrupted(session, call.call_id, call.name))
 
 
 def suspended(session: Session) -> bool:
@@ -45,6 +51,7 @@ async def go_on(session: Session) -> TurnCompleted:
     """Go on with the turn that was cut off, to its end. Raises `ConfigError` when there is none."""
     if not suspended(session):
         raise ConfigError("No turn was cut off here; say something to begin one.")
+    close_begun(session)  # where not the process has failed but the store
     return await session.occupied(lambda: continue_turn(session))
 
 

@@ -28,11 +28,13 @@ class Accepted:
         if event.message.once == self._word:
             self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
-    def failed(self, error: JaatoError) -> None:
-        """It will not be."""
-        if not self._taken.done():
-            self._taken.set_exception(error)
-            self._taken.exception()  # nobody may be waiting any more
+    def failed(self, error: JaatoError) -> bool:
+        """It will not be; False when it is already."""
+        if self._taken.done():
+            return False
+        self._taken.set_exception(error)
+        self._taken.exception()  # nobody may be waiting any more
+        return True
 
     def __await__(self) -> Generator[Any, None, Taken]:
         return asyncio.shield(self._taken).__await__()

@@ -239,7 +239,7 @@ class Carrier:
         if (under_way := room.taking.get(word)) is not None:
             return msgspec.structs.replace(await under_way, again=True)
         taken, turn = said_to(live, room, command, word)
-        self._hub.begin(turn)
+        self._hub.work(room, turn)
         return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
@@ -252,10 +252,11 @@ class Carrier:
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
-        session = (await self._live(command)).session
+        room = self._room(command)
+        session = (await self._hub.live(room.session_id)).session
         if not suspended(session):
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.begin(lambda: go_on(session))
+        self._hub.work(room, lambda: go_on(session))
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:

@@ -74,6 +74,20 @@ class Hub:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    def work(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
+        """Take a turn to its end, which no command waits for; who watches learns when it breaks off."""
+
+        async def told() -> None:
+            try:
+                await turn()
+            except JaatoError as error:
+                live = self.lives.by_id.get(room.session_id)
+                if live is not None and suspended(live.session):
+                    room.broke_off(error)
+                raise
+
+        self.begin(told)
+
     @property
     def events(self) -> int:
         """How much has happened in the rooms there are."""
@@ -157,7 +171,7 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: self.begin(lambda: go_on(session))
+        session.desk.early = lambda: self.work(room, lambda: go_on(session))
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")

@@ -10,8 +10,10 @@ import msgspec
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
+from jaato.errors import JaatoError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
+    AgentStatusChanged,
     ClarificationResolved,
     Event,
     MessageUser,
@@ -151,6 +153,18 @@ class Room:
             "seq": mine.seq,
         }
         self.hear(SystemMessage(**head, text=text, level=level))
+
+    def broke_off(self, error: JaatoError) -> None:
+        """Tell everybody that a turn has broken off, and why."""
+        mine = self.state
+        root = mine.root_agent_id
+        self.hear(
+            AgentStatusChanged(
+                session_id=mine.session_id, agent_id=root, seq=mine.seq, status="error", reason=str(error)
+            )
+        )
+        self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
+        self.tell()
 
     # --- what feeds send -----------------------------------------------------------------------------------------
 

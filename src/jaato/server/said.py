@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from jaato.errors import ConfigError, JaatoError
+from jaato.log import logger
 from jaato.protocol.commands import File, MessageSend
 from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
@@ -13,6 +14,7 @@ from jaato.server.accepted import Accepted
 from jaato.server.live import Live
 from jaato.server.room import Room
 
+LOG = logger("server")
 SETTLED_S = 2.0
 SOON = 20
 """Turns of the loop after which an answer is usually in the log."""
@@ -46,8 +48,9 @@ def said_to(
             with live.in_use():
                 await live.session.post(command.text, [*command.attachments, *media], once=word)
         except JaatoError as error:
-            taken.failed(error)
-            raise
+            if not taken.failed(error):
+                raise
+            LOG.warning("%s", error)  # who said it is told
         finally:
             forget()
             room.taking.pop(word, None)
