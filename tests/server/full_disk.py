@@ -34,7 +34,9 @@ class Disk:
         self.ledger = place / "ledger"
         self.place.mkdir()
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=6m", "none", str(self.place)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", "size=6m", "none", str(self.place)],
+            capture_output=True,
+            check=False,
         )
         if done.returncode:
             print("no mounts here", flush=True)
@@ -57,11 +59,13 @@ class Disk:
 
 def script(request: ModelRequest) -> Step:
     """Fill the disk, at once or in the background, when told to; else repeat what was said."""
-    said = [message.text for message in request.messages if message.role == "user" and message.source == "user"]
+    said = [
+        message.text for message in request.messages if message.role == "user" and message.source == "user"
+    ]
     answered = request.messages[-1].role == "tool"
     match said[-1]:
         case "fill" if not answered:
-            return Step(calls=[ScriptedCall("fills", {}), ScriptedCall("run", {"command": "echo asked"})])
+            return Step(calls=[ScriptedCall("fills", {}), ScriptedCall("run", {"command": "touch asked"})])
         case "fill behind" if not answered:
             return Step(calls=[ScriptedCall("start_background", {"tool": "fills"})])
     return Step(text=f"You said {said[-1]}.")

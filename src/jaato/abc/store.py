@@ -98,6 +98,8 @@ class Log(Protocol):
     """
 
     read_only: bool
+    refusal: str
+    """Why it cannot be written; empty when it can."""
 
     def create(self, first: Sequence[Event]) -> None: ...
 
