@@ -77,7 +77,9 @@ def test_a_store_that_is_taken_away_while_it_is_open(tmp_path: Path) -> None:
         async with served(tmp_path, [Step(text="yes")] * 9) as server, server.client() as client:
             session_id = await opened(client, tmp_path / "work")
             await turn_of(client, session_id)
-            server.hub.store._look_at = 0.0  # type: ignore[attr-defined] as if some time had passed
+            store = server.hub.store
+            assert isinstance(store, SqliteStore)
+            store._look_at = 0.0  # as if some time had passed
             for file in (tmp_path / "state").glob("jaato.db*"):
                 file.rename(tmp_path / file.name)
             for command in ("message.send", "session.create"):
