@@ -98,6 +98,8 @@ class Log(Protocol):
     """
 
     read_only: bool
+    refusal: str
+    """Why it cannot be written; empty when it can."""
 
     def create(self, first: Sequence[Event]) -> None: ...
 
@@ -123,8 +125,10 @@ class Log(Protocol):
         """One page of the sessions that have all words of a query; slow, so not for the loop."""
         ...
 
-    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
-        """A new session with what this one has up to `seq`; returns its id. Slow, so not for the loop."""
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
+        """A new session with what this one has up to `seq`; returns its id, which may be given. Slow, so not for the loop."""
         ...
 
     def delete(self, session_id: str) -> None: ...

@@ -24,6 +24,7 @@ from jaato.protocol.commands import (
     MessageSend,
     SessionAttach,
     SessionCreate,
+    SessionFork,
     SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
@@ -92,7 +93,7 @@ class Client:
         """The result of any command. Raises the `JaatoError` the server answers with."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
-        if isinstance(asked, MessageSend | SessionCreate) and not asked.once:
+        if isinstance(asked, MessageSend | SessionCreate | SessionFork) and not asked.once:
             asked = msgspec.structs.replace(asked, once=word())
         reply: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if self._lost is not None:

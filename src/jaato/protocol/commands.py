@@ -147,10 +147,12 @@ class SessionUpdate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionFork(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.fork"):
-    """Begin a session with what another one had up to `seq`, or to its end."""
+    """Begin a session with what another one had up to `seq`, or to its end. `once` as in `message.send`: the same word
+    gives the same session."""
 
     seq: int | None = None
     name: str | None = None
+    once: str = ""
 
 
 class SessionDelete(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.delete"):

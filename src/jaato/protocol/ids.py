@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -30,6 +31,12 @@ def new_id(kind: Kind) -> str:
 
 
 MOMENT = (-1, "")
+
+
+def id_of(kind: Kind, word: str) -> str:
+    """The identifier that a word stands for: always the same one, and no other word's. It says nothing of time."""
+    number = int.from_bytes(hashlib.sha256(f"{kind} {word}".encode("utf-8", "surrogatepass")).digest(), "big")
+    return kind + "".join([PAIRS[(number >> shift) & 1023] for shift in range(0, 130, 10)])
 
 
 def is_id(text: str, kind: Kind | None = None) -> bool:

@@ -139,6 +139,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     source: Source = "user"
     provider: str | None = None
     model: str | None = None
+    once: str = ""
+    """The client's own word for it (`message.send`), by which one that is sent again is known."""
 
     @property
     def text(self) -> str:

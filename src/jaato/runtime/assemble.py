@@ -232,6 +232,7 @@ def plan_of(
         workspace=workspace,
         policy=policy_for(blueprint, settings, workspace),
         name=blueprint.name,
+        id=blueprint.id,
         prompt=prompt,
         settings=sampling,
         asker=blueprint.asker,

@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
-from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.errors import ConfigError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
     ClientConfig,
@@ -37,15 +37,15 @@ from jaato.protocol.events import (
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
-from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
-from jaato.server.opening import create, visited
+from jaato.server.opening import checked_word, create, visited
 from jaato.server.room import Room
-from jaato.server.said import kept, settled, settled_down, stop_task
+from jaato.server.said import noted, said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -216,6 +216,7 @@ class Carrier:
                 raise ConfigError("The question is of the other kind.")
         accepted = live.session.desk.answer(command.question_id, given)
         if accepted:
+            await noted(room, command.question_id)
             return Settled(True, self._client.name)
         return await settled(room, command.question_id)
 
@@ -232,30 +233,14 @@ class Carrier:
     async def _send(self, command: MessageSend) -> Taken:
         room = self._room(command)
         live = await self._hub.live(room.session_id)
-        if command.once and (seq := room.taken.get(command.once)):
-            return Taken(seq, again=True)
-        media = kept(live, command.files)
-        taken = Accepted()
-        forget = live.session.journal.bus.listen(taken)
-
-        async def turn() -> None:
-            try:
-                with live.in_use():
-                    await live.session.post(command.text, [*command.attachments, *media])
-            except JaatoError as error:
-                taken.failed(error)
-                raise
-            finally:
-                taken.failed(JaatoError("The message was not taken."))
-
-        self._hub.begin(turn)
-        try:
-            result = await taken
-        finally:
-            forget()
-        if command.once:
-            room.taken[command.once] = result.seq
-        return result
+        word = checked_word(command.once) or new_id("m")
+        if (before := room.taken.get(word)) is not None:
+            return msgspec.structs.replace(before, again=True)
+        if (under_way := room.taking.get(word)) is not None:
+            return msgspec.structs.replace(await under_way, again=True)
+        taken, turn = said_to(live, room, command, word)
+        self._hub.work(room, turn)
+        return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
         room = self._room(command)
@@ -267,10 +252,11 @@ class Carrier:
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
-        session = (await self._live(command)).session
+        room = self._room(command)
+        session = (await self._hub.live(room.session_id)).session
         if not suspended(session):
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.begin(lambda: go_on(session))
+        self._hub.work(room, lambda: go_on(session))
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:

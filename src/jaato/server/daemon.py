@@ -168,7 +168,11 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
             note(fd, Record(os.getpid(), jaato.__version__, time.time(), str(wanted.path), web))
             with contextlib.suppress(OSError):
                 write_private(user_dir(environ, "XDG_STATE_HOME", ".local/state") / LAST, bytes(wanted.path))
-            announce(f"serving at {wanted.path}" + "".join(f" and {address}" for address in web))
+            where = f"serving at {wanted.path}" + "".join(f" and {address}" for address in web)
+            if why := served.hub.store.refusal:
+                LOG.warning("Sessions can be read and not worked in: %s", why)
+                where += f"; sessions can be read and not worked in: {why}"
+            announce(where)
             LOG.info("Process %d serves at %s", os.getpid(), " and ".join([str(wanted.path), *web]))
             tell_supervisor(environ, "READY=1")
             while not stopping.is_set():

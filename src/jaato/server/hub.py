@@ -21,7 +21,7 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
-from jaato.server.room import Room, folded
+from jaato.server.room import Room
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -74,6 +74,20 @@ class Hub:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    def work(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
+        """Take a turn to its end, which no command waits for; who watches learns when it breaks off."""
+
+        async def told() -> None:
+            try:
+                await turn()
+            except JaatoError as error:
+                live = self.lives.by_id.get(room.session_id)
+                if live is not None and suspended(live.session):
+                    room.broke_off(error)
+                raise
+
+        self.begin(told)
+
     @property
     def events(self) -> int:
         """How much has happened in the rooms there are."""
@@ -87,11 +101,20 @@ class Hub:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         return text if text in self.rooms else self.store.find(text, workspace)
 
+    def stored(self, session_id: str) -> bool:
+        """Whether there is a session with this id."""
+        if session_id in self.rooms:
+            return True
+        try:
+            return self.store.last_seq(session_id) > 0
+        except SessionNotFound:
+            return False
+
     def room(self, session_id: str) -> Room:
         """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
         room = self.rooms.get(session_id)
         if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+            room = Room.of(self.store, self.secrets, session_id)
             self._settle(room)
         return room
 
@@ -130,7 +153,7 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             known = self.lives.by_id.get(session_id)
             if known is not None:
                 return known
@@ -148,7 +171,7 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: self.begin(lambda: go_on(session))
+        session.desk.early = lambda: self.work(room, lambda: go_on(session))
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
@@ -167,7 +190,8 @@ class Hub:
             live.leave, live.answering = (lambda: None), False
 
     @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+    async def alone(self, session_id: str) -> AsyncIterator[None]:
+        """Keep others from opening, making or putting down a session while the body runs."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
@@ -185,7 +209,7 @@ class Hub:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
         live = self.lives.by_id.get(session_id)
         if live is not None:
-            async with self._alone(session_id):
+            async with self.alone(session_id):
                 if idle and not self._idle(session_id, live):
                     return
                 await self.lives.put_down(live)

@@ -14,6 +14,7 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import SessionCreate, SessionUpdate
 from jaato.protocol.frames import Opened
+from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
@@ -21,6 +22,8 @@ from jaato.server.room import Room
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
+
+MAX_WORD_CHARS = 200
 
 
 def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
@@ -73,11 +76,31 @@ def workspace_of(text: str) -> Path:
     return Path(text)
 
 
+def checked_word(once: str) -> str:
+    """A client's own word for a command. Raises `ConfigError` for one that is too long to be kept."""
+    if len(once) > MAX_WORD_CHARS:
+        raise ConfigError(f"A word for `once` has at most {MAX_WORD_CHARS} characters.")
+    return once
+
+
 async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
     """A new session, or a stored one opened under what the command says; the reply says whether an earlier
     command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
+    if not checked_word(command.once):
+        return await made_or_opened(hub, command, client_id, None)
+    named = id_of("s", command.once)
+    async with hub.alone(f"{named} is made"):
+        return await made_or_opened(hub, command, client_id, named)
+
+
+async def made_or_opened(
+    hub: Hub, command: SessionCreate, client_id: str, named: str | None
+) -> tuple[Room, Opened]:
+    """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
     key = ("create", command.once)
     made = hub.once.get(key) if command.once else None
+    if made is None and named is not None and not command.session_id and not command.resume:
+        made = named if hub.stored(named) else None
     live = hub.lives.by_id.get(made or "")
     if made and (live is not None or not command.passing):
         room = hub.room(made)
@@ -88,6 +111,7 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     chosen: list[tuple[str, str]] = []
     blueprint = replace(
         blueprint_of(hub.base, command, workspace_of(command.workspace)),
+        id=named,
         chosen=lambda choice, model: chosen.append((model, choice.reason)),
     )
     stored = made or stored_session(hub.store, command)

@@ -10,10 +10,22 @@ import msgspec
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
+from jaato.errors import JaatoError
 from jaato.protocol.codec import encode
-from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo, SystemMessage
+from jaato.protocol.events import (
+    AgentStatusChanged,
+    ClarificationResolved,
+    Event,
+    MessageUser,
+    MidTurnQueued,
+    PermissionResolved,
+    SessionInfo,
+    SystemMessage,
+)
 from jaato.protocol.events.state import State
+from jaato.protocol.frames import Taken
 from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
@@ -40,9 +52,20 @@ class Room:
         self._watchers: dict[Feed, ClientView] = {}
         self.settled: dict[str, tuple[str, str]] = {}
         """Questions that were answered of late: how, and by whom."""
-        self.taken: dict[str, int] = {}
+        self.taken: dict[str, Taken] = {}
         """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        self.taking: dict[str, Accepted] = {}
+        """Those that are just being prepared."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
+
+    @classmethod
+    def of(cls, store: Store, secrets: Secrets, session_id: str) -> Room:
+        """The room of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
+        room = cls(store, secrets, State())
+        for event in masked_log(store.read(session_id), secrets):
+            if isinstance(event, Event):
+                room._keep(event)
+        return room
 
     @property
     def session_id(self) -> str:
@@ -60,12 +83,7 @@ class Room:
         """Something has happened."""
         if event.durable and event.seq <= self.state.seq:
             return
-        apply(self.state, event)
-        match event:
-            case PermissionResolved():
-                remember(self.settled, event.question_id, (event.answer, event.by))
-            case ClarificationResolved():
-                remember(self.settled, event.question_id, ("answered", event.by))
+        self._keep(event)
         if not self._watchers:
             self.ring.end += 1
             self.ring.start = self.ring.end
@@ -74,6 +92,17 @@ class Room:
         durable = event.durable
         for feed in self._watchers:
             feed.heard(frame, durable)
+
+    def _keep(self, event: Event) -> None:
+        """What is known of the session after an event."""
+        apply(self.state, event)
+        match event:
+            case PermissionResolved():
+                remember(self.settled, event.question_id, (event.answer, event.by))
+            case ClarificationResolved():
+                remember(self.settled, event.question_id, ("answered", event.by))
+            case MessageUser() | MidTurnQueued() if (word := event.message.once) and word not in self.taken:
+                remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
     def catch_up(self) -> None:
         """Take in what the store holds beyond what was heard."""
@@ -125,6 +154,18 @@ class Room:
         }
         self.hear(SystemMessage(**head, text=text, level=level))
 
+    def broke_off(self, error: JaatoError) -> None:
+        """Tell everybody that a turn has broken off, and why."""
+        mine = self.state
+        root = mine.root_agent_id
+        self.hear(
+            AgentStatusChanged(
+                session_id=mine.session_id, agent_id=root, seq=mine.seq, status="error", reason=str(error)
+            )
+        )
+        self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
+        self.tell()
+
     # --- what feeds send -----------------------------------------------------------------------------------------
 
     def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
@@ -171,12 +212,3 @@ def remember(kept: dict[str, T], key: str, value: T) -> None:
     kept[key] = value
     if len(kept) > REMEMBERED:
         del kept[next(iter(kept))]
-
-
-def folded(store: Store, secrets: Secrets, session_id: str) -> State:
-    """The state of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
-    state = State()
-    for event in masked_log(store.read(session_id), secrets):
-        if isinstance(event, Event):
-            apply(state, event)
-    return state

@@ -6,6 +6,7 @@ import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
+from jaato.protocol.ids import id_of, new_id
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
 
@@ -26,6 +27,10 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
-    made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name)
+    made = id_of("s", command.once) if command.once else new_id("s")
+    async with hub.alone(made):
+        again = hub.stored(made)
+        if not again:
+            await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name, made)
     room = hub.room(made)
-    return Opened(made, room.state.seq, room.state.name)
+    return Opened(made, room.state.seq, room.state.name, again=again)
