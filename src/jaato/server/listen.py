@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import resource
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,19 +14,27 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
-from jaato.server.tls import Secured
+from jaato.server.tls import Certificate, Secured
 
 HEAD_S = 15.0
 """How long a connection may take to say what it wants."""
 IDLE_S = 30
 ENDING_S = 1
 MAX_CONNECTIONS = 512
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_HEAD_BYTES = 32_768
 
 
-def config_of(app: Any) -> uvicorn.Config:
+class Config(uvicorn.Config):
+    """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be."""
+
+    doors = 1
+
+
+def config_of(app: Any) -> Config:
     """How the HTTP server is set."""
-    return uvicorn.Config(
+    return Config(
         app,
         http=Bounded,
         ws="none",
@@ -45,8 +52,9 @@ def config_of(app: Any) -> uvicorn.Config:
 class Listener(uvicorn.Server):
     """A server that leaves the signals to the program, and bounds handshakes of TLS as it does requests."""
 
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, config: Config, tls: Certificate | None = None) -> None:
         super().__init__(config)
+        self._doors = config.doors
         self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -61,11 +69,13 @@ class Listener(uvicorn.Server):
             return made
 
         def made() -> asyncio.Protocol:
-            return served() if self._tls is None else Secured(self._tls, served, handshakes)
+            if self._tls is None:
+                return served()
+            return Secured(self._tls.context, served, handshakes, most_connections(self._doors) // 2)
 
-        self.servers = [
-            await loop.create_server(made, sock=one, backlog=self.config.backlog) for one in sockets or []
-        ]
+        for one in sockets or []:
+            self.servers.append(await loop.create_server(made, sock=one, backlog=ACCEPTED_AT_ONCE))
+            one.listen(self.config.backlog)  # as many may wait to be accepted
         self.started = True
 
     @contextlib.contextmanager
@@ -78,13 +88,14 @@ class Bounded(H11Protocol):
     """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
     longest makes room, so that silent ones keep nobody out."""
 
+    config: Config
     late: asyncio.TimerHandle | None = None
     _counted = False
     _upgraded = False
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
-        if len(self.connections) >= most_connections() and not self._make_room():
+        if len(self.connections) >= most_connections(self.config.doors) and not self._make_room():
             transport.abort()
             return
         self._counted = True
@@ -153,10 +164,11 @@ class Bounded(H11Protocol):
         return cycle is not None and not cycle.response_complete
 
 
-def most_connections() -> int:
-    """As many connections as leave files enough for the work."""
+def most_connections(doors: int = 1) -> int:
+    """As many connections as one of several doors may have and leave descriptors enough for the others and for the work."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft // 4))
+    most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft // 4)
+    return max(16, most // doors)
 
 
 def bound(host: str, port: int) -> socket.socket:
