@@ -147,8 +147,8 @@ class Connection:
             self._send(Reply(id_of(text), error=problem))
             return True
         if len(self._tasks) >= AT_ONCE:
-            error = Overloaded(f"At most {AT_ONCE} commands at once; wait for replies.")
-            self._send(Reply(command.id, error=problem_of(error)))
+            refused = Overloaded(f"At most {AT_ONCE} commands at once; wait for replies.")
+            self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
             work = carrier.carry_out(command)

@@ -253,7 +253,7 @@ class Hub:
         while True:
             await anyio.sleep(min(SWEEP_S, self.idle_after_s))
             for session_id, live in list(self.lives.by_id.items()):
-                with surviving("The session %s could not be put down", session_id):
+                with surviving(f"the session {session_id}"):
                     if live.passed:
                         await self.put_down(session_id)
                     elif self._idle(session_id, live):
@@ -261,7 +261,7 @@ class Hub:
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:
                     self._forget(session_id)
-            with surviving("A workspace could not be closed"):
+            with surviving("a workspace"):
                 await self.lives.sweep(self.idle_after_s)
 
     async def _follow(self) -> None:
@@ -282,12 +282,12 @@ class Hub:
 
 
 @contextmanager
-def surviving(what: str, *about: object) -> Iterator[None]:
-    """Do something for one session whose failure must not end the others: it is the log's."""
+def surviving(what: str) -> Iterator[None]:
+    """Put one thing down, whose failure must not end the others: it is the log's."""
     try:
         yield
     except (JaatoError, OSError) as error:
-        LOG.warning(f"{what}: %s", *about, error)
+        LOG.warning("Could not put down %s: %s", what, error)
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

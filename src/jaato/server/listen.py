@@ -73,6 +73,7 @@ class Listener(uvicorn.Server):
                 return served()
             return Secured(self._tls.context, served, handshakes, most_connections(self._doors) // 2)
 
+        self.servers = []
         for one in sockets or []:
             self.servers.append(await loop.create_server(made, sock=one, backlog=ACCEPTED_AT_ONCE))
             one.listen(self.config.backlog)  # as many may wait to be accepted
