@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
+from jaato.server.reading import LittleAtOnce
 from jaato.server.tls import Certificate, Secured
 
 HEAD_S = 15.0
@@ -85,12 +86,14 @@ class Listener(uvicorn.Server):
         yield
 
 
-class Bounded(H11Protocol):
+class Bounded(H11Protocol, LittleAtOnce):
     """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
     longest makes room, so that silent ones keep nobody out."""
 
     config: Config
     late: asyncio.TimerHandle | None = None
+    waits_since: float | None = None
+    """Since when the client has said nothing that could be served; None while it is served."""
     _counted = False
     _upgraded = False
 
@@ -107,13 +110,13 @@ class Bounded(H11Protocol):
         """A client says something."""
         super().data_received(data)
         self._watch()
+        if self._serves():
+            self.flow.pause_reading()  # until the body is asked for, which that of a stranger is not
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """The connection becomes a WebSocket, which looks after itself."""
         self._upgraded = True
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
+        self._forget()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -137,25 +140,23 @@ class Bounded(H11Protocol):
         self.connections.discard(oldest)
         return True
 
-    @property
-    def waits_since(self) -> float | None:
-        """Since when the client has said nothing that could be served; None while it is served."""
-        return None if self.late is None else self.late.when() - HEAD_S
-
     def _watch(self) -> None:
         """Begin to wait for a whole request, or stop waiting because there is one."""
         served = self._upgraded or self._serves()
-        if served and self.late is not None:
-            self.late.cancel()
-            self.late = None
-        elif not served and self.late is None:
+        if served:
+            self._forget()
+        elif self.late is None:
+            self.waits_since = self.loop.time()
             self.late = self.loop.call_later(HEAD_S, self.hurry)
+
+    def _forget(self) -> None:
+        if self.late is not None:
+            self.late.cancel()
+        self.late = self.waits_since = None
 
     def hurry(self) -> None:
         """Close the connection, unless it is being served."""
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
+        self._forget()
         if not self._serves():
             self.transport.abort()
 

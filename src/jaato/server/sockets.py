@@ -21,6 +21,8 @@ from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
 
 BACKLOG = 1_024
+STRANGERS_BACKLOG = 256
+"""Connections that wait to be accepted: who comes after a crowd waits until it has been looked at."""
 MAX_PATH_BYTES = 107
 """The longest path of a Unix socket (sockaddr_un)."""
 FIRST_PASSED = 3
@@ -151,6 +153,7 @@ async def serving(
     """Serve an application at a socket while the body runs; `doors` such share the connections there may be."""
     config = config_of(app)
     config.doors = doors
+    config.backlog = BACKLOG if listener.family == socket.AF_UNIX else STRANGERS_BACKLOG
     config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
     config.ws = FramedSocket
     config.ws_max_size = MAX_HELLO_BYTES

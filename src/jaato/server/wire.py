@@ -14,6 +14,8 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from jaato.server.reading import LittleAtOnce
+
 EXTENSION = "jaato.wire"
 MOST_PENDING_BYTES = 4 << 20
 """What a client may leave unread before it is heard no further."""
@@ -21,38 +23,24 @@ MOST_UNKNOWN_BYTES = 65_536
 """What a client may say before it is let in: the head of its request, and a greeting that is too long, to be told so."""
 MOST_PARTS = 10_000
 """Parts a message may come in."""
-READ = memoryview(bytearray(16_384))
 CLOSING_S = 10.0
 """How long a client may take to read the rest once its connection is over."""
 
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class FramedSocket(WebSocketsSansIOProtocol, asyncio.BufferedProtocol):
-    """The server's end of one connection. `drained` is called when it takes more again.
-
-    Little is read at once, so that frames of a few bytes by the ten thousand leave others their turn.
-    """
+class FramedSocket(WebSocketsSansIOProtocol, LittleAtOnce):
+    """The server's end of one connection. `drained` is called when it takes more again."""
 
     full = False
     drained: Callable[[], None] | None = None
-    waits_since: float | None = None
-    """Since when the client has not said who it is; None once it is let in."""
     _ending: asyncio.TimerHandle | None = None
     _unknown_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         super().connection_made(transport)
-        self.waits_since = self.loop.time()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: to one place for all, as they are taken out before anything else is read."""
-        return READ
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Some have come."""
-        self.data_received(bytes(READ[:nbytes]))
+        self.waits_since = self.loop.time()  # until it has said who it is
 
     def data_received(self, data: bytes) -> None:
         """A client says something. An opening that is none, by rules HTTP does not have, ends its connection."""
