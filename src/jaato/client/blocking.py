@@ -234,7 +234,7 @@ def understood(message: bytes) -> Any:
         return FRAMES.decode(message)
     except msgspec.ValidationError:
         return None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConnectionFault("The server sent a message that is none.") from None
 
 

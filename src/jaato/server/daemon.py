@@ -69,7 +69,7 @@ def found(path: Path) -> Record | None:
         data = os.pread(fd, 10_000, 0)
         try:
             return msgspec.json.decode(data, type=Record)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return Record(0, "", 0.0, str(path), [])  # it is just beginning
     finally:
         os.close(fd)
