@@ -123,7 +123,7 @@ def read_tokens(state_dir: Path) -> list[TokenEntry]:
         raise ConfigError(f"Others can read {path}: chmod 600 {path}.")
     try:
         tokens = msgspec.json.decode(content, type=TokenFile).tokens
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is no file of tokens: {error}. Remove it, and give tokens anew.") from None
     for entry in tokens:
         if SHA256.fullmatch(entry.sha256) is None:  # an empty one would let in whoever has no token
