@@ -10,14 +10,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.server.serving import Raw, served
+from tests.server.serving import served
 from tests.server.test_resting import begun, until
 
 from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
 from jaato.server import carry
 from jaato.server.metrics import Metrics
-from jaato.storage.sqlite import SqliteStore
 
 
 def test_a_store_that_cannot_be_read_does_not_end_the_server(
@@ -45,23 +44,18 @@ def test_a_store_that_cannot_be_read_does_not_end_the_server(
         anyio.run(main)
 
 
-async def ghost(client: Raw, session_id: str) -> list[str]:
-    """Who watches a session, as its state says."""
-    await client.ask("session.attach", session_id=session_id)
-    await client.ask("client.config")
-    return [one.name for one in client.events[-1].clients]
-
-
 def test_who_could_not_remove_a_session_watches_it_still(tmp_path: Path) -> None:
-    """A session that another process holds is not removed; who has tried goes on to watch it, and leaves with his connection."""
+    """A session whose log cannot be removed stays; who has tried goes on to watch it, and leaves with his connection."""
 
     async def main() -> None:
         async with served(tmp_path, [Step(text="Yes.")]) as server:
             async with server.client("one") as one:
                 session_id = await begun(one, tmp_path)
                 await server.hub.put_down(session_id)
-                with sqlite3.connect(tmp_path / "state/jaato.db") as other:
-                    other.execute("CREATE TRIGGER held BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'held'); END")
+                with closing(sqlite3.connect(tmp_path / "state/jaato.db")) as other:
+                    other.execute(
+                        "CREATE TRIGGER held BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'held'); END"
+                    )
                 reply = await one.ask("session.delete", session_id=session_id)
                 assert reply.error is not None
                 assert reply.error.code != "internal"
