@@ -29,6 +29,16 @@ def many(command: dict[str, Any], count: int) -> bytes:
     return b"".join(frame(TEXT, json.dumps({**command, "id": str(n)}).encode()) for n in range(count))
 
 
+def is_ended(raw: socket.socket, data: bytes) -> bool:
+    """Whether the server hangs up on who says this again and again."""
+    try:
+        for _ in range(200):
+            raw.sendall(data)
+    except OSError:
+        return True
+    return False
+
+
 def replies(line: Line) -> int:
     """How many replies have come by now."""
     line.raw.setblocking(False)
@@ -57,20 +67,15 @@ def test_parts_that_bring_nothing_come_to_an_end(keep: Keep, role: str | None) -
     """A message in parts without end, each empty, ends its connection: its parts are bounded in number, not only in bytes."""
     with keep.client(keep.tokens[role]) if role else keep.socket() as line:
         line.raw.settimeout(20)
-        with pytest.raises(OSError):
-            line.raw.sendall(part(TEXT, b'"'))
-            for _ in range(200):
-                line.raw.sendall(part(CONTINUATION, b"") * 10_000)
-            pytest.fail("two million parts were taken")
+        line.raw.sendall(part(TEXT, b'"'))
+        assert is_ended(line.raw, part(CONTINUATION, b"") * 10_000)
     assert keep.serves()
 
 
 def test_a_stranger_says_little(keep: Keep) -> None:
     """Before the greeting even frames that ask for nothing are bounded: the connection ends with them."""
-    with keep.socket() as line, pytest.raises(OSError):
-        for _ in range(200):
-            line.raw.sendall(frame(PING, b"") * 10_000)
-        pytest.fail("two million pings were taken")
+    with keep.socket() as line:
+        assert is_ended(line.raw, frame(PING, b"") * 10_000)
     assert keep.serves()
 
 
@@ -95,10 +100,9 @@ def test_the_body_of_a_stranger_is_not_read(keep: Keep, wrong: int) -> None:
         keep.ask(keep.head(token="x" * 43), who)
     with closing(keep.dial(who)) as line:
         line.sendall(keep.head("/mcp", "Transfer-Encoding: chunked", method="POST"))
-        with pytest.raises(OSError):
-            for _ in range(200):
-                line.sendall(b"1\r\nx\r\n" * 10_000)
-            pytest.fail("two million pieces were taken")
+        assert is_ended(line, b"1
+x
+" * 10_000)
     assert keep.serves()
 
 
