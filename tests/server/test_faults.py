@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
 from jaato.server import carry
 from jaato.server.metrics import Metrics
+
+
+async def bounded(main: Callable[[], Awaitable[None]]) -> None:
+    """Run it, and not for ever."""
+    with anyio.fail_after(20):
+        await main()
 
 
 def test_a_store_that_cannot_be_read_does_not_end_the_server(
@@ -41,7 +48,7 @@ def test_a_store_that_cannot_be_read_does_not_end_the_server(
         assert caplog.text.count("cannot be followed") == 1
 
     with caplog.at_level(logging.WARNING):
-        anyio.run(main)
+        anyio.run(bounded, main)
 
 
 def test_who_could_not_remove_a_session_watches_it_still(tmp_path: Path) -> None:
@@ -62,7 +69,7 @@ def test_who_could_not_remove_a_session_watches_it_still(tmp_path: Path) -> None
                 assert server.hub.rooms[session_id].watched
             await until(lambda: not server.hub.rooms[session_id].watched)
 
-    anyio.run(main)
+    anyio.run(bounded, main)
 
 
 def test_watchers_hear_that_their_session_was_removed(tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ def test_watchers_hear_that_their_session_was_removed(tmp_path: Path) -> None:
             assert "jaato_uptime_seconds 12345678." in text
             assert f"jaato_events_total {server.hub.events}\n" in text
 
-    anyio.run(main)
+    anyio.run(bounded, main)
 
 
 def test_one_connection_watches_so_many_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +113,4 @@ def test_one_connection_watches_so_many_sessions(tmp_path: Path, monkeypatch: py
             assert (await client.ask("session.detach", session_id=ids[0])).error is None
             assert (await client.ask("session.attach", session_id=ids[2])).error is None
 
-    anyio.run(main)
+    anyio.run(bounded, main)
