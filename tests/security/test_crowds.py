@@ -34,6 +34,8 @@ def is_ended(raw: socket.socket, data: bytes) -> bool:
     try:
         for _ in range(200):
             raw.sendall(data)
+    except TimeoutError:
+        return False
     except OSError:
         return True
     return False
