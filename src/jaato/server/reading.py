@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 
 PLACE = memoryview(bytearray(8_192))
 """Where everybody's bytes go: they are taken out before anything else is read."""
@@ -23,6 +24,6 @@ class LittleAtOnce(asyncio.BufferedProtocol):
         """Some have come."""
         self.data_received(bytes(PLACE[:nbytes]))
 
+    @abstractmethod
     def data_received(self, data: bytes) -> None:
         """Take them."""
-        raise NotImplementedError
