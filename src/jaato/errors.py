@@ -7,6 +7,8 @@ JaatoError
 │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
 │   ├── SessionNotFound    no such session, or the prefix fits several
 │   └── SessionBusy        another process appended to the session meanwhile
+├── NotAllowed             the client's role does not allow it           (exit 4)
+├── Overloaded             retryable: the server does enough for this client already
 ├── ToolError              a call failed; to the model it is a value
 │   ├── UnknownTool, ToolInactive, ToolDisabled
 │   ├── InvalidArguments   with every problem and its path
@@ -79,6 +81,13 @@ class NotAllowed(JaatoError):
 
     code = "not_allowed"
     exit_code = 4
+
+
+class Overloaded(JaatoError):
+    """The server does as much for this client as it does at once."""
+
+    code = "overloaded"
+    retryable = True
 
 
 class ToolError(JaatoError):

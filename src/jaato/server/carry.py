@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
-from jaato.errors import ConfigError, NotAllowed
+from jaato.errors import ConfigError, JaatoError, NotAllowed, Overloaded
 from jaato.protocol.commands import (
     ClarificationResponse,
     ClientConfig,
@@ -32,10 +32,7 @@ from jaato.protocol.commands import (
     ToolsDisable,
     TurnContinue,
 )
-from jaato.protocol.events import (
-    ClarificationQuestion,
-    PermissionRequested,
-)
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
@@ -53,6 +50,8 @@ WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientCon
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
 MOST_LISTED = 500
+MOST_WATCHED = 256
+"""Sessions one connection may watch: the state of each is in memory as long."""
 
 
 class Carrier:
@@ -159,6 +158,8 @@ class Carrier:
         held = self._feeds.pop(room.session_id, None)
         if held is not None:
             self._hub.leave(*held)
+        elif len(self._feeds) >= MOST_WATCHED:
+            raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
         feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
         self._feeds[room.session_id] = (room, feed)
 
@@ -263,8 +264,8 @@ class Carrier:
         if not command.session_id:
             raise ConfigError("Say which session is to be removed: session_id.")
         session_id = self._hub.find(command.session_id)
-        self._feeds.pop(session_id, None)
         await self._hub.delete(session_id)
+        self._feeds.pop(session_id, None)
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:

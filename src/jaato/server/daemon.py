@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 import jaato
-from jaato.errors import ConfigError, JaatoError
+from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.listen import bound, host_and_port
 from jaato.server.run import Doors, Running, opened
@@ -69,7 +69,7 @@ def found(path: Path) -> Record | None:
         data = os.pread(fd, 10_000, 0)
         try:
             return msgspec.json.decode(data, type=Record)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return Record(0, "", 0.0, str(path), [])  # it is just beginning
     finally:
         os.close(fd)
@@ -213,11 +213,10 @@ def at(wanted: Wanted, passed: list[socket.socket], stack: AsyncExitStack) -> li
 
 async def renewed(served: Running) -> None:
     """Read everything anew that a signal asks for; what is wrong with it is the log's, and the server serves on."""
-    try:
-        await served.renew()
-    except (JaatoError, OSError) as error:
-        LOG.error("Not everything could be read anew: %s", error)  # noqa: TRY400 it says all there is
-    else:
+    problems = await served.renew()
+    for problem in problems:
+        LOG.error("Not everything could be read anew: %s", problem)
+    if not problems:
         LOG.info("The configuration is read anew, for new sessions and connections")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -16,6 +16,7 @@ from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, settle_rest, tools_of
@@ -49,6 +50,7 @@ class Hub:
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._heard = 0
         self.closing = False
 
     @asynccontextmanager
@@ -90,8 +92,12 @@ class Hub:
 
     @property
     def events(self) -> int:
-        """How much has happened in the rooms there are."""
-        return sum(room.ring.end for room in self.rooms.values())
+        """How much has happened in the rooms there are and were."""
+        return self._heard + sum(room.ring.end for room in self.rooms.values())
+
+    def _forget(self, session_id: str) -> None:
+        room = self.rooms.pop(session_id, None)
+        self._heard += room.ring.end if room is not None else 0
 
     # --- rooms ---------------------------------------------------------------------------------------------------
 
@@ -220,14 +226,16 @@ class Hub:
         return live.rests(self.idle_after_s, watched=room is not None and room.watched)
 
     async def delete(self, session_id: str) -> None:
-        """Stop a session and remove it for good; who watches it is told by the end of its events."""
+        """Stop a session and remove it for good; who watches it is told."""
         await self.put_down(session_id)
         self.store.hold(session_id)
         try:
             self.store.delete(session_id)
         finally:
             self.store.release(session_id)
-        self.rooms.pop(session_id, None)
+        if (room := self.rooms.get(session_id)) is not None:
+            room.say("This session was removed.", "warning")
+        self._forget(session_id)
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
@@ -246,7 +254,9 @@ class Hub:
         self.room(session_id).tell()
 
     async def reload(self) -> None:
-        """New sessions see the configuration as it is now; those at hand go on as they are."""
+        """New sessions see the configuration as it is now; those at hand go on as they are. Raises `ConfigError` for one
+        that cannot be used; then workspaces that are open stay as they are."""
+        settings_for(self.base, self.base.workspace or Path.home())
         await self.lives.renew()
 
     # --- lists ---------------------------------------------------------------------------------------------------
@@ -267,17 +277,20 @@ class Hub:
         while True:
             await anyio.sleep(min(SWEEP_S, self.idle_after_s))
             for session_id, live in list(self.lives.by_id.items()):
-                if live.passed:
-                    await self.put_down(session_id)
-                elif self._idle(session_id, live):
-                    await self.put_down(session_id, idle=True)
+                with surviving(f"the session {session_id}"):
+                    if live.passed:
+                        await self.put_down(session_id)
+                    elif self._idle(session_id, live):
+                        await self.put_down(session_id, idle=True)
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:
-                    del self.rooms[session_id]
-            await self.lives.sweep(self.idle_after_s)
+                    self._forget(session_id)
+            with surviving("a workspace"):
+                await self.lives.sweep(self.idle_after_s)
 
     async def _follow(self) -> None:
         """Hear of what other processes write into sessions that are watched here."""
+        troubled = ""
         while True:
             await anyio.sleep(FOLLOW_S)
             for session_id, room in list(self.rooms.items()):
@@ -285,7 +298,20 @@ class Hub:
                     try:
                         room.catch_up()
                     except SessionNotFound:
-                        del self.rooms[session_id]
+                        self._forget(session_id)
+                    except JaatoError as error:
+                        if troubled != str(error):
+                            troubled = str(error)
+                            LOG.warning("The session %s cannot be followed: %s", session_id, error)
+
+
+@contextmanager
+def surviving(what: str) -> Iterator[None]:
+    """Put one thing down, whose failure must not end the others: it is the log's."""
+    try:
+        yield
+    except (JaatoError, OSError) as error:
+        LOG.warning("Could not put down %s: %s", what, error)
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
@@ -10,13 +12,18 @@ from jaato.protocol.ids import id_of, new_id
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
 
+SEARCHING = anyio.CapacityLimiter(2)
+"""Threads that search; those given up go on, and would take the place of all else that happens on threads."""
+
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
     """One page of the sessions that have all words of a query. Raises `StoreError`."""
     query, store = command.query or "", hub.store
     while True:
         hits = await anyio.to_thread.run_sync(
-            store.search, query, command.workspace, limit + 1, command.cursor, abandon_on_cancel=True
+            partial(store.search, query, command.workspace, limit + 1, command.cursor),
+            abandon_on_cancel=True,
+            limiter=SEARCHING,
         )
         if hits.complete:
             break
