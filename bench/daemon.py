@@ -21,6 +21,7 @@ from jaato.client.blocking import Client
 from jaato.protocol.commands import SessionCreate
 
 NOWHERE = "http://127.0.0.1:9/v1"
+LATE_S = 60.0
 ROOT = Path(__file__).parents[1]
 
 
@@ -60,7 +61,8 @@ class Daemon:
         path = self.home / "report.json"
         path.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGUSR1)
-        while not path.exists():
+        late = time.monotonic() + LATE_S
+        while not path.exists() and time.monotonic() < late:
             time.sleep(0.01)
         told: dict[str, Any] = json.loads(path.read_text())
         return told
@@ -109,7 +111,8 @@ def serving(
     os.close(writing)
     try:
         with os.fdopen(reading, "rb") as ready:
-            ready.readline()
+            if not ready.readline():
+                raise RuntimeError("The server has not begun.")
         yield Daemon(process, home)
     finally:
         process.terminate()
