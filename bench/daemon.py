@@ -38,9 +38,13 @@ class Daemon:
     @property
     def cpu_s(self) -> float:
         """CPU seconds used by now, to the nanosecond."""
-        return sum(
-            int(task.read_text().split()[0]) for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        ) / 1e9
+        return (
+            sum(
+                int(task.read_text().split()[0])
+                for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+            )
+            / 1e9
+        )
 
     def status(self, name: str) -> int:
         """A number of the process's status: `VmRSS` and `VmHWM` in kB, `Threads`."""
@@ -73,9 +77,7 @@ class Daemon:
 
     def new(self, **fields: Any) -> SessionCreate:
         """The command for a session answered by the script."""
-        return SessionCreate(
-            workspace=str(self.home), provider="scripted", model=str(self.script), **fields
-        )
+        return SessionCreate(workspace=str(self.home), provider="scripted", model=str(self.script), **fields)
 
     def health_s(self) -> float:
         """Seconds until `/health` is answered, on a connection of its own."""
@@ -94,14 +96,18 @@ class Daemon:
 
 @contextmanager
 def serving(
-    home: Path, *arguments: str, url: str = NOWHERE, script: list[dict[str, Any]] | None = None, observed: bool = True
+    home: Path,
+    *arguments: str,
+    url: str = NOWHERE,
+    script: list[dict[str, Any]] | None = None,
+    observed: bool = True,
 ) -> Iterator[Daemon]:
     """A server in this home; what the scripted model says is one word where nothing else is given."""
     (home / "script.json").write_text(json.dumps(script or [{"text": "ok"}] * 20))
-    environ = environ_for(home, url) | {"XDG_RUNTIME_DIR": str(home), "BENCH_REPORT": str(home / "report.json")}
+    environ = environ_for(home, url) | {"XDG_RUNTIME_DIR": str(home)}
     environ["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
     reading, writing = os.pipe()
-    program = ["-m", "bench.observed"] if observed else ["-m", "jaato", "serve"]
+    program = ["-m", "bench.observed", str(home / "report.json")] if observed else ["-m", "jaato", "serve"]
     process = subprocess.Popen(
         [sys.executable, *program, *arguments],
         env={**environ, "JAATO_READY_FD": str(writing)},

@@ -73,8 +73,20 @@ def rows() -> list[Row]:
     names = ("descriptors", "tasks", "threads")
     where = f"left of {SHORT:,} short sessions and {RECONNECTS:,} reconnects"
     return [
-        Row(f"memory left of {SHORT:,} short sessions", (after_kb - before_kb) / 1024, "MB", 2, f"after the first {WARM_UP}"),
+        Row(
+            f"memory left of {SHORT:,} short sessions",
+            (after_kb - before_kb) / 1024,
+            "MB",
+            2,
+            f"after the first {WARM_UP}",
+        ),
         Row(f"memory left of {RECONNECTS:,} reconnects", (last_kb - after_kb) / 1024, "MB", 1, ""),
-        Row("a short session, its turn and its end, CPU of the server", each_ms, "ms", 20, f"mean of {SHORT:,}"),
+        Row(
+            "a short session, its turn and its end, CPU of the server",
+            each_ms,
+            "ms",
+            20,
+            f"mean of {SHORT:,}",
+        ),
         *[Row(f"{name} {where}", count, "", 0, "") for name, count in zip(names, left, strict=True)],
     ]

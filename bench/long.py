@@ -33,7 +33,7 @@ from jaato.storage.sqlite import SqliteStore
 
 LENGTHS = (1_000, 10_000, 100_000)
 STORED = 10_000
-ROUNDS = 3
+ROUNDS = 40
 ASKED = 200
 DRAW = """
 import json, resource, sys, time
@@ -89,7 +89,9 @@ def filled(store: SqliteStore, events: int, workspace: Path) -> str:
     """A stored session of about so many events."""
     session_id, agent_id = new_id("s"), new_id("a")
     head: dict[str, Any] = {"session_id": session_id, "agent_id": agent_id}
-    agent = AgentCreated(**head, seq=2, name="main", provider="p", model="m", system_prompt="x", core_tools=[])
+    agent = AgentCreated(
+        **head, seq=2, name="main", provider="p", model="m", system_prompt="x", core_tools=[]
+    )
     with_lease = store.lease(session_id, "bench")
     assert with_lease
     store.create([SessionCreated(**head, seq=1, workspace=str(workspace)), agent])
@@ -126,29 +128,128 @@ def drawn(server: Daemon, session_id: str) -> Drawn:
     return Drawn(spent, client_cpu, peak_kb, cpu, more_kb, server.report()["held_s"])
 
 
-def lengths() -> dict[int, tuple[Drawn, float, float]]:
-    """By a log's length: how its session is drawn, and the CPU milliseconds of a page of its history and of the list."""
-    found = {}
+class Cost(NamedTuple):
+    """What a session costs those who look at it: the first time, after a new start, and CPU ms of a page of its history
+    and of the list it stands in."""
+
+    first: Drawn
+    again: Drawn
+    page_ms: float
+    list_ms: float
+
+
+def cost(home: Path, session_id: str) -> Cost:
+    """Look at a stored session."""
+    with serving(home) as server:
+        first = drawn(server, session_id)
+    with serving(home) as server:
+        again = drawn(server, session_id)
+        with server.client() as client:
+            client.ask(SessionList())
+            cpu = server.cpu_s
+            for _ in range(ROUNDS):
+                page = client.ask(HistoryRequest(session_id=session_id, before_seq=400, limit=100))
+                assert isinstance(page, History)
+                assert len(page.events) == 100
+            page_ms = (server.cpu_s - cpu) / ROUNDS * 1e3
+            cpu = server.cpu_s
+            for _ in range(ROUNDS):
+                client.ask(SessionList())
+            list_ms = (server.cpu_s - cpu) / ROUNDS * 1e3
+    return Cost(first, again, page_ms, list_ms)
+
+
+def long() -> list[Row]:
+    """Sessions of a thousand, ten thousand and a hundred thousand events."""
     with tempfile.TemporaryDirectory(prefix="jaato-") as folder:
         home = Path(folder)
         store = SqliteStore(state_of(home) / "jaato.db")
         ids = {length: filled(store, length, home) for length in LENGTHS}
         store.close()
-        for length, session_id in ids.items():
-            with serving(home) as server:
-                first = drawn(server, session_id)
+        short, middle, great = [cost(home, ids[length]) for length in LENGTHS]
+    least, most = f"{LENGTHS[0]:,} events", f"{LENGTHS[-1]:,} events"
+    paint = f"attach to {LENGTHS[1]:,} events, first paint"
+    return [
+        Row(paint, middle.first.wall_s * 1e3, "ms", 300, "wall time, a log nobody has read before"),
+        Row("CPU of the server for it", middle.first.server_cpu_s * 1e3, "ms", 300, ""),
+        Row("CPU of the client for it", middle.first.client_cpu_s * 1e3, "ms", 30, ""),
+        Row(
+            f"attach to {most} for the first time, CPU of the server", great.first.server_cpu_s, "s", None, ""
+        ),
+        Row("longest the loop is held for it, CPU", great.first.held_s * 1e3, "ms", 50, ""),
+        Row(
+            f"attach to {most} later, CPU of the server",
+            great.again.server_cpu_s * 1e3,
+            "ms",
+            50,
+            f"after a new start; {short.again.server_cpu_s * 1e3:.2g} ms for {least}",
+        ),
+        Row(
+            "memory the server takes for it",
+            great.first.server_kb / 1024,
+            "MB",
+            6,
+            f"{middle.first.server_kb / 1024:.2g} MB for {LENGTHS[1]:,}",
+        ),
+        Row(
+            "peak memory of the client, a log of " + most,
+            great.first.client_kb / short.first.client_kb,
+            "times",
+            1.1,
+            least,
+        ),
+        Row(
+            "a page of the history, a log of " + most,
+            great.page_ms / short.page_ms,
+            "times",
+            1.5,
+            f"{least}: {short.page_ms:.2g} ms CPU",
+        ),
+        Row(
+            "the list, a log of " + most,
+            great.list_ms / short.list_ms,
+            "times",
+            1.5,
+            f"{least}: {short.list_ms:.2g} ms CPU",
+        ),
+    ]
+
+
+def many() -> list[Row]:
+    """Ten thousand stored sessions."""
+    with tempfile.TemporaryDirectory(prefix="jaato-") as folder:
+        home = Path(folder)
+        store = SqliteStore(state_of(home) / "jaato.db")
+        for _ in range(STORED):
+            filled(store, 2, home)
+        store.close()
+        begun = time.perf_counter()
+        with serving(home, observed=False) as server:
+            wall_s, cpu_s = time.perf_counter() - begun, server.cpu_s
+            with server.client() as client:
+                asked = []
+                for _ in range(ASKED):
+                    begun = time.perf_counter()
+                    found = client.ask(SessionList())
+                    asked.append(time.perf_counter() - begun)
+                    assert isinstance(found, Sessions)
+                    assert len(found.sessions) == 50
+                begun, pages, listed, cursor = time.perf_counter(), 0, 0, None
                 cpu = server.cpu_s
-                with server.client() as client:
-                    for _ in range(ROUNDS):
-                        page = client.ask(HistoryRequest(session_id=session_id, before_seq=400, limit=100))
-                        assert isinstance(page, History)
-                        assert len(page.events) == 100
-                    paged = (server.cpu_s - cpu) / ROUNDS
-                    cpu = server.cpu_s
-                    for _ in range(ROUNDS):
-                        client.ask(SessionList())
-                    found[length] = (first, paged * 1e3, (server.cpu_s - cpu) / ROUNDS * 1e3)
-    return found
-def rows():
-    for length, one in lengths().items(): print(length, one)
-    return []
+                while pages == 0 or cursor:
+                    found = client.ask(SessionList(limit=500, cursor=cursor))
+                    assert isinstance(found, Sessions)
+                    pages, listed, cursor = pages + 1, listed + len(found.sessions), found.cursor
+                page_ms = (server.cpu_s - cpu) / pages * 1e3
+    stored = f"{STORED:,} stored sessions"
+    return [
+        Row(f"a server starts on {stored}", wall_s, "s", 1, f"wall time; {cpu_s:.2g} s CPU"),
+        Row(f"the list of {stored}, p95", p95(asked) * 1e3, "ms", 50, f"wall time, {ASKED} requests"),
+        Row("all of it, CPU of the server for a page of 500", page_ms, "ms", 50, f"{pages} pages"),
+        Row("sessions missing in it", STORED - listed, "", 0, ""),
+    ]
+
+
+def rows() -> list[Row]:
+    """The figures of long sessions and many."""
+    return [*long(), *many()]

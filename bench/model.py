@@ -16,7 +16,13 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close
 def chunk(delta: dict[str, str], finish: str | None = None) -> bytes:
     """One event of a streamed completion."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    made = {"id": "c-1", "object": "chat.completion.chunk", "created": 1790000000, "model": "m", "choices": [choice]}
+    made = {
+        "id": "c-1",
+        "object": "chat.completion.chunk",
+        "created": 1790000000,
+        "model": "m",
+        "choices": [choice],
+    }
     return b"data: " + json.dumps(made).encode() + b"\n\n"
 
 

@@ -14,9 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-REPORT = "BENCH_REPORT"
-"""The variable with the path of the report."""
-
 
 class Seen:
     """What was seen since the last report."""
@@ -43,7 +40,7 @@ def watch() -> None:
         elif told["generation"] == 2:
             Seen.collected_s = max(Seen.collected_s, time.thread_time() - since[0])
 
-    asyncio.events.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.events.Handle._run = timed  # type: ignore[method-assign,assignment]
     gc.callbacks.append(collected)
 
 
@@ -58,7 +55,7 @@ def report(*_: object) -> None:
     }
     Seen.held_s = Seen.collected_s = 0.0
     Seen.reports += 1
-    path = Path(os.environ[REPORT])
+    path = Path(sys.argv[1])
     part = path.with_suffix(".part")
     part.write_text(json.dumps(told))
     part.rename(path)
@@ -69,4 +66,4 @@ if __name__ == "__main__":
 
     watch()
     signal.signal(signal.SIGUSR1, report)
-    sys.exit(main(["serve", *sys.argv[1:]]))
+    sys.exit(main(["serve", *sys.argv[2:]]))

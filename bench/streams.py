@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,7 +94,13 @@ def stall() -> list[Row]:
             more_kb.append(server.status("VmHWM") - before)
             lost += missed + behind
     return [
-        Row("CPU of the same with a client stalled in mid-stream", min(with_one) / min(without), "times", 1.1, f"without it; {MANY:,} words to {WATCHERS} clients"),
+        Row(
+            "CPU of the same with a client stalled in mid-stream",
+            min(with_one) / min(without),
+            "times",
+            1.1,
+            f"without it; {MANY:,} words to {WATCHERS} clients",
+        ),
         Row("memory the server takes for it", max(more_kb) / 1024, "MB", 8, "a ring of 4 MB at most"),
         Row("clients of it, the stalled one too, that miss a character", lost, "", 0, ""),
     ]
@@ -103,7 +109,11 @@ def stall() -> list[Row]:
 def streamed(server: Daemon, clients: int, *, stalled: bool = False) -> tuple[float, int, int]:
     """CPU seconds of a turn that so many watch, how many of them miss something, and whether the stalled one does."""
     (session_id,) = made(server, 1)
-    with watching(server.path, clients, [session_id]) as watchers, server.client() as client, server.client() as other:
+    with (
+        watching(server.path, clients, [session_id]) as watchers,
+        server.client() as client,
+        server.client() as other,
+    ):
         if stalled:
             other.ask(SessionAttach(session_id=session_id))
         cpu = server.cpu_s
@@ -112,13 +122,17 @@ def streamed(server: Daemon, clients: int, *, stalled: bool = False) -> tuple[fl
         spent = server.cpu_s - cpu
         behind = 0
         if stalled:
-            while session_id not in other.states or other.states[session_id].open_turn or not other.states[session_id].turns:
+            while (
+                session_id not in other.states
+                or other.states[session_id].open_turn
+                or not other.states[session_id].turns
+            ):
                 other.receive()
                 other.arrived()
             said = other.states[session_id].entries[-2]
             assert isinstance(said, MessageModel)
             behind = len(said.message.text) != MANY * len(WORD)
-    return spent, sum(chars != MANY * len(WORD) for chars in seen.chars), behind
+    return spent, sum(said != MANY * len(WORD) for said in seen.said), behind
 
 
 def storm() -> list[Row]:
@@ -144,8 +158,20 @@ def storm() -> list[Row]:
     each_us = (many - alone) / 99 / MANY * 1e6
     print(attached, alone, many)
     return [
-        Row("100 clients come to one session, CPU of each", attached[1] / attached[0], "times", 2, f"when 10 come: {attached[0]:.2g} ms"),
-        Row(f"{MANY:,} words at once to 100 clients of one session, CPU of each", each_us, "us", 15, "their attaching not counted"),
+        Row(
+            "100 clients come to one session, CPU of each",
+            attached[1] / attached[0],
+            "times",
+            2,
+            f"when 10 come: {attached[0]:.2g} ms",
+        ),
+        Row(
+            f"{MANY:,} words at once to 100 clients of one session, CPU of each",
+            each_us,
+            "us",
+            15,
+            "their attaching not counted",
+        ),
         Row("longest the loop was held for it, CPU", held["held_s"] * 1e3, "ms", 50, ""),
         Row("memory the server takes for it", more_mb, "MB", 32, ""),
         Row("clients of it that miss a character", lost, "", 0, ""),

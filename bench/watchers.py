@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from jaato.client.blocking import Client
 from jaato.protocol.commands import SessionAttach
-from jaato.protocol.events import AgentOutput, SessionInfo, TurnCompleted
+from jaato.protocol.events import AgentOutput, MessageModel, SessionInfo
+from jaato.protocol.events.state import State
 
 
 class Seen(NamedTuple):
@@ -24,6 +25,9 @@ class Seen(NamedTuple):
     chars: list[int]
     """Characters of streamed text; those of a snapshot do not count."""
     turns: list[int]
+    """Turns that have ended, as each client's state has it."""
+    said: list[int]
+    """Characters of what the model said last, as each client's state has it."""
     snapshots: list[int]
 
 
@@ -49,6 +53,9 @@ def main(path: str, count: int, sessions: Sequence[str]) -> None:
             elif not sys.stdin.readline():
                 return
             else:
+                for number, client in enumerate(clients):
+                    state = next(iter(client.states.values()))
+                    seen.turns[number], seen.said[number] = state.turns, said_last(state)
                 print(json.dumps(seen), flush=True)
 
 
@@ -62,9 +69,13 @@ def take(client: Client, number: int, seen: Seen) -> None:
                 continue
             case AgentOutput():
                 seen.chars[number] += len(event.text)
-            case TurnCompleted():
-                seen.turns[number] += 1
         seen.events[number] += 1
+
+
+def said_last(state: State) -> int:
+    """Characters of the newest message of the model."""
+    said = [entry.message.text for entry in state.entries[-3:] if isinstance(entry, MessageModel)]
+    return len(said[-1]) if said else 0
 
 
 class Watchers:

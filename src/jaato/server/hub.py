@@ -18,10 +18,11 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
+from jaato.server.folding import Folding
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
-from jaato.server.room import Room, folded
+from jaato.server.room import Room
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -87,12 +88,25 @@ class Hub:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         return text if text in self.rooms else self.store.find(text, workspace)
 
-    def room(self, session_id: str) -> Room:
-        """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
-        room = self.rooms.get(session_id)
-        if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+    async def room(self, session_id: str) -> Room:
+        """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is not None:
+            return room
+        async with self._alone(f"room {session_id}"):
+            if (room := self.rooms.get(session_id)) is not None:
+                return room
+            folding = Folding(self.store, self.secrets, session_id)
+            for _ in folding:
+                await asyncio.sleep(0)
+            room = Room(self.store, self.secrets, folding.state)
+            room.catch_up()
             self._settle(room)
+        return room
+
+    def at_hand(self, session_id: str) -> Room:
+        """A room that is there. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is None:
+            raise SessionNotFound(f"The session {session_id} has just been removed.")
         return room
 
     def _settle(self, room: Room) -> None:
@@ -136,7 +150,7 @@ class Hub:
                 return known
             if self.closing:
                 raise SessionBusy("The server is going down; start it again, nothing is lost.")
-            room = self.room(session_id)
+            room = await self.room(session_id)
             live = await self.lives.resume(session_id, Path(room.state.workspace), how)
             room.catch_up()
             self.join(room, live)
@@ -219,7 +233,7 @@ class Hub:
             journal.record(
                 SessionUpdated(**journal.head(), name=command.name, description=command.description)
             )
-        self.room(session_id).tell()
+        (await self.room(session_id)).tell()
 
     async def reload(self) -> None:
         """New sessions see the configuration as it is now; those at hand go on as they are."""

@@ -80,7 +80,7 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     made = hub.once.get(key) if command.once else None
     live = hub.lives.by_id.get(made or "")
     if made and (live is not None or not command.passing):
-        room = hub.room(made)
+        room = await hub.room(made)
         if live is not None and live.visit:
             live.visitor = client_id  # its connection was lost; the visit goes on
         opened = Opened(made, room.state.seq, room.state.name, again=True)
@@ -93,7 +93,7 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     stored = made or stored_session(hub.store, command)
     if stored is None:
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
-        room, before = hub.room(live.session.state.session_id), 0
+        room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
     else:
         room, before, live = await reopened(hub, stored, command, blueprint)
@@ -118,7 +118,7 @@ async def reopened(
     if live is not None and not live.resting:
         raise SessionBusy(at_work)
     await hub.put_down(session_id)
-    room = hub.room(session_id)
+    room = await hub.room(session_id)
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)

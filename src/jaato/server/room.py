@@ -171,12 +171,3 @@ def remember(kept: dict[str, T], key: str, value: T) -> None:
     kept[key] = value
     if len(kept) > REMEMBERED:
         del kept[next(iter(kept))]
-
-
-def folded(store: Store, secrets: Secrets, session_id: str) -> State:
-    """The state of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
-    state = State()
-    for event in masked_log(store.read(session_id), secrets):
-        if isinstance(event, Event):
-            apply(state, event)
-    return state

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
+
+MOST_LISTED = 500
+
+
+def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
+    """One page of the sessions there are, or of those a query finds."""
+    limit = min(max(command.limit, 1), MOST_LISTED)
+    if command.query:
+        return searched(hub, command, limit)
+    return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
@@ -27,5 +39,5 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
     made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name)
-    room = hub.room(made)
+    room = await hub.room(made)
     return Opened(made, room.state.seq, room.state.name)
