@@ -111,6 +111,7 @@ class Hub:
 
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
+        room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
         )

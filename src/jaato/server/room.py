@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,8 @@ from jaato.tools.secrets import Secrets
 
 T = TypeVar("T")
 REMEMBERED = 500
+TELL_S = 0.1
+"""How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""
 
 
 class Room:
@@ -43,6 +46,10 @@ class Room:
         self.taken: dict[str, int] = {}
         """Messages that were taken of late, by the client's own word for them: where they are in the log."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
+        self.later: Callable[[float, Callable[[], None]], object] | None = None
+        """Does something after so many seconds, where there is a loop."""
+        self._told_at = 0.0
+        self._to_tell = False
 
     @property
     def session_id(self) -> str:
@@ -99,6 +106,7 @@ class Room:
                 self.tell()
             else:
                 self.ring.clear()
+                self._snapshot = (-1, b"")
 
     def change(self, feed: Feed, client: ClientView) -> None:
         """What a watcher is has changed."""
@@ -112,7 +120,19 @@ class Room:
         return list({client.id: client for client in self._watchers.values()}.values())
 
     def tell(self) -> None:
-        """Tell everybody what no event says: tools, models, sessions, who is there."""
+        """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
+        many come together, it is said once for all of it."""
+        self._snapshot = (-1, b"")
+        wait_s = self._told_at + TELL_S - time.monotonic()
+        if wait_s <= 0 or self.later is None:
+            self._tell()
+        elif not self._to_tell:
+            self._to_tell = True
+            self.later(wait_s, self._tell)
+
+    def _tell(self) -> None:
+        self._to_tell = False
+        self._told_at = time.monotonic()
         self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
