@@ -19,6 +19,7 @@ JaatoError
 │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
 │   │   └── ServerGone     the server of sessions does not answer (exit 1)
 │   └── MalformedReply     retryable: the reply could not be understood
+├── Overloaded             retryable: the server has as much at hand as it can
 ├── LimitReached           a turn, call or token limit                   (exit 5)
 └── CancelledException     someone asked to stop                         (exit 130)
 """
@@ -72,6 +73,13 @@ class SessionBusy(StoreError):
     """Another process appended to this session since it was opened."""
 
     code = "session_busy"
+
+
+class Overloaded(JaatoError):
+    """The server has as much at hand as it can have; try again later."""
+
+    code = "overloaded"
+    retryable = True
 
 
 class NotAllowed(JaatoError):

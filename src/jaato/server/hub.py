@@ -23,14 +23,12 @@ from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
 from jaato.server.room import Room
+from jaato.server.upkeep import follow, make_room, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0
 """How long a session that nobody watches and that does nothing stays at hand."""
-SWEEP_S = 5.0
-FOLLOW_S = 0.2
-"""How often the store is looked at for a session that works in another process."""
 REMEMBERED = 10_000
 """Commands with a `once` that are remembered."""
 
@@ -57,8 +55,8 @@ class Hub:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
         settle_rest(self.store)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._sweep)
-            group.start_soon(self._follow)
+            group.start_soon(sweep, self)
+            group.start_soon(follow, self)
             try:
                 yield
             finally:
@@ -145,6 +143,7 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
+        await make_room(self)
         async with self._alone(session_id):
             known = self.lives.by_id.get(session_id)
             if known is not None:
@@ -201,14 +200,18 @@ class Hub:
         live = self.lives.by_id.get(session_id)
         if live is not None:
             async with self._alone(session_id):
-                if idle and not self._idle(session_id, live):
+                if idle and not self.idle(session_id, live):
                     return
                 await self.lives.put_down(live)
 
-    def _idle(self, session_id: str, live: Live) -> bool:
+    def idle(self, session_id: str, live: Live) -> bool:
         """Whether nobody watches a session and it has done nothing for long enough."""
+        return live.rests(self.idle_after_s, watched=not self.unwatched(session_id))
+
+    def unwatched(self, session_id: str) -> bool:
+        """Whether nobody watches a session."""
         room = self.rooms.get(session_id)
-        return live.rests(self.idle_after_s, watched=room is not None and room.watched)
+        return room is None or not room.watched
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told by the end of its events."""
@@ -250,33 +253,6 @@ class Hub:
 
     def _listed(self) -> list[SessionEntry]:
         return self.listed(limit=20)[0]
-
-    # --- looking after -------------------------------------------------------------------------------------------
-
-    async def _sweep(self) -> None:
-        """Put down what nobody needs, again and again."""
-        while True:
-            await anyio.sleep(min(SWEEP_S, self.idle_after_s))
-            for session_id, live in list(self.lives.by_id.items()):
-                if live.passed:
-                    await self.put_down(session_id)
-                elif self._idle(session_id, live):
-                    await self.put_down(session_id, idle=True)
-            for session_id, room in list(self.rooms.items()):
-                if not room.watched and session_id not in self.lives.by_id:
-                    del self.rooms[session_id]
-            await self.lives.sweep(self.idle_after_s)
-
-    async def _follow(self) -> None:
-        """Hear of what other processes write into sessions that are watched here."""
-        while True:
-            await anyio.sleep(FOLLOW_S)
-            for session_id, room in list(self.rooms.items()):
-                if room.watched and session_id not in self.lives.by_id:
-                    try:
-                        room.catch_up()
-                    except SessionNotFound:
-                        del self.rooms[session_id]
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

@@ -18,6 +18,7 @@ from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
 from jaato.server.room import Room
+from jaato.server.upkeep import make_room
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
@@ -92,6 +93,7 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     )
     stored = made or stored_session(hub.store, command)
     if stored is None:
+        await make_room(hub)
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
         room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)

@@ -1,0 +1,67 @@
+"""What a server does of itself: puts down what nobody needs, hears of what others write, and keeps within its bounds."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import anyio
+
+from jaato.errors import Overloaded, SessionNotFound
+
+if TYPE_CHECKING:
+    from jaato.server.hub import Hub
+
+SWEEP_S = 5.0
+FOLLOW_S = 0.2
+"""How often the store is looked at for a session that works in another process."""
+MOST_LIVE = 1_000
+"""Sessions at hand; where files are few, fewer."""
+
+
+async def sweep(hub: Hub) -> None:
+    """Put down what nobody needs, again and again."""
+    while True:
+        await anyio.sleep(min(SWEEP_S, hub.idle_after_s))
+        for session_id, live in list(hub.lives.by_id.items()):
+            if live.passed:
+                await hub.put_down(session_id)
+            elif hub.idle(session_id, live):
+                await hub.put_down(session_id, idle=True)
+        for session_id, room in list(hub.rooms.items()):
+            if not room.watched and session_id not in hub.lives.by_id:
+                del hub.rooms[session_id]
+        await hub.lives.sweep(hub.idle_after_s)
+
+
+async def follow(hub: Hub) -> None:
+    """Hear of what other processes write into sessions that are watched here."""
+    while True:
+        await anyio.sleep(FOLLOW_S)
+        for session_id, room in list(hub.rooms.items()):
+            if room.watched and session_id not in hub.lives.by_id:
+                try:
+                    room.catch_up()
+                except SessionNotFound:
+                    del hub.rooms[session_id]
+
+
+async def make_room(hub: Hub) -> None:
+    """Put down what has rested longest, when there are as many sessions at hand as may be: each has files open.
+    Raises `Overloaded` when all of them are watched or at work."""
+    most = most_live()
+    while len(hub.lives.by_id) >= most:
+        resting = [
+            (live.idle_since, session_id)
+            for session_id, live in hub.lives.by_id.items()
+            if live.resting and not live.visit and hub.unwatched(session_id)
+        ]
+        if not resting:
+            raise Overloaded(f"{most} sessions are at work or watched; end one, or try again later.")
+        await hub.put_down(min(resting)[1])
+
+
+def most_live() -> int:
+    """As many sessions as leave files enough for connections and for the work."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_LIVE if soft == resource.RLIM_INFINITY else max(16, min(MOST_LIVE, soft // 4))
