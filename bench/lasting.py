@@ -14,11 +14,12 @@ from jaato.protocol.commands import MessageSend, SessionAttach, SessionDelete, S
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.frames import Opened
 
-WARM_UP = 200
+WARM_UP = 800
+LOOKED = 200
 SHORT = 2_000
 RECONNECTS = 1_000
 IDLE_AFTER_S = 1
-RESTED_S = 2.5
+RESTED_S = 4
 
 
 def short(server: Daemon, client: Client, times: int) -> None:
@@ -60,7 +61,7 @@ def rows() -> list[Row]:
             opened = client.ask(server.new(attach=False))
             assert isinstance(opened, Opened)
             short(server, client, WARM_UP)
-        visits(server, opened.session_id, WARM_UP)
+        visits(server, opened.session_id, LOOKED)
         first, before_kb = open_now(server), server.rss_kb
         with server.client() as client:
             cpu = server.cpu_s

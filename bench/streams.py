@@ -156,7 +156,6 @@ def storm() -> list[Row]:
         held = server.report()
         more_mb = (server.status("VmHWM") - before) / 1024
     each_us = (many - alone) / 99 / MANY * 1e6
-    print(attached, alone, many)
     return [
         Row(
             "100 clients come to one session, CPU of each",
