@@ -23,7 +23,7 @@ from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
 from jaato.server.room import Room
-from jaato.server.upkeep import follow, make_room, sweep
+from jaato.server.upkeep import follow, is_idle, make_room, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -200,18 +200,9 @@ class Hub:
         live = self.lives.by_id.get(session_id)
         if live is not None:
             async with self._alone(session_id):
-                if idle and not self.idle(session_id, live):
+                if idle and not is_idle(self, live):
                     return
                 await self.lives.put_down(live)
-
-    def idle(self, session_id: str, live: Live) -> bool:
-        """Whether nobody watches a session and it has done nothing for long enough."""
-        return live.rests(self.idle_after_s, watched=not self.unwatched(session_id))
-
-    def unwatched(self, session_id: str) -> bool:
-        """Whether nobody watches a session."""
-        room = self.rooms.get(session_id)
-        return room is None or not room.watched
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told by the end of its events."""

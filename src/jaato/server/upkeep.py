@@ -11,6 +11,7 @@ from jaato.errors import Overloaded, SessionNotFound
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
+    from jaato.server.live import Live
 
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
@@ -26,7 +27,7 @@ async def sweep(hub: Hub) -> None:
         for session_id, live in list(hub.lives.by_id.items()):
             if live.passed:
                 await hub.put_down(session_id)
-            elif hub.idle(session_id, live):
+            elif is_idle(hub, live):
                 await hub.put_down(session_id, idle=True)
         for session_id, room in list(hub.rooms.items()):
             if not room.watched and session_id not in hub.lives.by_id:
@@ -46,6 +47,17 @@ async def follow(hub: Hub) -> None:
                     del hub.rooms[session_id]
 
 
+def is_idle(hub: Hub, live: Live) -> bool:
+    """Whether nobody watches a session and it has done nothing for long enough."""
+    return live.rests(hub.idle_after_s, watched=watched(hub, live.session.state.session_id))
+
+
+def watched(hub: Hub, session_id: str) -> bool:
+    """Whether anybody watches a session."""
+    room = hub.rooms.get(session_id)
+    return room is not None and room.watched
+
+
 async def make_room(hub: Hub) -> None:
     """Put down what has rested longest, when there are as many sessions at hand as may be: each has files open.
     Raises `Overloaded` when all of them are watched or at work."""
@@ -54,7 +66,7 @@ async def make_room(hub: Hub) -> None:
         resting = [
             (live.idle_since, session_id)
             for session_id, live in hub.lives.by_id.items()
-            if live.resting and not live.visit and hub.unwatched(session_id)
+            if live.resting and not live.visit and not watched(hub, session_id)
         ]
         if not resting:
             raise Overloaded(f"{most} sessions are at work or watched; end one, or try again later.")
