@@ -21,6 +21,7 @@ JaatoError
 │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
 │   │   └── ServerGone     the server of sessions does not answer (exit 1)
 │   └── MalformedReply     retryable: the reply could not be understood
+├── Overloaded             retryable: the server has as much at hand as it can
 ├── LimitReached           a turn, call or token limit                   (exit 5)
 └── CancelledException     someone asked to stop                         (exit 130)
 """
@@ -76,18 +77,18 @@ class SessionBusy(StoreError):
     code = "session_busy"
 
 
+class Overloaded(JaatoError):
+    """The server has as much at hand, or does as much for this client, as it can; try again later."""
+
+    code = "overloaded"
+    retryable = True
+
+
 class NotAllowed(JaatoError):
     """The client's role does not allow this."""
 
     code = "not_allowed"
     exit_code = 4
-
-
-class Overloaded(JaatoError):
-    """The server does as much for this client as it does at once."""
-
-    code = "overloaded"
-    retryable = True
 
 
 class ToolError(JaatoError):

@@ -26,6 +26,7 @@ from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.blueprint import Blueprint
 from jaato.server import daemon
 from jaato.server.run import Doors
+from jaato.server.upkeep import is_idle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -152,7 +153,7 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             for years in (-1, 10, -40, 0):
                 jump[0] = years * 365 * 86_400.0
                 assert (await turn_of(client, session_id)).reason == "stop"
-                server.hub._idle(session_id, live)
+                assert not is_idle(server.hub, live)
                 assert server.hub.lives.by_id[session_id] is live
             middle = client.states[session_id].seq
             await client.ask("message.send", text="ask", session_id=session_id)

@@ -169,6 +169,14 @@ class Store(Log, Protocol):
 
     def blob_size(self, session_id: str, digest: str) -> int: ...
 
+    def fold_of(self, session_id: str) -> bytes | None:
+        """What `keep_fold` has kept last of a session, None when nothing is there any more."""
+        ...
+
+    def keep_fold(self, session_id: str, data: bytes) -> None:
+        """Keep what was made of a long log, so that it need not be made again. It goes with the session."""
+        ...
+
     def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
         """A new session from a bundle; returns its id. Raises `StoreError`, and stores nothing then."""
         ...

@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
-from jaato.errors import ConfigError, JaatoError, NotAllowed, Overloaded
+from jaato.errors import ConfigError, NotAllowed, Overloaded
 from jaato.protocol.commands import (
     ClarificationResponse,
     ClientConfig,
@@ -33,7 +33,7 @@ from jaato.protocol.commands import (
     TurnContinue,
 )
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
-from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
 from jaato.server.feed import Feed, Wire
@@ -43,13 +43,12 @@ from jaato.server.live import Live
 from jaato.server.opening import checked_word, create, visited
 from jaato.server.room import Room
 from jaato.server.said import noted, said_to, settled, settled_down, stop_task
-from jaato.server.shelf import forked, searched
+from jaato.server.shelf import forked, listed
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
-MOST_LISTED = 500
 MOST_WATCHED = 256
 """Sessions one connection may watch: the state of each is in memory as long."""
 
@@ -80,8 +79,16 @@ class Carrier:
         for session_id in self._visits:
             hub.begin(partial(visited, hub, session_id, client_id, stop=False))
 
+    async def ready(self, command: Command) -> None:
+        """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
+        `SessionNotFound`."""
+        if isinstance(command, SessionAttach):
+            await self._hub.room(self._hub.find(command.session_id))
+        elif isinstance(command, HistoryRequest):
+            await self._room(command)
+
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
-        """The result of a command, or what will give it. Raises `JaatoError`s."""
+        """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
         self._must_be_allowed(command)
         match command:
             case SessionAttach():
@@ -89,9 +96,9 @@ class Carrier:
             case SessionDetach():
                 return self._detach(command)
             case SessionList():
-                return self._list(command)
+                return listed(self._hub, command)
             case HistoryRequest():
-                return page_of(self._room(command), command)
+                return page_of(self._hub.at_hand(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -141,8 +148,8 @@ class Carrier:
             return next(iter(self._feeds))
         raise ConfigError("Say which session is meant: session_id.")
 
-    def _room(self, command: Command) -> Room:
-        return self._hub.room(self._id_of(command))
+    async def _room(self, command: Command) -> Room:
+        return await self._hub.room(self._id_of(command))
 
     async def _live(self, command: Command) -> Live:
         return await self._hub.live(self._id_of(command))
@@ -150,7 +157,7 @@ class Carrier:
     # --- watching ------------------------------------------------------------------------------------------------
 
     def _attach(self, command: SessionAttach) -> Opened:
-        room = self._hub.room(self._hub.find(command.session_id))
+        room = self._hub.at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         return Opened(room.session_id, room.state.seq, room.state.name)
 
@@ -183,16 +190,10 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
-        limit = min(max(command.limit, 1), MOST_LISTED)
-        if command.query:
-            return searched(self._hub, command, limit)
-        return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
-
     # --- answering -----------------------------------------------------------------------------------------------
 
     async def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
-        room = self._room(command)
+        room = await self._room(command)
         if command.question_id in room.state.questions:
             live = await self._hub.live(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
@@ -232,10 +233,10 @@ class Carrier:
         return opened
 
     async def _send(self, command: MessageSend) -> Taken:
-        room = self._room(command)
+        room = await self._room(command)
         live = await self._hub.live(room.session_id)
         word = checked_word(command.once) or new_id("m")
-        if (before := room.taken.get(word)) is not None:
+        if (before := room.recall.taken.get(word)) is not None:
             return msgspec.structs.replace(before, again=True)
         if (under_way := room.taking.get(word)) is not None:
             return msgspec.structs.replace(await under_way, again=True)
@@ -244,7 +245,7 @@ class Carrier:
         return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
-        room = self._room(command)
+        room = await self._room(command)
         if room.session_id in self._hub.lives.by_id or room.state.open_turn is not None:
             session = (await self._hub.live(room.session_id)).session
             if suspended(session):
@@ -253,7 +254,7 @@ class Carrier:
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
-        room = self._room(command)
+        room = await self._room(command)
         session = (await self._hub.live(room.session_id)).session
         if not suspended(session):
             raise ConfigError("No turn was cut off here; say something to begin one.")

@@ -151,6 +151,7 @@ class Connection:
             self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
+            await carrier.ready(command)
             work = carrier.carry_out(command)
         except JaatoError as error:
             self._send(Reply(command.id, error=problem_of(error)))

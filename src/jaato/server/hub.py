@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -19,18 +19,17 @@ from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
+from jaato.server.folding import Folding
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
 from jaato.server.room import Room
+from jaato.server.upkeep import follow, is_idle, make_room, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0
 """How long a session that nobody watches and that does nothing stays at hand."""
-SWEEP_S = 5.0
-FOLLOW_S = 0.2
-"""How often the store is looked at for a session that works in another process."""
 REMEMBERED = 10_000
 """Commands with a `once` that are remembered."""
 
@@ -58,8 +57,8 @@ class Hub:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
         settle_rest(self.store)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._sweep)
-            group.start_soon(self._follow)
+            group.start_soon(sweep, self)
+            group.start_soon(follow, self)
             try:
                 yield
             finally:
@@ -95,7 +94,8 @@ class Hub:
         """How much has happened in the rooms there are and were."""
         return self._heard + sum(room.ring.end for room in self.rooms.values())
 
-    def _forget(self, session_id: str) -> None:
+    def forget(self, session_id: str) -> None:
+        """Close a room."""
         room = self.rooms.pop(session_id, None)
         self._heard += room.ring.end if room is not None else 0
 
@@ -116,16 +116,30 @@ class Hub:
         except SessionNotFound:
             return False
 
-    def room(self, session_id: str) -> Room:
-        """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
-        room = self.rooms.get(session_id)
-        if room is None:
-            room = Room.of(self.store, self.secrets, session_id)
+    async def room(self, session_id: str) -> Room:
+        """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is not None:
+            return room
+        async with self.alone(f"room {session_id}"):
+            if (room := self.rooms.get(session_id)) is not None:
+                return room
+            folding = Folding(self.store, self.secrets, session_id)
+            for _ in folding:
+                await asyncio.sleep(0)
+            room = Room(self.store, self.secrets, folding.state, folding.recall)
+            room.catch_up()
             self._settle(room)
+        return room
+
+    def at_hand(self, session_id: str) -> Room:
+        """A room that is there. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is None:
+            raise SessionNotFound(f"The session {session_id} has just been removed.")
         return room
 
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
+        room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
         )
@@ -159,13 +173,14 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
+        await make_room(self)
         async with self.alone(session_id):
             known = self.lives.by_id.get(session_id)
             if known is not None:
                 return known
             if self.closing:
                 raise SessionBusy("The server is going down; start it again, nothing is lost.")
-            room = self.room(session_id)
+            room = await self.room(session_id)
             live = await self.lives.resume(session_id, Path(room.state.workspace), how)
             room.catch_up()
             self.join(room, live)
@@ -216,14 +231,9 @@ class Hub:
         live = self.lives.by_id.get(session_id)
         if live is not None:
             async with self.alone(session_id):
-                if idle and not self._idle(session_id, live):
+                if idle and not is_idle(self, live):
                     return
                 await self.lives.put_down(live)
-
-    def _idle(self, session_id: str, live: Live) -> bool:
-        """Whether nobody watches a session and it has done nothing for long enough."""
-        room = self.rooms.get(session_id)
-        return live.rests(self.idle_after_s, watched=room is not None and room.watched)
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told."""
@@ -235,7 +245,7 @@ class Hub:
             self.store.release(session_id)
         if (room := self.rooms.get(session_id)) is not None:
             room.say("This session was removed.", "warning")
-        self._forget(session_id)
+        self.forget(session_id)
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
@@ -251,7 +261,7 @@ class Hub:
             journal.record(
                 SessionUpdated(**journal.head(), name=command.name, description=command.description)
             )
-        self.room(session_id).tell()
+        (await self.room(session_id)).tell()
 
     async def reload(self) -> None:
         """New sessions see the configuration as it is now; those at hand go on as they are. Raises `ConfigError` for one
@@ -269,49 +279,6 @@ class Hub:
 
     def _listed(self) -> list[SessionEntry]:
         return self.listed(limit=20)[0]
-
-    # --- looking after -------------------------------------------------------------------------------------------
-
-    async def _sweep(self) -> None:
-        """Put down what nobody needs, again and again."""
-        while True:
-            await anyio.sleep(min(SWEEP_S, self.idle_after_s))
-            for session_id, live in list(self.lives.by_id.items()):
-                with surviving(f"the session {session_id}"):
-                    if live.passed:
-                        await self.put_down(session_id)
-                    elif self._idle(session_id, live):
-                        await self.put_down(session_id, idle=True)
-            for session_id, room in list(self.rooms.items()):
-                if not room.watched and session_id not in self.lives.by_id:
-                    self._forget(session_id)
-            with surviving("a workspace"):
-                await self.lives.sweep(self.idle_after_s)
-
-    async def _follow(self) -> None:
-        """Hear of what other processes write into sessions that are watched here."""
-        troubled = ""
-        while True:
-            await anyio.sleep(FOLLOW_S)
-            for session_id, room in list(self.rooms.items()):
-                if room.watched and session_id not in self.lives.by_id:
-                    try:
-                        room.catch_up()
-                    except SessionNotFound:
-                        self._forget(session_id)
-                    except JaatoError as error:
-                        if troubled != str(error):
-                            troubled = str(error)
-                            LOG.warning("The session %s cannot be followed: %s", session_id, error)
-
-
-@contextmanager
-def surviving(what: str) -> Iterator[None]:
-    """Put one thing down, whose failure must not end the others: it is the log's."""
-    try:
-        yield
-    except (JaatoError, OSError) as error:
-        LOG.warning("Could not put down %s: %s", what, error)
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

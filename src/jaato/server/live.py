@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.state import State
 from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.runtime.assemble import settings_for, stored
+from jaato.runtime.assemble import settings_for, storing
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
@@ -136,7 +138,11 @@ class Lives:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
-        journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
+        journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
+        shop.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
+        with closing(storing(journal, session_id)) as pieces:
+            for _ in pieces:
+                await anyio.lowlevel.checkpoint()
         try:
             return await self._enter(
                 shop,

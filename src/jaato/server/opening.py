@@ -19,6 +19,7 @@ from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
 from jaato.server.room import Room
+from jaato.server.upkeep import make_room
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
@@ -103,7 +104,7 @@ async def made_or_opened(
         made = named if hub.stored(named) else None
     live = hub.lives.by_id.get(made or "")
     if made and (live is not None or not command.passing):
-        room = hub.room(made)
+        room = await hub.room(made)
         if live is not None and live.visit:
             live.visitor = client_id  # its connection was lost; the visit goes on
         opened = Opened(made, room.state.seq, room.state.name, again=True)
@@ -116,8 +117,9 @@ async def made_or_opened(
     )
     stored = made or stored_session(hub.store, command)
     if stored is None:
+        await make_room(hub)
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
-        room, before = hub.room(live.session.state.session_id), 0
+        room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
     else:
         room, before, live = await reopened(hub, stored, command, blueprint)
@@ -142,7 +144,7 @@ async def reopened(
     if live is not None and not live.resting:
         raise SessionBusy(at_work)
     await hub.put_down(session_id)
-    room = hub.room(session_id)
+    room = await hub.room(session_id)
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)

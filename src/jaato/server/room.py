@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,24 +15,20 @@ from jaato.errors import JaatoError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentStatusChanged,
-    ClarificationResolved,
     Event,
-    MessageUser,
-    MidTurnQueued,
-    PermissionResolved,
     SessionInfo,
     SystemMessage,
 )
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import Taken
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
+from jaato.server.recall import Recall
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
 
-T = TypeVar("T")
-REMEMBERED = 500
+TELL_S = 0.1
+"""How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""
 
 
 class Room:
@@ -40,7 +37,7 @@ class Room:
     `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
     """
 
-    def __init__(self, store: Store, secrets: Secrets, state: State) -> None:
+    def __init__(self, store: Store, secrets: Secrets, state: State, recall: Recall | None = None) -> None:
         self.store = store
         self.secrets = secrets
         self.state = state
@@ -50,22 +47,14 @@ class Room:
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
         self._watchers: dict[Feed, ClientView] = {}
-        self.settled: dict[str, tuple[str, str]] = {}
-        """Questions that were answered of late: how, and by whom."""
-        self.taken: dict[str, Taken] = {}
-        """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        self.recall = recall or Recall()
         self.taking: dict[str, Accepted] = {}
         """Those that are just being prepared."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
-
-    @classmethod
-    def of(cls, store: Store, secrets: Secrets, session_id: str) -> Room:
-        """The room of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
-        room = cls(store, secrets, State())
-        for event in masked_log(store.read(session_id), secrets):
-            if isinstance(event, Event):
-                room._keep(event)
-        return room
+        self.later: Callable[[float, Callable[[], None]], object] | None = None
+        """Does something after so many seconds, where there is a loop."""
+        self._told_at = 0.0
+        self._to_tell = False
 
     @property
     def session_id(self) -> str:
@@ -96,13 +85,7 @@ class Room:
     def _keep(self, event: Event) -> None:
         """What is known of the session after an event."""
         apply(self.state, event)
-        match event:
-            case PermissionResolved():
-                remember(self.settled, event.question_id, (event.answer, event.by))
-            case ClarificationResolved():
-                remember(self.settled, event.question_id, ("answered", event.by))
-            case MessageUser() | MidTurnQueued() if (word := event.message.once) and word not in self.taken:
-                remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+        self.recall.keep(event)
 
     def catch_up(self) -> None:
         """Take in what the store holds beyond what was heard."""
@@ -128,6 +111,7 @@ class Room:
                 self.tell()
             else:
                 self.ring.clear()
+                self._snapshot = (-1, b"")
 
     def change(self, feed: Feed, client: ClientView) -> None:
         """What a watcher is has changed."""
@@ -141,7 +125,19 @@ class Room:
         return list({client.id: client for client in self._watchers.values()}.values())
 
     def tell(self) -> None:
-        """Tell everybody what no event says: tools, models, sessions, who is there."""
+        """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
+        many come together, it is said once for all of it."""
+        self._snapshot = (-1, b"")
+        wait_s = self._told_at + TELL_S - time.monotonic()
+        if wait_s <= 0 or self.later is None:
+            self._tell()
+        elif not self._to_tell:
+            self._to_tell = True
+            self.later(wait_s, self._tell)
+
+    def _tell(self) -> None:
+        self._to_tell = False
+        self._told_at = time.monotonic()
         self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
@@ -205,10 +201,3 @@ class Room:
             at_work=self.at_work(),
             state=state,
         )
-
-
-def remember(kept: dict[str, T], key: str, value: T) -> None:
-    """Keep something, and no more than some."""
-    kept[key] = value
-    if len(kept) > REMEMBERED:
-        del kept[next(iter(kept))]

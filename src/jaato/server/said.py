@@ -94,5 +94,5 @@ async def noted(room: Room, question_id: str) -> None:
 async def settled(room: Room, question_id: str) -> Settled:
     """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
     await noted(room, question_id)
-    answer, by = room.settled.get(question_id, ("", ""))
+    answer, by = room.recall.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)

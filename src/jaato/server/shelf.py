@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 
 import anyio
@@ -14,6 +15,15 @@ from jaato.server.listing import page_entries
 
 SEARCHING = anyio.CapacityLimiter(2)
 """Threads that search; those given up go on, and would take the place of all else that happens on threads."""
+MOST_LISTED = 500
+
+
+def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
+    """One page of the sessions there are, or of those a query finds."""
+    limit = min(max(command.limit, 1), MOST_LISTED)
+    if command.query:
+        return searched(hub, command, limit)
+    return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
@@ -39,5 +49,5 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
         again = hub.stored(made)
         if not again:
             await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name, made)
-    room = hub.room(made)
+    room = await hub.room(made)
     return Opened(made, room.state.seq, room.state.name, again=again)

@@ -27,7 +27,8 @@ from jaato.storage.events import (
     size_of,
     write_events,
 )
-from jaato.storage.faults import moved
+from jaato.storage.faults import file_fault, moved
+from jaato.storage.folds import Folds
 from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
@@ -70,6 +71,7 @@ class SqliteLog:
         self._place, self._look_at = place_of(self.path), 0.0
         self.owner = owner or this_program()
         self._guard = Guard(connection, self.path)
+        self._folds = Folds(self.path.parent / "folds")
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._leases = Leases(self._guard, self.path.parent / "locks")
         self._search = Search(self.path, read_only=self.read_only)
@@ -230,6 +232,10 @@ class SqliteLog:
                 (number << SEQ_BITS, (number + 1) << SEQ_BITS),
             )
             connection.execute("DELETE FROM session WHERE number = ?", (number,))
+            try:
+                self._folds.remove(session_id)
+            except OSError as error:
+                raise file_fault(error, self.path.parent) from error
             connection.execute("COMMIT")
             self._logs.pop(session_id, None)
             self._sweep(connection)
