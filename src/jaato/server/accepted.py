@@ -14,14 +14,15 @@ from jaato.protocol.frames import Taken
 class Accepted:
     """Waits for a message to be in the log. A listener of the session's bus."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_id: str) -> None:
+        self._id = message_id
         self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
 
     def __call__(self, event: Event) -> None:
         """Something has happened."""
         if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
             return
-        if event.message.source == "user":
+        if event.message.id == self._id:
             self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
     def failed(self, error: JaatoError) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
+from jaato.agent.compose import Author
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
 from jaato.errors import ConfigError, JaatoError, NotAllowed
@@ -37,6 +38,7 @@ from jaato.protocol.events import (
     PermissionRequested,
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
 from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
@@ -235,13 +237,14 @@ class Carrier:
         if command.once and (seq := room.taken.get(command.once)):
             return Taken(seq, again=True)
         media = kept(live, command.files)
-        taken = Accepted()
+        by = Author(self._client.name, new_id("m"))
+        taken = Accepted(by.message_id)
         forget = live.session.journal.bus.listen(taken)
 
         async def turn() -> None:
             try:
                 with live.in_use():
-                    await live.session.post(command.text, [*command.attachments, *media])
+                    await live.session.post(command.text, [*command.attachments, *media], by=by)
             except JaatoError as error:
                 taken.failed(error)
                 raise
