@@ -154,6 +154,7 @@ class Hearing:
                 self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
         self.present = now
         self._own.add(own)
+        self.keyboard.offer(completions(info))
         if info.state is not None or info.live is not None:
             self.catch_up()
 
@@ -173,3 +174,10 @@ class Hearing:
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
+
+
+def completions(info: SessionInfo) -> list[str]:
+    """What Tab can make of the beginning of a command: the models and the sessions there are."""
+    sessions = [one.name or one.id for one in info.sessions if one.workspace == info.workspace]
+    known = [f"/model {name}" for name in info.models] + [f"/resume {name}" for name in sessions]
+    return [clean for text in known if (clean := one_line(text, 200)) == text]

@@ -13,6 +13,7 @@ from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
 from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.commands import (
+    BlobRequest,
     ClarificationResponse,
     ClientConfig,
     Command,
@@ -37,24 +38,23 @@ from jaato.protocol.events import (
     ClarificationQuestion,
     PermissionRequested,
 )
-from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
 from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
-from jaato.server.history import page_of
+from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
 from jaato.server.said import kept, settled, settled_down, stop_task
-from jaato.server.shelf import forked, searched
+from jaato.server.shelf import forked, listed
 
-WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
+WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
-MOST_LISTED = 500
 
 
 class Carrier:
@@ -92,9 +92,11 @@ class Carrier:
             case SessionDetach():
                 return self._detach(command)
             case SessionList():
-                return self._list(command)
+                return listed(self._hub, command)
             case HistoryRequest():
                 return page_of(self._room(command), command)
+            case BlobRequest():
+                return piece_of(self._room(command), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -183,12 +185,6 @@ class Carrier:
             feed.deltas = self._deltas
             self._hub.change(room, feed, self._client)
         return Done()
-
-    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
-        limit = min(max(command.limit, 1), MOST_LISTED)
-        if command.query:
-            return searched(self._hub, command, limit)
-        return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
 
     # --- answering -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room, folded
 from jaato.tools.secrets import Secrets
@@ -58,6 +59,7 @@ class Hub:
         async with anyio.create_task_group() as group:
             group.start_soon(self._sweep)
             group.start_soon(self._follow)
+            self._asking = group
             try:
                 yield
             finally:
@@ -96,7 +98,7 @@ class Hub:
         return room
 
     def _settle(self, room: Room) -> None:
-        room.sessions = self._listed
+        room.sessions = lambda: self.listed(limit=20)[0]
         room.at_work = lambda: (
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
         )
@@ -131,21 +133,39 @@ class Hub:
             known.idle_since = anyio.current_time()
             return known
         async with self._alone(session_id):
-            known = self.lives.by_id.get(session_id)
-            if known is not None:
-                return known
-            if self.closing:
-                raise SessionBusy("The server is going down; start it again, nothing is lost.")
-            room = self.room(session_id)
-            live = await self.lives.resume(session_id, Path(room.state.workspace), how)
-            room.catch_up()
-            self.join(room, live)
-            return live
+            return self.lives.by_id.get(session_id) or await self._resumed(session_id, how)
+
+    async def _resumed(self, session_id: str, how: Resume) -> Live:
+        if self.closing:
+            raise SessionBusy("The server is going down; start it again, nothing is lost.")
+        room = self.room(session_id)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        room.catch_up()
+        self.join(room, live)
+        return live
+
+    async def anew(self, session_id: str, how: Resume | None = None) -> Live | None:
+        """Have a session that rests ready again, as it was or under `how`, with nobody in between; its visit goes on. None
+        when it is at work. Raises `JaatoError`s; then it is as it was before, where that can be."""
+        async with self._alone(session_id):
+            live = self.lives.by_id.get(session_id)
+            if live is None:
+                return await self._resumed(session_id, how or AS_BEFORE)
+            if not live.resting:
+                return None
+            await self.lives.put_down(live)
+            try:
+                made = await self._resumed(session_id, how or live.how)
+            except JaatoError:
+                (await self._resumed(session_id, live.how)).visited_as(live)
+                raise
+            made.visited_as(live)
+            return made
 
     def join(self, room: Room, live: Live) -> None:
         """What happens in the session is heard in its room."""
         session = live.session
-        room.secrets = session.journal.secrets
+        room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
         session.desk.early = lambda: self.begin(lambda: go_on(session))
@@ -162,6 +182,7 @@ class Hub:
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
             live.leave, live.answering = live.session.desk.attend(patient=True), True
+            self._asking.start_soon(learn, room, live)
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -208,12 +229,7 @@ class Hub:
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
         if command.provider is not None or command.model is not None:
-            live = self.lives.by_id.get(session_id)
-            if live is not None and not live.resting:
-                raise SessionBusy(
-                    "The agent is at work; another model can go on when its turn and tasks are over."
-                )
-            await change_model(self, session_id, live, command)
+            await change_model(self, session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
             journal.record(
@@ -222,8 +238,22 @@ class Hub:
         self.room(session_id).tell()
 
     async def reload(self) -> None:
-        """New sessions see the configuration as it is now; those at hand go on as they are."""
+        """Sessions see the configuration as it is now: new ones at once, those at hand when they rest."""
         await self.lives.renew()
+        await self._renew()
+
+    async def _renew(self) -> None:
+        """Take up the sessions that rest again if the configuration is another one; one that cannot be used changes nothing."""
+        for session_id, live in list(self.lives.by_id.items()):
+            if live.stale and live.resting:
+                live.stale = False
+                try:
+                    self.lives.fresh(live)
+                    await self.anew(session_id)
+                except JaatoError as error:
+                    self.room(session_id).say(
+                        f"The configuration cannot be read anew here: {error}", "warning"
+                    )
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -232,9 +262,6 @@ class Hub:
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
         return entries(self.store, self.lives.by_id, workspace, limit, before)
-
-    def _listed(self) -> list[SessionEntry]:
-        return self.listed(limit=20)[0]
 
     # --- looking after -------------------------------------------------------------------------------------------
 
@@ -247,6 +274,7 @@ class Hub:
                     await self.put_down(session_id)
                 elif self._idle(session_id, live):
                     await self.put_down(session_id, idle=True)
+            await self._renew()
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:
                     del self.rooms[session_id]

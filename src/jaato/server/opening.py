@@ -141,16 +141,9 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
         await hub.put_down(session_id)
 
 
-async def change_model(hub: Hub, session_id: str, live: Live | None, command: SessionUpdate) -> None:
-    """Go on with another model, else as before; a visit goes on either way."""
+async def change_model(hub: Hub, session_id: str, command: SessionUpdate) -> None:
+    """Go on with another model, else as before; a visit goes on either way. Raises `SessionBusy` for one at work."""
+    live = hub.lives.by_id.get(session_id)
     before = live.how if live is not None else AS_BEFORE
-    made: Live | None = None
-    await hub.put_down(session_id)
-    try:
-        made = await hub.live(session_id, replace(before, provider=command.provider, model=command.model))
-    except JaatoError:
-        made = await hub.live(session_id, before)
-        raise
-    finally:
-        if live is not None and made is not None:
-            made.visit, made.visitor = live.visit, live.visitor
+    if await hub.anew(session_id, replace(before, provider=command.provider, model=command.model)) is None:
+        raise SessionBusy("The agent is at work; another model can go on when its turn and tasks are over.")

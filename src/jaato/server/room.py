@@ -158,7 +158,7 @@ class Room:
             model_provider=mine.provider,
             model_name=mine.model,
             tools=self.tools(),
-            models=self.models,
+            models=self.models or [mine.model],
             sessions=self.sessions(),
             clients=self.clients,
             at_work=self.at_work(),

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
+
+MOST_LISTED = 500
+
+
+def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
+    """One page of the stored sessions, or of those that have all words of a query. Raises `StoreError`."""
+    limit = min(max(command.limit, 1), MOST_LISTED)
+    if command.query:
+        return searched(hub, command, limit)
+    return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:

@@ -1,0 +1,240 @@
+"""What clients are told beside the conversation: who said what, which models there are, and the bytes events refer to."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.kit import call, say
+from tests.server.serving import Raw, served
+
+from jaato.client.connection import connect
+from jaato.errors import StoreError
+from jaato.protocol.events import (
+    MessageUser,
+    MidTurnQueued,
+    SessionInfo,
+    SystemMessage,
+    ToolCallEnd,
+    TurnCompleted,
+)
+from jaato.protocol.frames import Blob, Opened, Taken
+from jaato.protocol.messages import Media
+from jaato.protocol.specs import ModelInfo
+from jaato.providers.scripted import ScriptedProvider
+from jaato.server.tokens import add_token
+from jaato.tools.tool import tool
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+async def begun(client: Raw, path: Path, **more: Any) -> str:
+    """A new session that this client watches."""
+    made = await client.ask("session.create", workspace=str(path / "work"), **more)
+    assert isinstance(made.result, Opened), made
+    return made.result.session_id
+
+
+async def over(client: Raw, turns: int = 1) -> None:
+    """Until so many turns have ended."""
+    while sum(isinstance(event, TurnCompleted) for event in client.events) < turns:
+        await client.next()
+
+
+def test_a_message_says_whose_it_is(tmp_path: Path) -> None:
+    """Each of several clients finds its own message in the log by the reply, and all learn who has said which."""
+    (tmp_path / "work/.jaato").mkdir(parents=True)
+    (tmp_path / "work/.jaato/.sessions.json").write_text('{"request_description_after_turns": 1}')
+
+    async def main() -> None:
+        script = [say("one"), say("two"), say("three"), say("four")]
+        async with (
+            served(tmp_path, script) as server,
+            server.client("ana") as ana,
+            server.client("bea") as bea,
+        ):
+            session_id = await begun(ana, tmp_path)
+            await bea.ask("session.attach", session_id=session_id)
+            for text in ("hello", "describe it"):
+                await ana.ask("message.send", text=text)
+                await over(bea, 1 + (text != "hello"))
+            asked = told(bea)[1].message
+            assert asked.words == "describe it", "what a plugin adds is for the model"
+            assert "session_describe" in asked.text
+            bea.events.clear()
+            replies: dict[str, int] = {}
+
+            async def says(client: Raw, name: str) -> None:
+                reply = await client.ask("message.send", text=f"this is {name}")
+                assert isinstance(reply.result, Taken)
+                replies[name] = reply.result.seq
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(says, ana, "ana")
+                group.start_soon(says, bea, "bea")
+            while len({event.message.by for event in told(bea)}) < 2:
+                await bea.next()
+            for name, seq in replies.items():
+                found = next(event for event in told(bea) if event.seq == seq)
+                assert (found.message.by, found.message.words) == (name, f"this is {name}")
+
+    anyio.run(main)
+
+
+def told(client: Raw) -> list[MessageUser | MidTurnQueued]:
+    """The messages of users a client has heard of."""
+    return [event for event in client.events if isinstance(event, MessageUser | MidTurnQueued)]
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.2")
+@pytest.mark.spec("C8", "Server and events")
+def test_the_snapshot_names_the_models(tmp_path: Path) -> None:
+    """Whoever attaches is told which models there are, those of the session's provider, and of a resting session its own."""
+
+    class Two(ScriptedProvider):
+        asked = 0
+
+        async def models(self) -> list[ModelInfo]:
+            Two.asked += 1
+            return [self.model_info("big"), self.model_info("small")]
+
+    async def main() -> None:
+        async with served(tmp_path, Two([])) as server, server.client("ana") as ana:
+            session_id = await begun(ana, tmp_path)
+            while not (known := infos(ana)) or known[-1].models == ["script"]:
+                await ana.next()
+            assert known[-1].models == ["big", "small"]
+            await begun(ana, tmp_path)
+            async with server.client("bea") as bea:
+                await bea.ask("session.attach", session_id=session_id)
+                while not infos(bea):
+                    await bea.next()
+                assert infos(bea)[0].models == ["big", "small"]
+            assert Two.asked == 1
+
+    anyio.run(main)
+
+
+def infos(client: Raw) -> list[SessionInfo]:
+    """What a client was told beside events."""
+    return [event for event in client.events if isinstance(event, SessionInfo)]
+
+
+def test_a_client_gets_what_an_event_refers_to(tmp_path: Path) -> None:
+    """The image a message shows and the whole of a long result come over the connection, piece by piece, for who watches
+    only; of another session's, and under names that are none, nothing does."""
+    long = "".join(f"line {number}\n" for number in range(60_000))
+
+    @tool(access="read", core=True)
+    async def tell() -> str:
+        """Say much."""
+        return long
+
+    async def main() -> None:
+        async with (
+            served(tmp_path, [call("tell"), say("done")], tools=(tell,)) as server,
+            connect(server.path, name="ana") as client,
+        ):
+            session = await client.create(tmp_path / "work")
+            file = {"name": "a.png", "mime_type": "image/png", "data": base64.b64encode(PNG).decode()}
+            async with server.client() as raw:
+                await raw.ask("session.attach", session_id=session.id)
+                await raw.ask("message.send", text="look", files=[file])
+                await over(raw)
+                image = told(raw)[0]
+            handle = ends(raw)[0].result.handle
+            assert handle is not None
+            media = image.message.parts[1]
+                assert isinstance(media, Media)
+                assert await session.blob(media.blob) == PNG
+                assert (await session.blob(handle)).decode() == long
+                piece = await raw.ask("blob.request", blob=media.blob, offset=1, limit=3)
+                assert isinstance(piece.result, Blob)
+                assert (piece.result.data, piece.result.size_bytes) == (PNG[1:4], len(PNG))
+                past = await raw.ask("blob.request", blob=media.blob, offset=10**9)
+                assert isinstance(past.result, Blob)
+                assert past.result.data == b""
+                other = await client.create(tmp_path / "work")
+                for wrong in ({"blob": "../../x"}, {"blob": "0" * 64}, {"blob": ""}):
+                    refused = await raw.ask("blob.request", session_id=session.id, **wrong)
+                    assert refused.error is not None, wrong
+                with pytest.raises(StoreError, match="no blob"):
+                    await other.blob(media.blob)
+            token = add_token(tmp_path / "state", "eye", "viewer", None)
+            async with server.remote() as remote:
+                await remote.hello("eye", token=token)
+                seen = await remote.ask("blob.request", session_id=session.id, blob=media.blob)
+                assert isinstance(seen.result, Blob)
+
+    anyio.run(main)
+
+
+def test_a_session_at_hand_hears_of_a_new_configuration(tmp_path: Path) -> None:
+    """After a reload the next turn of a session that was open all the time is under the rules as they are now; one at work
+    hears of them after its turn, and one whose configuration is broken goes on under the old one, and is told."""
+    rules = tmp_path / "work/.jaato/permissions.json"
+    rules.parent.mkdir(parents=True)
+    gate = tmp_path / "work/gate"
+
+    def forbid(*names: str) -> None:
+        rules.write_text(json.dumps({"version": 1, "blacklist": {"tools": list(names), "patterns": []}}))
+
+    async def main() -> None:
+        script = [call("readFile", path="a"), say("1"), call("readFile", path="a"), say("2")]
+        script += [
+            call("run", command="touch begun; read x < gate"),
+            say("3"),
+            call("readFile", path="a"),
+            say("4"),
+        ]
+        os.mkfifo(gate)
+        (tmp_path / "work/a").write_text("here")
+        async with served(tmp_path, script, 0.02, yes=True) as server, server.client() as client:
+            session_id = await begun(client, tmp_path)
+            before = server.hub.lives.by_id[session_id]
+            await turn(client)
+            forbid("readFile")
+            await server.hub.reload()
+            after = server.hub.lives.by_id[session_id]
+            assert after is not before
+            await turn(client)
+            assert [event.result.ok for event in ends(client)] == [True, False]
+            await client.ask("message.send", text="go")
+            while not (tmp_path / "work/begun").exists():
+                await anyio.sleep(0.005)
+            forbid()
+            await server.hub.reload()
+            assert server.hub.lives.by_id[session_id] is after, "it is at work"
+            await anyio.to_thread.run_sync(gate.write_text, "on\n")
+            await over(client, 3)
+            while server.hub.lives.by_id.get(session_id, after) is after:
+                await anyio.sleep(0.005)
+            await turn(client)
+            assert [event.result.ok for event in ends(client)][2:] == [True, True]
+            (tmp_path / "work/.jaato/config.toml").write_text("server = ")
+            (tmp_path / ".config/jaato").mkdir(parents=True)
+            (tmp_path / ".config/jaato/config.toml").write_text("server = ")
+            await server.hub.reload()
+            assert "cannot be read anew here" in (await client.until(SystemMessage)).text
+            await turn(client)
+
+    anyio.run(main)
+
+
+async def turn(client: Raw) -> None:
+    """Say something and wait for the end of the turn."""
+    before = sum(isinstance(event, TurnCompleted) for event in client.events)
+    await client.ask("message.send", text="go")
+    await over(client, before + 1)
+
+
+def ends(client: Raw) -> list[ToolCallEnd]:
+    """The results of the calls a client has heard of."""
+    return [event for event in client.events if isinstance(event, ToolCallEnd)]
