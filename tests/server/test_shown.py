@@ -149,9 +149,9 @@ def test_a_client_gets_what_an_event_refers_to(tmp_path: Path) -> None:
                 await raw.ask("message.send", text="look", files=[file])
                 await over(raw)
                 image = told(raw)[0]
-            handle = ends(raw)[0].result.handle
-            assert handle is not None
-            media = image.message.parts[1]
+                handle = ends(raw)[0].result.handle
+                assert handle is not None
+                media = image.message.parts[1]
                 assert isinstance(media, Media)
                 assert await session.blob(media.blob) == PNG
                 assert (await session.blob(handle)).decode() == long
