@@ -23,6 +23,8 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 
+CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
+
 
 class Hearing:
     """Told the events of a session, each once. `changed` is set when something has begun, ended or been asked."""
@@ -166,12 +168,15 @@ class Hearing:
             if entry.seq > self.told_seq:
                 self._one(entry)
         self.told_seq = max(self.told_seq, state.seq)
+        was_open = self._open
         self._open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
                 head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
                 head |= {"seq": state.seq, "timestamp": state.updated_at}
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
+        if was_open and not self._open and state.open_turn is not None:
+            self.keyboard.aside(CUT_OFF, "yellow")
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
 

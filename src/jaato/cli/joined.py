@@ -140,6 +140,7 @@ class Joined:
 
     async def _next(self) -> None:
         """Take one line, and do what it says."""
+        self.hearing.changed.clear()  # what has changed so far is seen now
         if not self.keyboard.interactive:
             while self.busy:
                 await self.hearing.change()

@@ -72,7 +72,7 @@ async def obey(joined: Joined, text: str) -> None:
 async def help_command(joined: Joined, _rest: str) -> None:
     """/help"""
     for name, text in COMMANDS.items():
-        joined.screen.note(f"/{name:<12} {text}")
+        joined.screen.note(f"/{name:<15} {text}")
 
 
 async def tools_command(joined: Joined, rest: str) -> None:

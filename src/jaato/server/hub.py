@@ -15,6 +15,7 @@ from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
+from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
@@ -31,8 +32,6 @@ IDLE_AFTER_S = 300.0
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
 """How often the store is looked at for a session that works in another process."""
-REMEMBERED = 10_000
-"""Commands with a `once` that are remembered."""
 
 
 class Hub:
@@ -197,11 +196,6 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    def remember(self, key: tuple[str, str], session_id: str) -> None:
-        self.once[key] = session_id
-        while len(self.once) > REMEMBERED:
-            del self.once[next(iter(self.once))]
-
     async def put_down(self, session_id: str, *, idle: bool = False) -> None:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
         live = self.lives.by_id.get(session_id)
@@ -212,19 +206,22 @@ class Hub:
                 await self.lives.put_down(live)
 
     def _idle(self, session_id: str, live: Live) -> bool:
-        """Whether nobody watches a session and it has done nothing for long enough."""
         room = self.rooms.get(session_id)
         return live.rests(self.idle_after_s, watched=room is not None and room.watched)
 
     async def delete(self, session_id: str) -> None:
-        """Stop a session and remove it for good; who watches it is told by the end of its events."""
+        """Stop a session and remove it for good; who watches it is told."""
         await self.put_down(session_id)
         self.store.hold(session_id)
         try:
             self.store.delete(session_id)
         finally:
             self.store.release(session_id)
-        self.rooms.pop(session_id, None)
+        self._gone(session_id)
+
+    def _gone(self, session_id: str) -> None:
+        if (room := self.rooms.pop(session_id, None)) is not None:
+            room.say("This session was removed; there is nothing more to come.", "warning")
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
@@ -232,9 +229,8 @@ class Hub:
             await change_model(self, session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
-            journal.record(
-                SessionUpdated(**journal.head(), name=command.name, description=command.description)
-            )
+            name = session_name(command.name)
+            journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
         self.room(session_id).tell()
 
     async def reload(self) -> None:
@@ -289,7 +285,7 @@ class Hub:
                     try:
                         room.catch_up()
                     except SessionNotFound:
-                        del self.rooms[session_id]
+                        self._gone(session_id)
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

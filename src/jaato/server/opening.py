@@ -17,10 +17,13 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
-from jaato.server.room import Room
+from jaato.server.room import Room, remember
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
+
+REMEMBERED = 10_000
+"""Commands with a `once` that are remembered."""
 
 
 def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
@@ -100,7 +103,7 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
     if command.once:
-        hub.remember(key, room.session_id)
+        remember(hub.once, key, room.session_id, REMEMBERED)
     state = live.session.state
     model, reason = chosen[0] if chosen else (state.model, "")
     opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)

@@ -18,6 +18,7 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
 
+K = TypeVar("K")
 T = TypeVar("T")
 REMEMBERED = 500
 
@@ -166,10 +167,10 @@ class Room:
         )
 
 
-def remember(kept: dict[str, T], key: str, value: T) -> None:
-    """Keep something, and no more than some."""
+def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None:
+    """Keep something, and no more than so many."""
     kept[key] = value
-    if len(kept) > REMEMBERED:
+    if len(kept) > most:
         del kept[next(iter(kept))]
 
 

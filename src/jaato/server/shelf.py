@@ -8,6 +8,7 @@ import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
+from jaato.protocol.ids import session_name
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
 
@@ -38,6 +39,6 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
-    made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name)
+    made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, session_name(command.name))
     room = hub.room(made)
     return Opened(made, room.state.seq, room.state.name)
