@@ -94,6 +94,7 @@ def room_of(happenings: Happenings) -> Room:
     return room
 
 
+@pytest.mark.spec("S4", "2. Server-First Architecture", "S4.server.1")
 def test_every_client_has_the_servers_state_to_the_byte(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from tests.server.serving import Raw, served
 from jaato.client.connection import connect
 from jaato.errors import StoreError
 from jaato.protocol.events import (
+    ClarificationQuestion,
+    Event,
     MessageUser,
     MidTurnQueued,
+    PermissionRequested,
     SessionInfo,
     SystemMessage,
     ToolCallEnd,
@@ -27,6 +31,7 @@ from jaato.protocol.frames import Blob, Opened, Taken
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import ScriptedProvider
+from jaato.server.live import Resume
 from jaato.server.tokens import add_token
 from jaato.tools.tool import tool
 
@@ -93,7 +98,7 @@ def told(client: Raw) -> list[MessageUser | MidTurnQueued]:
     return [event for event in client.events if isinstance(event, MessageUser | MidTurnQueued)]
 
 
-@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.2")
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.8")
 @pytest.mark.spec("C8", "Server and events")
 def test_the_snapshot_names_the_models(tmp_path: Path) -> None:
     """Whoever attaches is told which models there are, those of the session's provider, and of a resting session its own."""
@@ -238,3 +243,75 @@ async def turn(client: Raw) -> None:
 def ends(client: Raw) -> list[ToolCallEnd]:
     """The results of the calls a client has heard of."""
     return [event for event in client.events if isinstance(event, ToolCallEnd)]
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.7")
+def test_snapshots_come_again_when_something_changes(tmp_path: Path) -> None:
+    """Who watches one session is told of others that begin, are named, forked and removed, and of another model."""
+
+    async def main() -> None:
+        async with served(tmp_path, [say("x")], 0.02) as server, server.client("ana") as ana:
+            other = replace(server.hub.base, model="other")
+            session_id = await begun(ana, tmp_path)
+
+            async def until(names: set[str | None]) -> None:
+                while not infos(ana) or {entry.name for entry in infos(ana)[-1].sessions} != names:
+                    await ana.next()
+
+            async with server.client("bea") as bea:
+                second = await begun(bea, tmp_path, name="second")
+                await until({None, "second"})
+                await bea.ask("session.update", name="renamed")
+                await until({None, "renamed"})
+                await bea.ask("session.fork", name="forked")
+                await until({None, "renamed", "forked"})
+                await bea.ask("session.delete", session_id=second)
+                await until({None, "forked"})
+            await server.hub.anew(session_id, Resume(blueprint=other))
+            while infos(ana)[-1].model_name != "other":
+                await ana.next()
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.6")
+@pytest.mark.spec("S3", "Event Protocol", "S3.events.2")
+def test_what_plugins_ask_and_plan_reaches_every_client(tmp_path: Path) -> None:
+    """Permission and clarification questions, the plan, calls and output are events on every client's socket."""
+
+    async def main() -> None:
+        questions = [{"question": "Which?"}]
+        script = [
+            call("createPlan", title="tidy", steps=["look"]),
+            call("get_tool_schemas", names=["request_clarification"]),
+            call("request_clarification", context="c", questions=questions),
+            call("run", command="touch made"),
+            say("All is well.", chunks=3),
+        ]
+        wanted = [
+            "plan.updated", "clarification.question", "clarification.resolved", "permission.requested",
+            "permission.resolved", "tool.call_start", "tool.call_end", "agent.output", "message.model",
+            "context.updated", "turn.completed",
+        ]  # fmt: skip
+        async with (
+            served(tmp_path, script) as server,
+            server.client("ana") as ana,
+            server.client("bea") as bea,
+        ):
+            session_id = await begun(ana, tmp_path)
+            await bea.ask("session.attach", session_id=session_id)
+            await ana.ask("message.send", text="go")
+            asked = await bea.until(ClarificationQuestion)
+            await bea.ask("clarification.response", question_id=asked.question_id, answers=["this"])
+            may = await bea.until(PermissionRequested)
+            await bea.ask("permission.response", question_id=may.question_id, answer="y")
+            for client in (ana, bea):
+                await over(client)
+                assert set(wanted) <= {event_name(event) for event in client.events}
+
+    anyio.run(main)
+
+
+def event_name(event: Event) -> str:
+    """An event's type on the wire."""
+    return str(event.__struct_config__.tag)

@@ -49,7 +49,7 @@ class Hub:
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self.closing = False
+        self.closing = self.news = False  # news: of sessions that not all who watch others were told of
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -70,7 +70,7 @@ class Hub:
                 await asyncio.wait(self._work)
 
     def begin(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do something that no command waits for; it ends before the server does."""
+        """Do what no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -92,21 +92,19 @@ class Hub:
         """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
         room = self.rooms.get(session_id)
         if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
-            self._settle(room)
+            room = self.rooms[session_id] = Room(
+                self.store, self.secrets, folded(self.store, self.secrets, session_id)
+            )
+            room.sessions = lambda: self.listed(limit=20)[0]
+            room.at_work = lambda: (
+                (live := self.lives.by_id.get(session_id)) is not None and live.session.busy
+            )
         return room
-
-    def _settle(self, room: Room) -> None:
-        room.sessions = lambda: self.listed(limit=20)[0]
-        room.at_work = lambda: (
-            (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
-        )
-        self.rooms[room.session_id] = room
 
     def enter(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
     ) -> Feed:
-        """Watch a session; a watcher who can answer keeps its questions from being answered for want of anybody."""
+        """Watch a session; its questions wait for a watcher who can answer."""
         feed = room.enter(wire, client, after_seq, deltas=deltas)
         self._answerable(room)
         return feed
@@ -172,6 +170,7 @@ class Hub:
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
+        self.news = True
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""
@@ -218,6 +217,7 @@ class Hub:
         finally:
             self.store.release(session_id)
         self._gone(session_id)
+        self.news = True
 
     def _gone(self, session_id: str) -> None:
         if (room := self.rooms.pop(session_id, None)) is not None:
@@ -232,6 +232,7 @@ class Hub:
             name = session_name(command.name)
             journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
         self.room(session_id).tell()
+        self.news = True
 
     async def reload(self) -> None:
         """Sessions see the configuration as it is now: new ones at once, those at hand when they rest."""
@@ -271,6 +272,10 @@ class Hub:
                 elif self._idle(session_id, live):
                     await self.put_down(session_id, idle=True)
             await self._renew()
+            if self.news:
+                self.news = False
+                for room in self.rooms.values():
+                    room.tell()
             for session_id, room in list(self.rooms.items()):
                 if not room.watched and session_id not in self.lives.by_id:
                     del self.rooms[session_id]

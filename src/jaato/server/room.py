@@ -114,7 +114,8 @@ class Room:
 
     def tell(self) -> None:
         """Tell everybody what no event says: tools, models, sessions, who is there."""
-        self.hear(self._info(None))
+        if self._watchers:
+            self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A notice to everybody who watches."""

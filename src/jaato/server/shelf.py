@@ -40,5 +40,5 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
     made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, session_name(command.name))
-    room = hub.room(made)
+    room, hub.news = hub.room(made), True
     return Opened(made, room.state.seq, room.state.name)
