@@ -197,6 +197,7 @@ class Joined:
         except JaatoError as error:
             self.hearing.said.remove(text)
             self.screen.note(str(error), "red")
+            self.code = self.code if self.keyboard.interactive else error.exit_code
             return
         assert isinstance(taken, Taken)
         self.hearing.expected = max(self.hearing.expected, taken.seq)

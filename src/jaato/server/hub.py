@@ -92,9 +92,8 @@ class Hub:
         """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
         room = self.rooms.get(session_id)
         if room is None:
-            room = self.rooms[session_id] = Room(
-                self.store, self.secrets, folded(self.store, self.secrets, session_id)
-            )
+            state = folded(self.store, self.secrets, session_id)
+            room = self.rooms[session_id] = Room(self.store, self.secrets, state)
             room.sessions = lambda: self.listed(limit=20)[0]
             room.at_work = lambda: (
                 (live := self.lives.by_id.get(session_id)) is not None and live.session.busy
