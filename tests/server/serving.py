@@ -49,14 +49,14 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    path: Path, script: Sequence[Answer], idle_after_s: float = 300.0, **base: Any
+    path: Path, script: Sequence[Answer] | ScriptedProvider, idle_after_s: float = 300.0, **base: Any
 ) -> AsyncIterator[Served]:
     """A server whose sessions are answered by a script, and put down after so long without work or watchers."""
     state = path / "state"
     work = path / "work"
     work.mkdir(parents=True, exist_ok=True)
     blueprint = Blueprint(
-        provider=ScriptedProvider(script),
+        provider=script if isinstance(script, ScriptedProvider) else ScriptedProvider(script),
         model="script",
         state_dir=state,
         **({"environ": {"HOME": str(path), "PATH": "/usr/bin:/bin"}} | base),

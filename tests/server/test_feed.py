@@ -104,6 +104,7 @@ def folded(store: SqliteStore, session_id: str) -> State:
     return folding.state
 
 
+@pytest.mark.spec("S4", "2. Server-First Architecture", "S4.server.1")
 def test_every_client_has_the_servers_state_to_the_byte(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import anyio
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import Composer, Enrich, labelled
+from jaato.agent.compose import NOBODY, Author, Composer, Enrich, labelled
 from jaato.agent.crew import Crew, Recruiter
 from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
@@ -165,12 +165,12 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", once: str = ""
+        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", by: Author = NOBODY
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class. `once` is the sender's own word for it."""
+        """Say something to the agent; see the class."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source, once)
+        message, stopped = await self._composer.message(text, attachments, source, by)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:

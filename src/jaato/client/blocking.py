@@ -22,6 +22,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL, Hello, Reply, Result, Welcome
 
 REPLY_S = 60.0
+GREETING_S = 15.0
 READ_BYTES = 1 << 18
 
 
@@ -77,8 +78,8 @@ class Client:
 
     def _greet(self) -> None:
         opening = Handshake(self.address.name, PATH, self.address.headers)
-        until = time.monotonic() + REPLY_S
-        self._socket.settimeout(REPLY_S)
+        until = time.monotonic() + GREETING_S
+        self._socket.settimeout(GREETING_S)
         self._socket.sendall(opening.request)
         while (rest := opening.take(self._received(until))) is None:
             pass

@@ -175,6 +175,15 @@ class HistoryRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True,
     limit: int = 100
 
 
+class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="blob.request"):
+    """Bytes of an image, document or long result that an event of the session names: by its SHA-256, or by its handle
+    (`result:…`). At most 256 kB come at once."""
+
+    blob: str
+    offset: int = 0
+    limit: int = 1 << 18
+
+
 class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
     """What this client wants: whether it answers questions, and whether it is sent text as it arrives."""
 
@@ -200,5 +209,6 @@ Command = (
     | SessionDelete
     | SessionList
     | HistoryRequest
+    | BlobRequest
     | ClientConfig
 )

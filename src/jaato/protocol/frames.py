@@ -103,7 +103,15 @@ class History(Struct, frozen=True, tag="history", tag_field="type", omit_default
     before_seq: int | None = None
 
 
-Result = Opened | Taken | Settled | Said | Done | Sessions | History
+class Blob(Struct, frozen=True, tag="blob", tag_field="type", omit_defaults=True):
+    """Some bytes of a blob from `offset`, and how many it has."""
+
+    size_bytes: int
+    data: bytes
+    offset: int = 0
+
+
+Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob
 
 
 class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):

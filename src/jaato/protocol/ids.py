@@ -8,10 +8,13 @@ import re
 import time
 from typing import Literal
 
+from jaato.errors import ConfigError
+
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 ID_PATTERN = re.compile(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
 
+NAME_CHARS = 200
 Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b", "k"]
 """session, agent, call, question, message, turn, grant, background task, client"""
 
@@ -42,3 +45,12 @@ def id_of(kind: Kind, word: str) -> str:
 def is_id(text: str, kind: Kind | None = None) -> bool:
     """Whether the text has the form of an identifier (of this kind)."""
     return ID_PATTERN.fullmatch(text) is not None and (kind is None or text[0] == kind)
+
+
+def session_name(text: str | None) -> str | None:
+    """A name for a session, by which it can be found again; None for none. Raises `ConfigError` for a longer one than
+    that, or one of several lines."""
+    name = (text or "").strip()
+    if len(name) > NAME_CHARS or not name.isprintable():
+        raise ConfigError(f"The name of a session is one line of at most {NAME_CHARS} characters.")
+    return name or None

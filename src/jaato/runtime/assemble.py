@@ -14,6 +14,7 @@ from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
@@ -242,7 +243,7 @@ def plan_of(
         model=model,
         workspace=workspace,
         policy=policy_for(blueprint, settings, workspace),
-        name=blueprint.name,
+        name=session_name(blueprint.name),
         id=blueprint.id,
         prompt=prompt,
         settings=sampling,

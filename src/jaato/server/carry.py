@@ -8,10 +8,12 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
+from jaato.agent.compose import Author
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
 from jaato.errors import ConfigError, NotAllowed, Overloaded
 from jaato.protocol.commands import (
+    BlobRequest,
     ClarificationResponse,
     ClientConfig,
     Command,
@@ -37,7 +39,7 @@ from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
 from jaato.server.feed import Feed, Wire
-from jaato.server.history import page_of
+from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import checked_word, create, visited
@@ -45,7 +47,7 @@ from jaato.server.room import Room
 from jaato.server.said import noted, said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, listed
 
-WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
+WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
@@ -99,6 +101,8 @@ class Carrier:
                 return listed(self._hub, command)
             case HistoryRequest():
                 return page_of(self._hub.at_hand(self._id_of(command)), command)
+            case BlobRequest():
+                return piece_of(self._hub.at_hand(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -240,7 +244,7 @@ class Carrier:
             return msgspec.structs.replace(before, again=True)
         if (under_way := room.taking.get(word)) is not None:
             return msgspec.structs.replace(await under_way, again=True)
-        taken, turn = said_to(live, room, command, word)
+        taken, turn = said_to(live, room, command, Author(self._client.name, word))
         self._hub.work(room, turn)
         return await taken
 

@@ -15,6 +15,7 @@ from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
+from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
@@ -22,16 +23,15 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
-from jaato.server.upkeep import follow, is_idle, make_room, sweep
+from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, renew, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0
 """How long a session that nobody watches and that does nothing stays at hand."""
-REMEMBERED = 10_000
-"""Commands with a `once` that are remembered."""
 
 
 class Hub:
@@ -50,7 +50,7 @@ class Hub:
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._heard = 0
-        self.closing = False
+        self.closing = self.news = False  # news: of sessions that not all who watch others were told of
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -59,6 +59,7 @@ class Hub:
         async with anyio.create_task_group() as group:
             group.start_soon(sweep, self)
             group.start_soon(follow, self)
+            self._asking = group
             try:
                 yield
             finally:
@@ -70,7 +71,7 @@ class Hub:
                 await asyncio.wait(self._work)
 
     def begin(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do something that no command waits for; it ends before the server does."""
+        """Do what no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -94,10 +95,12 @@ class Hub:
         """How much has happened in the rooms there are and were."""
         return self._heard + sum(room.ring.end for room in self.rooms.values())
 
-    def forget(self, session_id: str) -> None:
-        """Close a room."""
-        room = self.rooms.pop(session_id, None)
-        self._heard += room.ring.end if room is not None else 0
+    def forget(self, session_id: str, said: str = "") -> None:
+        """Close a room, with a last word to who watches."""
+        if (room := self.rooms.pop(session_id, None)) is not None:
+            if said:
+                room.say(said, "warning")
+            self._heard += room.ring.end
 
     # --- rooms ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +141,7 @@ class Hub:
         return room
 
     def _settle(self, room: Room) -> None:
-        room.sessions = self._listed
+        room.sessions = lambda: self.listed(limit=20)[0]
         room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
@@ -148,7 +151,7 @@ class Hub:
     def enter(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
     ) -> Feed:
-        """Watch a session; a watcher who can answer keeps its questions from being answered for want of anybody."""
+        """Watch a session; its questions wait for a watcher who can answer."""
         feed = room.enter(wire, client, after_seq, deltas=deltas)
         self._answerable(room)
         return feed
@@ -175,21 +178,39 @@ class Hub:
             return known
         await make_room(self)
         async with self.alone(session_id):
-            known = self.lives.by_id.get(session_id)
-            if known is not None:
-                return known
-            if self.closing:
-                raise SessionBusy("The server is going down; start it again, nothing is lost.")
-            room = await self.room(session_id)
-            live = await self.lives.resume(session_id, Path(room.state.workspace), how)
-            room.catch_up()
-            self.join(room, live)
-            return live
+            return self.lives.by_id.get(session_id) or await self._resumed(session_id, how)
+
+    async def _resumed(self, session_id: str, how: Resume) -> Live:
+        if self.closing:
+            raise SessionBusy("The server is going down; start it again, nothing is lost.")
+        room = await self.room(session_id)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        room.catch_up()
+        self.join(room, live)
+        return live
+
+    async def anew(self, session_id: str, how: Resume | None = None) -> Live | None:
+        """Have a session that rests ready again, as it was or under `how`, with nobody in between; its visit goes on. None
+        when it is at work. Raises `JaatoError`s; then it is as it was before, where that can be."""
+        async with self.alone(session_id):
+            live = self.lives.by_id.get(session_id)
+            if live is None:
+                return await self._resumed(session_id, how or AS_BEFORE)
+            if not live.resting:
+                return None
+            await self.lives.put_down(live)
+            try:
+                made = await self._resumed(session_id, how or live.how)
+            except JaatoError:
+                (await self._resumed(session_id, live.how)).visited_as(live)
+                raise
+            made.visited_as(live)
+            return made
 
     def join(self, room: Room, live: Live) -> None:
         """What happens in the session is heard in its room."""
         session = live.session
-        room.secrets = session.journal.secrets
+        room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
         session.desk.early = lambda: self.work(room, lambda: go_on(session))
@@ -197,6 +218,7 @@ class Hub:
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
+        self.news = True
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""
@@ -206,6 +228,7 @@ class Hub:
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
             live.leave, live.answering = live.session.desk.attend(patient=True), True
+            self._asking.start_soon(learn, room, live)
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -220,11 +243,6 @@ class Hub:
         finally:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
-
-    def remember(self, key: tuple[str, str], session_id: str) -> None:
-        self.once[key] = session_id
-        while len(self.once) > REMEMBERED:
-            del self.once[next(iter(self.once))]
 
     async def put_down(self, session_id: str, *, idle: bool = False) -> None:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
@@ -243,31 +261,26 @@ class Hub:
             self.store.delete(session_id)
         finally:
             self.store.release(session_id)
-        if (room := self.rooms.get(session_id)) is not None:
-            room.say("This session was removed.", "warning")
-        self.forget(session_id)
+        self.forget(session_id, REMOVED)
+        self.news = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
         if command.provider is not None or command.model is not None:
-            live = self.lives.by_id.get(session_id)
-            if live is not None and not live.resting:
-                raise SessionBusy(
-                    "The agent is at work; another model can go on when its turn and tasks are over."
-                )
-            await change_model(self, session_id, live, command)
+            await change_model(self, session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
-            journal.record(
-                SessionUpdated(**journal.head(), name=command.name, description=command.description)
-            )
+            name = session_name(command.name)
+            journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
         (await self.room(session_id)).tell()
+        self.news = True
 
     async def reload(self) -> None:
-        """New sessions see the configuration as it is now; those at hand go on as they are. Raises `ConfigError` for one
-        that cannot be used; then workspaces that are open stay as they are."""
+        """Sessions see the configuration as it is now: new ones at once, those at hand when they rest. Raises `ConfigError`
+        for one that cannot be used; then workspaces that are open stay as they are."""
         settings_for(self.base, self.base.workspace or Path.home())
         await self.lives.renew()
+        await renew(self)
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -276,9 +289,6 @@ class Hub:
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
         return entries(self.store, self.lives.by_id, workspace, limit, before)
-
-    def _listed(self) -> list[SessionEntry]:
-        return self.listed(limit=20)[0]
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

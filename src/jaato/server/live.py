@@ -66,6 +66,8 @@ class Live:
     uses: int = 0
     """How many commands are just being carried out in it; a message is one until its turn has ended."""
     idle_since: float = field(default_factory=anyio.current_time)
+    stale: bool = False
+    """Whether the configuration is another one since it was made or resumed."""
 
     @property
     def resting(self) -> bool:
@@ -86,6 +88,10 @@ class Live:
         """Whether the visit it is made for is over, and nothing would be lost."""
         late = anyio.current_time() - self.left_since >= COMES_BACK_S
         return bool(self.visit) and not self.visitor and late and self.resting
+
+    def visited_as(self, before: Live) -> None:
+        """The visit of what this takes the place of goes on."""
+        self.visit, self.visitor, self.left_since = before.visit, before.visitor, before.left_since
 
     @property
     def keeper(self) -> Keeper:
@@ -111,6 +117,8 @@ class Shop:
     key: tuple[str, str]
     workshop: Workshop
     idle_since: float = 0.0
+    models: dict[tuple[str, str | None], list[str]] = field(default_factory=dict)
+    """Those of each provider, by its name and address, as far as they were asked for."""
 
 
 class Lives:
@@ -173,6 +181,10 @@ class Lives:
             await live.close()
         live.shop.idle_since = anyio.current_time()
 
+    def fresh(self, live: Live) -> None:
+        """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
+        self._shop(live.shop.workshop.workspace, live.how.environment, alone=live.how.alone)
+
     def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
         workspace = workspace.resolve()
         key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
@@ -189,7 +201,10 @@ class Lives:
         return shop
 
     async def renew(self) -> None:
-        """Make workshops anew for the sessions to come; those in use are closed when their last session is."""
+        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and their
+        sessions are `stale` until then."""
+        for live in self.by_id.values():
+            live.stale = True
         self._left += self._shops.values()
         self._shops.clear()
         await self._close_left()

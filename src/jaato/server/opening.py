@@ -18,6 +18,7 @@ from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
+from jaato.server.recall import remember
 from jaato.server.room import Room
 from jaato.server.upkeep import make_room
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from jaato.server.hub import Hub
 
 MAX_WORD_CHARS = 200
+REMEMBERED = 10_000
+"""Commands with a `once` that are remembered."""
 
 
 def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
@@ -126,7 +129,7 @@ async def made_or_opened(
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
     if command.once:
-        hub.remember(key, room.session_id)
+        remember(hub.once, key, room.session_id, REMEMBERED)
     state = live.session.state
     model, reason = chosen[0] if chosen else (state.model, "")
     opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
@@ -167,16 +170,9 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
         await hub.put_down(session_id)
 
 
-async def change_model(hub: Hub, session_id: str, live: Live | None, command: SessionUpdate) -> None:
-    """Go on with another model, else as before; a visit goes on either way."""
+async def change_model(hub: Hub, session_id: str, command: SessionUpdate) -> None:
+    """Go on with another model, else as before; a visit goes on either way. Raises `SessionBusy` for one at work."""
+    live = hub.lives.by_id.get(session_id)
     before = live.how if live is not None else AS_BEFORE
-    made: Live | None = None
-    await hub.put_down(session_id)
-    try:
-        made = await hub.live(session_id, replace(before, provider=command.provider, model=command.model))
-    except JaatoError:
-        made = await hub.live(session_id, before)
-        raise
-    finally:
-        if live is not None and made is not None:
-            made.visit, made.visitor = live.visit, live.visitor
+    if await hub.anew(session_id, replace(before, provider=command.provider, model=command.model)) is None:
+        raise SessionBusy("The agent is at work; another model can go on when its turn and tasks are over.")

@@ -8,6 +8,7 @@ from typing import TypeVar
 from jaato.protocol.events import ClarificationResolved, Event, MessageUser, MidTurnQueued, PermissionResolved
 from jaato.protocol.frames import Taken
 
+K = TypeVar("K")
 T = TypeVar("T")
 REMEMBERED = 500
 
@@ -34,8 +35,8 @@ class Recall:
                 remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
 
-def remember(kept: dict[str, T], key: str, value: T) -> None:
-    """Keep the newest of many."""
+def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None:
+    """Keep something, and no more than so many."""
     kept[key] = value
-    if len(kept) > REMEMBERED:
+    if len(kept) > most:
         del kept[next(iter(kept))]

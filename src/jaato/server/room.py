@@ -128,6 +128,8 @@ class Room:
         """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
         many come together, it is said once for all of it."""
         self._snapshot = (-1, b"")
+        if not self._watchers:
+            return
         wait_s = self._told_at + TELL_S - time.monotonic()
         if wait_s <= 0 or self.later is None:
             self._tell()
@@ -195,7 +197,7 @@ class Room:
             model_provider=mine.provider,
             model_name=mine.model,
             tools=self.tools(),
-            models=self.models,
+            models=self.models or [mine.model],
             sessions=self.sessions(),
             clients=self.clients,
             at_work=self.at_work(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from jaato.agent.compose import Author
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import File, MessageSend
@@ -35,25 +36,25 @@ def kept(live: Live, files: list[File]) -> list[Media]:
 
 
 def said_to(
-    live: Live, room: Room, command: MessageSend, word: str
+    live: Live, room: Room, command: MessageSend, by: Author
 ) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
     """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
     once. Raises `StoreError` for files that cannot be kept."""
     media = kept(live, command.files)
-    taken = room.taking[word] = Accepted(word)
+    taken = room.taking[by.once] = Accepted(by.once)
     forget = live.session.journal.bus.listen(taken)
 
     async def turn() -> None:
         try:
             with live.in_use():
-                await live.session.post(command.text, [*command.attachments, *media], once=word)
+                await live.session.post(command.text, [*command.attachments, *media], by=by)
         except JaatoError as error:
             if not taken.failed(error):
                 raise
             LOG.warning("%s", error)  # who said it is told
         finally:
             forget()
-            room.taking.pop(word, None)
+            room.taking.pop(by.once, None)
             taken.failed(JaatoError("The message was not taken."))
 
     return taken, turn

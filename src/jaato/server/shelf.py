@@ -9,7 +9,7 @@ import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
-from jaato.protocol.ids import id_of, new_id
+from jaato.protocol.ids import id_of, new_id, session_name
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
 
@@ -19,7 +19,7 @@ MOST_LISTED = 500
 
 
 def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
-    """One page of the sessions there are, or of those a query finds."""
+    """One page of the stored sessions, or of those that have all words of a query. Raises `StoreError`."""
     limit = min(max(command.limit, 1), MOST_LISTED)
     if command.query:
         return searched(hub, command, limit)
@@ -48,6 +48,7 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     async with hub.alone(made):
         again = hub.stored(made)
         if not again:
-            await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name, made)
-    room = await hub.room(made)
+            name = session_name(command.name)
+            await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)
+    room, hub.news = await hub.room(made), True
     return Opened(made, room.state.seq, room.state.name, again=again)

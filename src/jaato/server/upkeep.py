@@ -20,6 +20,7 @@ LOG = logger("server")
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
 """How often the store is looked at for a session that works in another process."""
+REMOVED = "This session was removed; there is nothing more to come."
 MOST_LIVE = 1_000
 """Sessions at hand; where files are few, fewer."""
 
@@ -34,11 +35,29 @@ async def sweep(hub: Hub) -> None:
                     await hub.put_down(session_id)
                 elif is_idle(hub, live):
                     await hub.put_down(session_id, idle=True)
+        await renew(hub)
+        if hub.news:
+            hub.news = False
+            for room in hub.rooms.values():
+                room.tell()
         for session_id, room in list(hub.rooms.items()):
             if not room.watched and session_id not in hub.lives.by_id:
                 hub.forget(session_id)
         with surviving("a workspace"):
             await hub.lives.sweep(hub.idle_after_s)
+
+
+async def renew(hub: Hub) -> None:
+    """Take up the sessions that rest again if the configuration is another one; one that cannot be used changes nothing."""
+    for session_id, live in list(hub.lives.by_id.items()):
+        if live.stale and live.resting:
+            live.stale = False
+            try:
+                hub.lives.fresh(live)
+                await hub.anew(session_id)
+            except JaatoError as error:
+                if (room := hub.rooms.get(session_id)) is not None:
+                    room.say(f"The configuration cannot be read anew here: {error}", "warning")
 
 
 async def follow(hub: Hub) -> None:
@@ -51,7 +70,7 @@ async def follow(hub: Hub) -> None:
                 try:
                     room.catch_up()
                 except SessionNotFound:
-                    hub.forget(session_id)
+                    hub.forget(session_id, REMOVED)
                 except JaatoError as error:
                     if troubled != str(error):
                         troubled = str(error)
