@@ -57,7 +57,8 @@ def serve(path: str) -> None:
     print("ready", flush=True)
     waiting: dict[int, socket.socket] = {}
     while True:
-        ready = select.select([listener, wake, 0], [], [])[0]
+        watched: list[Any] = [listener, wake, 0]
+        ready = select.select(watched, [], [])[0]
         if 0 in ready:
             return
         if wake in ready:

@@ -15,7 +15,14 @@ from jaato.client.websocket import Closed
 from jaato.protocol.commands import Command
 from jaato.server.tokens import add_token, remove_token
 
-WATCHING = {"session.attach", "session.detach", "session.list", "history.request", "client.config"}
+WATCHING = {
+    "session.attach",
+    "session.detach",
+    "session.list",
+    "history.request",
+    "blob.request",
+    "client.config",
+}
 ANSWERING = {"permission.response", "clarification.response"}
 OWNING = {
     "command.execute",

@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 
 import anyio
+import pytest
 from tests.kit import call, say
 from tests.server.serving import Raw, served
 from tests.server.test_shown import begun, ends, over
 
+from jaato.errors import ConfigError
 from jaato.protocol.events import SystemMessage, TurnCompleted
 
 
@@ -59,7 +61,8 @@ def test_a_session_at_hand_hears_of_a_new_configuration(tmp_path: Path) -> None:
             (tmp_path / "work/.jaato/config.toml").write_text("server = ")
             (tmp_path / ".config/jaato").mkdir(parents=True)
             (tmp_path / ".config/jaato/config.toml").write_text("server = ")
-            await server.hub.reload()
+            with pytest.raises(ConfigError, match="not valid TOML"):
+                await server.hub.reload()
             assert "cannot be read anew here" in (await client.until(SystemMessage)).text
             await turn(client)
 

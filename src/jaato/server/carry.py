@@ -11,7 +11,7 @@ from jaato.abc.asker import Answer
 from jaato.agent.compose import Author
 from jaato.agent.recovery import close_turn
 from jaato.agent.suspension import go_on, suspended
-from jaato.errors import ConfigError, NotAllowed, Overloaded
+from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
     BlobRequest,
     ClarificationResponse,
@@ -100,9 +100,9 @@ class Carrier:
             case SessionList():
                 return listed(self._hub, command)
             case HistoryRequest():
-                return page_of(self._hub.at_hand(self._id_of(command)), command)
+                return page_of(self._at_hand(self._id_of(command)), command)
             case BlobRequest():
-                return piece_of(self._hub.at_hand(self._id_of(command)), command)
+                return piece_of(self._at_hand(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -158,10 +158,15 @@ class Carrier:
     async def _live(self, command: Command) -> Live:
         return await self._hub.live(self._id_of(command))
 
+    def _at_hand(self, session_id: str) -> Room:
+        if (room := self._hub.rooms.get(session_id)) is None:
+            raise SessionNotFound(f"The session {session_id} has just been removed.")
+        return room
+
     # --- watching ------------------------------------------------------------------------------------------------
 
     def _attach(self, command: SessionAttach) -> Opened:
-        room = self._hub.at_hand(self._hub.find(command.session_id))
+        room = self._at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         return Opened(room.session_id, room.state.seq, room.state.name)
 

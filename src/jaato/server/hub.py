@@ -26,7 +26,7 @@ from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
-from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, renew, sweep
+from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, refuse, renew, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -110,15 +110,6 @@ class Hub:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         return text if text in self.rooms else self.store.find(text, workspace)
 
-    def stored(self, session_id: str) -> bool:
-        """Whether there is a session with this id."""
-        if session_id in self.rooms:
-            return True
-        try:
-            return self.store.last_seq(session_id) > 0
-        except SessionNotFound:
-            return False
-
     async def room(self, session_id: str) -> Room:
         """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
         if (room := self.rooms.get(session_id)) is not None:
@@ -132,12 +123,6 @@ class Hub:
             room = Room(self.store, self.secrets, folding.state, folding.recall)
             room.catch_up()
             self._settle(room)
-        return room
-
-    def at_hand(self, session_id: str) -> Room:
-        """A room that is there. Raises `SessionNotFound`."""
-        if (room := self.rooms.get(session_id)) is None:
-            raise SessionNotFound(f"The session {session_id} has just been removed.")
         return room
 
     def _settle(self, room: Room) -> None:
@@ -278,7 +263,12 @@ class Hub:
     async def reload(self) -> None:
         """Sessions see the configuration as it is now: new ones at once, those at hand when they rest. Raises `ConfigError`
         for one that cannot be used; then workspaces that are open stay as they are."""
-        settings_for(self.base, self.base.workspace or Path.home())
+        try:
+            settings_for(self.base, self.base.workspace or Path.home())
+        except JaatoError as error:
+            for room in self.rooms.values():
+                refuse(room, error)
+            raise
         await self.lives.renew()
         await renew(self)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from jaato.abc.store import SessionRow, Store
-from jaato.errors import StoreError
+from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallStart, TurnCompleted
 from jaato.protocol.specs import SessionEntry
 from jaato.server.live import Live
@@ -107,3 +107,11 @@ def tools_of(live: Live) -> list[dict[str, object]]:
         }
         for tool in session.catalog
     ]
+
+
+def is_stored(store: Store, session_id: str) -> bool:
+    """Whether there is a session with this id."""
+    try:
+        return store.last_seq(session_id) > 0
+    except SessionNotFound:
+        return False

@@ -17,6 +17,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
+from jaato.server.listing import is_stored
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
 from jaato.server.recall import remember
 from jaato.server.room import Room
@@ -104,7 +105,7 @@ async def made_or_opened(
     key = ("create", command.once)
     made = hub.once.get(key) if command.once else None
     if made is None and named is not None and not command.session_id and not command.resume:
-        made = named if hub.stored(named) else None
+        made = named if is_stored(hub.store, named) else None
     live = hub.lives.by_id.get(made or "")
     if made and (live is not None or not command.passing):
         room = await hub.room(made)

@@ -11,7 +11,7 @@ from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.protocol.ids import id_of, new_id, session_name
 from jaato.server.hub import Hub
-from jaato.server.listing import page_entries
+from jaato.server.listing import is_stored, page_entries
 
 SEARCHING = anyio.CapacityLimiter(2)
 """Threads that search; those given up go on, and would take the place of all else that happens on threads."""
@@ -46,7 +46,7 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
     made = id_of("s", command.once) if command.once else new_id("s")
     async with hub.alone(made):
-        again = hub.stored(made)
+        again = is_stored(hub.store, made)
         if not again:
             name = session_name(command.name)
             await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)

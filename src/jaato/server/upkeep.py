@@ -15,6 +15,7 @@ from jaato.log import logger
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
     from jaato.server.live import Live
+    from jaato.server.room import Room
 
 LOG = logger("server")
 SWEEP_S = 5.0
@@ -57,7 +58,12 @@ async def renew(hub: Hub) -> None:
                 await hub.anew(session_id)
             except JaatoError as error:
                 if (room := hub.rooms.get(session_id)) is not None:
-                    room.say(f"The configuration cannot be read anew here: {error}", "warning")
+                    refuse(room, error)
+
+
+def refuse(room: Room, error: JaatoError) -> None:
+    """Tell who watches that a new configuration cannot be used."""
+    room.say(f"The configuration cannot be read anew here: {error}", "warning")
 
 
 async def follow(hub: Hub) -> None:
