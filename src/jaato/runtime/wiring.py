@@ -74,7 +74,8 @@ def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: li
     if toolset is None:
         return
     catalog.exchange(old, new)
-    toolset.tools = [*(tool for tool in toolset.tools if tool not in old), *new]
+    gone = set(map(id, old))
+    toolset.tools = [*(tool for tool in toolset.tools if id(tool) not in gone), *new]
 
 
 def told(toolset: Toolset, work: Callable[[], Any]) -> None:

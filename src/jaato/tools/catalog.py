@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
@@ -65,6 +67,63 @@ def claim(name: str, tool: Tool, taken: Tool | None) -> None:
         )
 
 
+class Claims:
+    """The names of a set of tools to be. A tool with a fallback takes that where another wants its name, and goes without
+    saying where it can have neither: it is a stranger's, and must not keep out anybody else's."""
+
+    def __init__(self, tools: dict[str, Tool], others: dict[str, Found]) -> None:
+        self.tools = tools
+        self.others = others
+        self.renamed: list[tuple[Tool, str]] = []
+
+    def take(self, tool: Tool) -> None:
+        """Give a tool its names. Raises `PluginError` when one is taken."""
+        name = self._name_for(tool)
+        if name is None:
+            return
+        if name != tool.name:
+            self.renamed.append((tool, name))
+        claim(name, tool, self.tools.get(name))
+        self.tools[name] = tool
+        for other in other_names(tool):
+            rival = self.tools.get(other)
+            if rival is not None and rival is not tool:
+                self._send_away(rival, other)
+            claim(other, tool, self.others[other].tool if other in self.others else None)
+            self.others.setdefault(other, Found(tool, tool.aliases.get(other, {})))
+
+    def _name_for(self, tool: Tool) -> str | None:
+        """Under which name a tool can be known; None for none."""
+        name, rival = tool.name, self.tools.get(tool.name)
+        if rival is None or rival is tool:
+            return name if tool.fallback is None or name not in self.others else self._spare(tool, name)
+        if rival.fallback is not None and (tool.fallback is None or rival.fallback != name):
+            self._send_away(rival, name)
+            if tool.fallback in (None, name):
+                return name
+        return name if tool.fallback is None else self._spare(tool, name)
+
+    def _send_away(self, rival: Tool, name: str) -> None:
+        """Have a tool that has a fallback leave its name."""
+        if rival.fallback is None:
+            return
+        del self.tools[name]
+        spare = self._spare(rival, name)
+        if spare is not None:
+            self.tools[spare] = rival
+            self.renamed.append((rival, spare))
+
+    def _spare(self, tool: Tool, name: str) -> str | None:
+        """The fallback of a tool that loses this name, where that is free."""
+        spare = tool.fallback
+        return None if spare in (None, name) or spare in self.tools or spare in self.others else spare
+
+    def settle(self) -> None:
+        """Let the tools have the names they got."""
+        for tool, name in self.renamed:
+            tool.spec = msgspec.structs.replace(tool.spec, name=name)
+
+
 class Counted:
     """What is asked of a set of tools that no longer changes."""
 
@@ -84,6 +143,8 @@ class Catalog:
     def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
         self.meaning = meaning
         self.index_folder = index_folder
+        self.sources: list[Callable[[], Awaitable[None]]] = []
+        """What asks others whether they offer something new, before somebody looks; bounded in time, never raises."""
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
@@ -136,12 +197,10 @@ class Catalog:
             gone = {tool.name: tool for tool in old if self._tools.get(tool.name) is tool}
             tools = {name: tool for name, tool in self._tools.items() if name not in gone}
             others = {name: found for name, found in self._other_names.items() if found.tool.name not in gone}
+            claims = Claims(tools, others)
             for tool in new:
-                claim(tool.name, tool, tools.get(tool.name))
-                tools[tool.name] = tool
-                for name in other_names(tool):
-                    claim(name, tool, others[name].tool if name in others else None)
-                    others.setdefault(name, Found(tool, tool.aliases.get(name, {})))
+                claims.take(tool)
+            claims.settle()
             self._tools, self._other_names = tools, others
             self._indexed = False
 

@@ -20,12 +20,14 @@ Access = Callable[[ToolSpec], str | None]
 
 
 def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
-    """What says of a tool whether a call without arguments would be allowed, asked about or denied."""
+    """What says of a tool whether a call without arguments would be allowed, asked about or denied, or cannot be made now."""
 
     def access(spec: ToolSpec) -> str | None:
         entry = catalog.find(spec.name)
         if entry is None:
             return None
+        if entry.tool.remote is not None and entry.tool.remote.away:
+            return "unreachable"
         probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
         return ACCESS_WORDS[gate.explain(probe, entry.tool).effect]
 

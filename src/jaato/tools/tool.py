@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -40,13 +40,27 @@ class Options:
     means: str | None = None
 
 
+class Remote(Protocol):
+    """Somebody else, by whom a tool is known by its name and description until it is asked for."""
+
+    @property
+    def away(self) -> str:
+        """Why it cannot be reached now; empty when nothing speaks against it."""
+        ...
+
+    async def complete(self, tool: Tool) -> None:
+        """Have the tool learn its parameters. Raises `ToolError`."""
+        ...
+
+
 @dataclass(eq=False, slots=True)
 class Tool:
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none.
+    arguments: it is then judged and run as that one; None for a call that is none. `remote` has the parameters of a tool
+    that is known by name only; `fallback` is the name it takes where another tool wants its own.
     """
 
     spec: ToolSpec
@@ -60,12 +74,18 @@ class Tool:
     background_after_s: float | None = None
     timeout_s: float | None = None
     means: Meant | None = None
+    remote: Remote | None = None
+    fallback: str | None = None
     _validator: Validator | None = None
 
     @property
     def name(self) -> str:
         """The canonical name."""
         return self.spec.name
+
+    def learn(self, spec: ToolSpec, checked: dict[str, Any], validator: Validator) -> None:
+        """Be whole, or another than before: for a tool that was known by name only, wherever it is listed already."""
+        self.checked, self._validator, self.spec = checked, validator, spec
 
     def issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         """Every problem of these arguments, as (JSON Pointer, message)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import Plugin
-from jaato.errors import InvalidArguments
+from jaato.errors import InvalidArguments, ToolError
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
@@ -47,6 +48,8 @@ class IntrospectionPlugin(Plugin):
         names to get_tool_schemas."""
         limit = max(1, min(limit, MAX_PAGE))
         start = read_cursor(cursor)
+        if start == 0:
+            await renewed(self.catalog(call))
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
             catalog = self.catalog(call)
@@ -106,6 +109,8 @@ class IntrospectionPlugin(Plugin):
         wanted = list(dict.fromkeys([names] if isinstance(names, str) else names))
         if not wanted:
             raise InvalidArguments("Give at least one name.", [("/names", "is empty")])
+        if any(self.catalog(call).find(name) is None for name in wanted):
+            await renewed(self.catalog(call))
         found: dict[str, Tool] = {}
         missing: list[str] = []
         for name in wanted:
@@ -114,6 +119,7 @@ class IntrospectionPlugin(Plugin):
                 missing.append(name)
             else:
                 found[entry.tool.name] = entry.tool
+        unreachable = await completed(found)
         session = call.services.get("session")
         activated = session.activate(list(found)) if session is not None and found else []
         result: dict[str, Any] = {
@@ -121,6 +127,8 @@ class IntrospectionPlugin(Plugin):
             "activated": activated,
             "not_found": missing,
         }
+        if unreachable:
+            result["unreachable"] = unreachable
         if not missing:
             return result | {"suggestions": {}}
         similar = [
@@ -128,6 +136,33 @@ class IntrospectionPlugin(Plugin):
         ]
         near = zip(missing, similar, strict=False)
         return result | {"suggestions": {name: names for name, names in near if names}}
+
+
+async def renewed(catalog: Catalog) -> None:
+    """Have everybody whose tools change asked what they offer now."""
+    async with anyio.create_task_group() as tasks:
+        for source in catalog.sources:
+            tasks.start_soon(source)
+
+
+async def completed(found: dict[str, Tool]) -> dict[str, str]:
+    """Have tools that were known by name only learn their parameters. Those that cannot leave `found`; why, by name."""
+    failed: dict[str, str] = {}
+
+    async def complete(name: str, tool: Tool) -> None:
+        try:
+            if tool.remote is not None:
+                await tool.remote.complete(tool)
+        except ToolError as error:
+            failed[name] = str(error)
+
+    async with anyio.create_task_group() as tasks:
+        for name, tool in found.items():
+            if tool.remote is not None:
+                tasks.start_soon(complete, name, tool)
+    for name in failed:
+        del found[name]
+    return failed
 
 
 def schema_row(spec: ToolSpec) -> dict[str, Any]:

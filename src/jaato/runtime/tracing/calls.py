@@ -14,9 +14,10 @@ from jaato.protocol.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from jaato.protocol.ids import span_id, trace_id
 from jaato.runtime.tracing import attributes as say
 from jaato.runtime.tracing.lineage import Lineage
-from jaato.runtime.tracing.spans import Span, span_id, trace_id
+from jaato.runtime.tracing.spans import Span
 from jaato.runtime.tracing.work import Open, Turn
 
 

@@ -21,10 +21,11 @@ from jaato.protocol.events import (
     ToolCallStart,
     TurnCompleted,
 )
+from jaato.protocol.ids import span_id, trace_id
 from jaato.runtime.tracing import attributes as say
 from jaato.runtime.tracing.calls import Calls
 from jaato.runtime.tracing.lineage import Lineage
-from jaato.runtime.tracing.spans import Span, ns_of, span_id, trace_id
+from jaato.runtime.tracing.spans import Span, ns_of
 from jaato.runtime.tracing.work import Agent, Open, Turn
 
 FAILED = ("error", "limit", "interrupted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -32,22 +31,6 @@ class Span(Struct, frozen=True, kw_only=True):
     def operation(self) -> str:
         """What it is: `invoke_agent`, `chat`, `execute_tool`, `permission`, …"""
         return self.name.partition(" ")[0]
-
-
-def trace_id(*what: str) -> str:
-    """16 bytes in hex that these words always give."""
-    return digest(16, what)
-
-
-def span_id(*what: str) -> str:
-    """8 bytes in hex that these words always give."""
-    return digest(8, what)
-
-
-def digest(size: int, what: tuple[str, ...]) -> str:
-    """A hash of words, in hex."""
-    data = "\0".join(what).encode("utf-8", "surrogatepass")
-    return blake2b(data, digest_size=size, person=b"jaato.trace").hexdigest()
 
 
 def ns_of(timestamp: str) -> int | None:

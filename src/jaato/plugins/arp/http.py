@@ -1,0 +1,161 @@
+"""One request to a registry: to a checked address, within bounds of time and size, no redirect followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from jaato.errors import ConfigError
+from jaato.plugins.arp.entry import Filled
+from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
+from jaato.tools.address import PORTS, AddressRefused, Allowed, Url
+from jaato.tools.dial import Dialer, open_pool
+from jaato.tools.unseen import one_line
+
+if TYPE_CHECKING:
+    import httpcore2
+
+CONNECT_WITHIN_S = 10.0
+MAX_HEADER_CHARS = 500
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+SENDING = "http11.send_request_headers.started"
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request below a registry's address, and the bounds of its answer."""
+
+    method: str
+    path: str
+    most_bytes: int
+    within_s: float
+    body: bytes | None = None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a registry answered; headers by name in lower case, of several with one name the first."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        """A header that can be shown and sent again, or nothing."""
+        value = self.headers.get(name, "")
+        return value if value.isascii() and value.isprintable() and len(value) <= MAX_HEADER_CHARS else ""
+
+
+class Way:
+    """How one registry is reached. Every request has a connection of its own, which ends with it: a call that is
+    cancelled leaves none behind, and the loop of any thread can ask."""
+
+    def __init__(self, name: str, filled: Filled, allowed: Allowed, environ: Mapping[str, str]) -> None:
+        self.name = name
+        self.base = filled.base
+        self._headers = filled.headers
+        self._dialer = Dialer(allowed)
+        self._environ = environ
+
+    async def send(self, ask: Ask) -> Answer:
+        """The answer to one request. Raises `RegistryFault`, where a call was sent and its answer lost `CallLost`, and
+        `RegistryUnusable` for an address that may not be reached."""
+        import httpcore2
+
+        url = self.base._replace(target=self.base.target + ask.path)
+        begun: list[str] = []
+        try:
+            with anyio.fail_after(ask.within_s):
+                return await self._exchange(url, ask, begun)
+        except TimeoutError:
+            why = f"did not answer in full within {ask.within_s:g} s"
+        except (ConfigError, AddressRefused) as error:
+            raise RegistryUnusable(f"The registry {self.name!r} cannot be asked: {error}") from None
+        except httpcore2.ConnectTimeout:
+            why = f"did not answer within {CONNECT_WITHIN_S:g} s"
+        except (httpcore2.ConnectError, httpcore2.ProxyError, httpcore2.UnsupportedProtocol) as error:
+            why = f"cannot be reached ({one_line(str(error), 200) or type(error).__name__})"
+        except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+            why = f"broke off the connection ({one_line(str(error), 200) or type(error).__name__})"
+        except httpcore2.ProtocolError as error:
+            why = f"did not keep to HTTP ({one_line(str(error), 200) or type(error).__name__})"
+        text = f"The registry {self.name!r} at {self.base.authority} {why}."
+        if begun and ask.method == "POST":
+            raise CallLost(f"{text} The call had been sent: whether it was carried out is not known.")
+        raise RegistryFault(text)
+
+    async def _exchange(self, url: Url, ask: Ask, begun: list[str]) -> Answer:
+        pool, proxied = open_pool(url, self._dialer, self._environ)
+        if proxied:
+            await self._dialer.check_proxied(url)
+        async with pool:
+            response = await pool.handle_async_request(self._request(url, ask, begun))
+            try:
+                headers = headers_of(response.headers)
+                self._check(response.status, headers)
+                body = await self._body(response, ask.most_bytes)
+            finally:
+                await response.aclose()
+        return Answer(response.status, headers, body)
+
+    def _request(self, url: Url, ask: Ask, begun: list[str]) -> httpcore2.Request:
+        import httpcore2
+
+        async def trace(event: str, _info: dict[str, Any]) -> None:
+            if event == SENDING:
+                begun.append(event)
+
+        headers = [("Host", url.authority), ("User-Agent", "jaato"), ("Accept", "application/json")]
+        headers += [("Accept-Encoding", "identity"), *self._headers, *ask.headers]
+        if ask.body is not None:
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(ask.body)))]
+        wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
+        return httpcore2.Request(
+            method=ask.method.encode("ascii"),
+            url=httpcore2.URL(
+                scheme=url.scheme.encode(),
+                host=url.host.encode(),
+                port=None if url.port == PORTS[url.scheme] else url.port,
+                target=url.target.encode("ascii"),
+            ),
+            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
+            content=ask.body,
+            extensions={"timeout": wait, "trace": trace},
+        )
+
+    def _check(self, status: int, headers: Mapping[str, str]) -> None:
+        """Raise `RegistryFault` for an answer whose body is not worth reading."""
+        if status in REDIRECTS:
+            place = one_line(headers.get("location", ""), 200) or "nowhere"
+            raise RegistryFault(
+                f"The registry {self.name!r} redirects to {place}, which is not followed. If that is right, write it "
+                "into its configuration."
+            )
+        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise RegistryFault(
+                f"The registry {self.name!r} sends a compressed answer, which was not asked for."
+            )
+
+    async def _body(self, response: httpcore2.Response, most_bytes: int) -> bytes:
+        data = bytearray()
+        async for chunk in response.aiter_stream():
+            data += chunk
+            if len(data) > most_bytes:
+                raise RegistryFault(
+                    f"The registry {self.name!r} sends more than {most_bytes:,} bytes, of which none are used."
+                )
+        return bytes(data)
+
+
+def headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name; of several with one name the first."""
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        found.setdefault(key.decode("latin-1").lower(), value.decode("latin-1"))
+    return found

@@ -1,0 +1,97 @@
+"""What was last heard of a registry, kept on disk: its list and the definitions that were asked for, with their `ETag`s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from jaato.errors import ConfigError
+from jaato.protocol.arp import ToolDefinition, ToolView
+from jaato.tools.atomic import read_small, write_private
+
+FORM = 1
+MAX_LIST_BYTES = 16_000_000
+MAX_DEFINITIONS_BYTES = 16_000_000
+MAX_DEFINITIONS = 2_000
+
+
+class KeptList(msgspec.Struct, omit_defaults=True):
+    """A registry's list as it was at `at`, in seconds since 1970; `asked_whole` is when it last came without a condition.
+
+    `dropped` says what of it was left out.
+    """
+
+    digest: str
+    views: list[ToolView] = []
+    at: float = 0.0
+    asked_whole: float = 0.0
+    etag: str = ""
+    dropped: list[str] = []
+    form: int = FORM
+
+
+class KeptDefinition(msgspec.Struct, omit_defaults=True):
+    """A definition as it was at `at`. `strict` says that it once had to be treated with more care than the default."""
+
+    definition: ToolDefinition
+    at: float = 0.0
+    etag: str = ""
+    strict: bool = False
+
+
+class KeptDefinitions(msgspec.Struct, omit_defaults=True):
+    """The definitions of one registry by the tool's name, the one asked for last at the end."""
+
+    digest: str
+    tools: dict[str, KeptDefinition] = {}
+    form: int = FORM
+
+
+def place(cache_dir: Path, digest: str, what: str) -> Path:
+    """Where something of a registry is kept."""
+    return cache_dir / "registries" / f"{digest}.{what}.json"
+
+
+def load_list(cache_dir: Path, digest: str) -> KeptList:
+    """The list that is kept of a configuration; an empty one, which was never asked for, without."""
+    try:
+        content = read_small(place(cache_dir, digest, "list"), MAX_LIST_BYTES)
+        found = msgspec.json.decode(content or b"", type=KeptList)
+    except (ConfigError, OSError, ValueError, RecursionError):
+        return KeptList(digest)
+    return found if (found.form, found.digest) == (FORM, digest) else KeptList(digest)
+
+
+def load_definitions(cache_dir: Path, digest: str) -> KeptDefinitions:
+    """The definitions that are kept of a configuration."""
+    try:
+        content = read_small(place(cache_dir, digest, "definitions"), MAX_DEFINITIONS_BYTES)
+        found = msgspec.json.decode(content or b"", type=KeptDefinitions)
+    except (ConfigError, OSError, ValueError, RecursionError):
+        return KeptDefinitions(digest)
+    return found if (found.form, found.digest) == (FORM, digest) else KeptDefinitions(digest)
+
+
+def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
+    """Keep it for the next process, where that is possible: a cache may be lost."""
+    if isinstance(kept, KeptDefinitions):
+        while len(kept.tools) > MAX_DEFINITIONS:
+            kept.tools.pop(next(iter(kept.tools)))
+    what = "list" if isinstance(kept, KeptList) else "definitions"
+    most = MAX_LIST_BYTES if isinstance(kept, KeptList) else MAX_DEFINITIONS_BYTES
+    try:
+        content = msgspec.json.encode(kept)
+        if len(content) <= most:
+            write_private(place(cache_dir, kept.digest, what), content)
+    except (OSError, ValueError):
+        return
+
+
+def forget(cache_dir: Path, digest: str) -> None:
+    """Keep nothing of a configuration."""
+    for what in ("list", "definitions"):
+        try:
+            place(cache_dir, digest, what).unlink(missing_ok=True)
+        except OSError:
+            continue
