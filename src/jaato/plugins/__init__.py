@@ -31,5 +31,6 @@ BUILTIN = {
     "session": "jaato.plugins.session.plugin:SessionToolsPlugin",
     "notebook": "jaato.plugins.notebook.plugin:NotebookPlugin",
     "lsp": "jaato.plugins.lsp.plugin:LspPlugin",
+    "arp": "jaato.plugins.arp.plugin:ArpPlugin",
 }
 """The documented name of each plugin and where its class is; the order is the order core tools are declared in."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -143,7 +143,7 @@ class Catalog:
     def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
         self.meaning = meaning
         self.index_folder = index_folder
-        self.sources: list[Callable[[], Awaitable[None]]] = []
+        self.sources: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What asks others whether they offer something new, before somebody looks; bounded in time, never raises."""
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}

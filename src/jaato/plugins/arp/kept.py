@@ -32,12 +32,13 @@ class KeptList(msgspec.Struct, omit_defaults=True):
 
 
 class KeptDefinition(msgspec.Struct, omit_defaults=True):
-    """A definition as it was at `at`. `strict` says that it once had to be treated with more care than the default."""
+    """A definition as it was at `at`. `careful` says that it once said of
+    itself that its tool does more than answer."""
 
     definition: ToolDefinition
     at: float = 0.0
     etag: str = ""
-    strict: bool = False
+    careful: bool = False
 
 
 class KeptDefinitions(msgspec.Struct, omit_defaults=True):

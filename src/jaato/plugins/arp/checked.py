@@ -1,0 +1,131 @@
+"""What a registry says, held against what can be believed: names, sizes, schemas; and how careful its tools are to be used."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from jaato.errors import PluginError
+from jaato.plugins.arp.faults import RegistryFault
+from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
+from jaato.protocol.codec import is_unicode, json_problems
+from jaato.protocol.specs import Access
+from jaato.tools.names import shown_name
+from jaato.tools.schema import Validator
+from jaato.tools.unseen import hidden, spelt_out
+
+MAX_TOOLS = 10_000
+MAX_NAME_CHARS = 200
+MAX_DESCRIPTION_CHARS = 4_000
+MAX_SCHEMA_BYTES = 256_000
+MAX_SCHEMA_DEPTH = 32
+MAX_DROPPED = 20
+CAREFUL = frozenset(
+    "admin danger dangerous delete destructive exec execute filesystem mutating process root shell sudo write".split()
+)
+"""Words in the tags or the source of a tool that say it does more than answer."""
+
+
+def usable_views(views: list[ToolView]) -> tuple[list[ToolView], list[str]]:
+    """The tools of a list that can be offered, and what was left out. Of two with one name there is neither."""
+    dropped: list[str] = []
+    kept: list[ToolView] = []
+    if len(views) > MAX_TOOLS:
+        dropped.append(f"{len(views) - MAX_TOOLS:,} tools beyond the first {MAX_TOOLS:,}")
+    counts = Counter(view.name for view in views[:MAX_TOOLS])
+    doubled = [name for name, count in counts.items() if count > 1]
+    dropped += [f"the tool {shown_name(name)[:80]!r}: it is there twice" for name in doubled]
+    for view in views[:MAX_TOOLS]:
+        why = name_problem(view.name)
+        if why:
+            dropped.append(f"the tool {shown_name(view.name)[:80]!r}: its name {why}")
+        elif counts[view.name] == 1:
+            kept.append(ToolView(view.name, readable(view.description) or view.name))
+    if len(dropped) > MAX_DROPPED:
+        dropped = [*dropped[:MAX_DROPPED], f"{len(dropped) - MAX_DROPPED:,} more"]
+    return kept, dropped
+
+
+def name_problem(name: str) -> str:
+    """Why a name cannot be one of a tool; empty when it can."""
+    if not name or name != name.strip() or len(name) > MAX_NAME_CHARS:
+        return f"is blank, has space around it or more than {MAX_NAME_CHARS} characters"
+    if hidden(name) or not name.isprintable() or not is_unicode(name):
+        return "has characters that nobody sees"
+    if not name.strip("."):
+        return "is a step of a path"
+    return f"ends in {INVOKE}, which a call does" if name.endswith(INVOKE) else ""
+
+
+def readable(description: str) -> str:
+    """A stranger's words about a tool, as a model may read them: bounded, nothing unseen in them."""
+    text = description.strip()
+    return spelt_out(text if len(text) <= MAX_DESCRIPTION_CHARS else text[:MAX_DESCRIPTION_CHARS] + "…")
+
+
+def check_definition(definition: ToolDefinition, name: str) -> Validator:
+    """What checks arguments by a definition. Raises `RegistryFault` for one that is not that of the tool, or unusable."""
+    if definition.name != name:
+        raise RegistryFault(f"it is that of {shown_name(definition.name)[:80]!r}")
+    if SPOKEN.fullmatch(definition.schema_version) is None:
+        raise RegistryFault(f"its schema_version is {shown_name(definition.schema_version)[:40]!r}")
+    if definition.parameters.get("type", "object") != "object":
+        raise RegistryFault(
+            f"its parameters are of type {str(definition.parameters['type'])[:40]!r}, not object"
+        )
+    try:
+        return validator_of(definition.parameters)
+    except PluginError as error:
+        raise RegistryFault(str(error).rstrip(".")) from None
+
+
+def validator_of(schema: dict[str, Any]) -> Validator:
+    """A validator for a stranger's schema. Raises `PluginError`."""
+    if json_problems(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
+        raise PluginError("its parameters are nested too deeply, or hold what is no JSON")
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        raise PluginError(f"its parameters have more than {MAX_SCHEMA_BYTES:,} bytes")
+    return Validator(schema)
+
+
+def depth_within(value: Any, most: int) -> bool:
+    """Whether a JSON value is nested no deeper than so many levels."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            member
+            for one in level
+            if isinstance(one, dict | list)
+            for member in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def is_careful(definition: ToolDefinition) -> bool:
+    """Whether a definition itself says that the tool does more than answer. What it says of being harmless counts for
+    nothing."""
+    said = [*(definition.tags if definition.tags is not UNSET else [])]
+    match definition.source:
+        case str() as text:
+            said.append(text)
+        case dict() as facts:
+            said += [f"{key} {value}" for key, value in facts.items() if value is not False]
+    words = {word for text in said[:200] for word in words_of(text[:500])}
+    return not CAREFUL.isdisjoint(words)
+
+
+@functools.lru_cache(maxsize=1024)
+def words_of(text: str) -> frozenset[str]:
+    """The words of a tag, small."""
+    return frozenset("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+
+
+def access_of(careful: bool) -> Access:
+    """What a tool may touch: never less than the network; everything, where its registry says it does more."""
+    return "execute" if careful else "network"

@@ -1,0 +1,101 @@
+"""The definitions of a registry's tools: asked for when somebody wants one, kept, held against what was known."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio.to_thread
+import msgspec
+from msgspec import UNSET
+
+from jaato.errors import JaatoError
+from jaato.plugins.arp.checked import check_definition, is_careful, readable
+from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
+from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions, save
+from jaato.plugins.arp.source import Source
+from jaato.protocol.arp import ToolDefinition, decode_definition
+from jaato.tools.names import shown_name
+from jaato.tools.schema import Validator
+
+FRESH_S = 60.0
+
+
+class Known(NamedTuple):
+    """A definition that can be used. `careful`: at some time it said that its tool does more than answer."""
+
+    definition: ToolDefinition
+    careful: bool
+    validator: Validator
+
+
+class Definitions:
+    """The definitions of one registry."""
+
+    def __init__(self, source: Source, cache_dir: Path) -> None:
+        self._source = source
+        self._cache_dir = cache_dir
+        self._known: dict[str, Known] = {}
+
+    @cached_property
+    def _kept(self) -> KeptDefinitions:
+        return load_definitions(self._cache_dir, self._source.config.digest)
+
+    def at_hand(self, name: str) -> Known | None:
+        """A definition that was asked for before; asks nobody."""
+        known = self._known.get(name)
+        kept = self._kept.tools.get(name)
+        if known is None and kept is not None:
+            try:
+                known = self._known[name] = Known(
+                    kept.definition, kept.careful, check_definition(kept.definition, name)
+                )
+            except RegistryFault:
+                return None
+        return known
+
+    async def get(self, name: str, *, anew: bool = False) -> Known:
+        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`.
+
+        Raises `ToolError`s.
+        """
+        known, kept = self.at_hand(name), self._kept.tools.get(name)
+        now = time.time()
+        if known is not None and kept is not None and not anew and 0 <= now - kept.at < FRESH_S:
+            return known
+        try:
+            answer = await self._source.ask_definition(name, kept.etag if known and kept else "")
+            if answer.status == 304 and known is not None and kept is not None:
+                self._kept.tools[name] = msgspec.structs.replace(kept, at=now)
+                return known
+            what = f"The definition of {shown_name(name)[:80]!r}"
+            definition = await self._source.read(decode_definition, answer, what)
+            return await self._learn(name, definition, answer.header("etag"), now)
+        except RegistryRefusal:
+            raise
+        except JaatoError as error:
+            self._source.tell(str(error))
+            if known is None or anew:
+                raise
+            return known
+
+    async def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
+        """Keep a definition. Raises `RegistryFault` for one that cannot be used."""
+        try:
+            validator = check_definition(definition, name)
+        except RegistryFault as error:
+            raise RegistryFault(
+                f"The definition of {shown_name(name)[:80]!r} by the registry {self._source.name!r} cannot be used: "
+                f"{error}."
+            ) from None
+        before = self._kept.tools.pop(name, None)
+        careful = is_careful(definition) or (before is not None and before.careful)
+        shown = msgspec.structs.replace(
+            definition, description=readable(definition.description), source=UNSET
+        )
+        self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
+        known = self._known[name] = Known(shown, careful, validator)
+        await anyio.to_thread.run_sync(save, self._cache_dir, self._kept)
+        return known

@@ -1,0 +1,127 @@
+"""The registries of one workspace and its user: which there are, which may be asked, and each of them at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaato.errors import ConfigError
+from jaato.plugins.arp.config import Problem, RegistryConfig, load, search
+from jaato.plugins.arp.definitions import Definitions
+from jaato.plugins.arp.entry import base_of, filled
+from jaato.plugins.arp.faults import RegistryUnusable
+from jaato.plugins.arp.http import Way
+from jaato.plugins.arp.source import Source
+from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
+from jaato.tools.address import Allowed, Url
+
+if TYPE_CHECKING:
+    from jaato.tools.secrets import Secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything is, the user's environment, and the private addresses the user allows."""
+
+    workspace: Path
+    config_dir: Path
+    state_dir: Path
+    cache_dir: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    allow_hosts: tuple[str, ...] = ()
+    secrets: Secrets | None = None
+    """What the session masks: it learns the tokens of registries."""
+
+
+class Directory:
+    """The registries by name. Asks nobody by itself."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._trusted = Trusted(places.state_dir)
+        found = load(places.workspace, places.config_dir)
+        self.registries: dict[str, RegistryConfig] = found.registries
+        self.problems: tuple[Problem, ...] = found.problems
+        self._shelves: dict[str, Shelf] = {}
+
+    def trusts(self, config: RegistryConfig) -> bool:
+        """Whether it may be asked."""
+        try:
+            return self._trusted.holds(config)
+        except ConfigError:
+            return False
+
+    def usable(self) -> list[RegistryConfig]:
+        """Those that are switched on and may be asked."""
+        return [one for one in self.registries.values() if one.enabled and self.trusts(one)]
+
+    def shelf(self, config: RegistryConfig) -> Shelf:
+        """A registry at work."""
+        found = self._shelves.get(config.name)
+        if found is None:
+            found = self._shelves[config.name] = Shelf(
+                Source(config, self.places.cache_dir, self.open_way), self.places
+            )
+        return found
+
+    def named(self, name: str) -> Shelf:
+        """The registry of this name at work. Raises `RegistryUnusable`."""
+        try:
+            config = search(self.registries, name)
+            if not self.trusts(config):
+                raise refuse_untrusted(config)
+        except ConfigError as error:
+            raise RegistryUnusable(str(error)) from None
+        if not config.enabled:
+            raise RegistryUnusable(f"The registry {name!r} is switched off in {config.origin}.")
+        return self.shelf(config)
+
+    def open_way(self, config: RegistryConfig) -> Way:
+        """How a registry is reached. Raises `RegistryUnusable`; may wait for the system keyring."""
+        try:
+            if not self.trusts(config):
+                raise refuse_untrusted(config)
+            known = filled(config, self.places.environ)
+            allowed = allowed_for(config, known.base, self.places.allow_hosts)
+        except ConfigError as error:
+            raise RegistryUnusable(str(error)) from None
+        if self.places.secrets is not None:
+            for name, value in known.secrets.items():
+                self.places.secrets.add(name, value)
+        return Way(config.name, known, allowed, self.places.environ)
+
+    def state(self, config: RegistryConfig) -> str:
+        """Where a registry stands: switched off, needs trust, configured, known, unreachable."""
+        if not config.enabled:
+            return "switched off"
+        return self.shelf(config).source.state if self.trusts(config) else "needs trust"
+
+
+class Shelf:
+    """One registry at work: its list and the definitions of its tools."""
+
+    def __init__(self, source: Source, places: Places) -> None:
+        self.source = source
+        self._places = places
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """The definitions of its tools."""
+        return Definitions(self.source, self._places.cache_dir)
+
+
+def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> Allowed:
+    """What may be reached beside public addresses: what the user allows, and the host that the user's own configuration
+    names. Where clouds answer what is secret only the very address leads, and a workspace never to either."""
+    if not config.allow_private:
+        return Allowed.of(hosts)
+    host = f"[{base.host}]" if ":" in base.host else base.host
+    return Allowed.of([*hosts, f"{host}:{base.port}"])
+
+
+def target_of(config: RegistryConfig) -> str:
+    """Where a registry is, as it may be shown."""
+    return str(base_of(config.url)) if "${" not in config.url else config.url

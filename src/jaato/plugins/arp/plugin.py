@@ -1,0 +1,175 @@
+"""The plugin `arp`: the tools of remote registries in the catalogue, found by name and description, described when asked for."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import anyio
+import msgspec
+
+from jaato import settings
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import PluginError
+from jaato.plugins.arp.directory import Directory, Places, Shelf, target_of
+from jaato.plugins.arp.tools import Far, full_name, make_tool
+from jaato.protocol.arp import ToolView
+from jaato.tools.reach import environ_of
+from jaato.tools.tool import Tool, tool
+
+KNOWN = Path(__file__).parents[1] / "known.json"
+RESERVED_BEGINNINGS = ("mcp__",)
+MAX_SHOWN = 100
+
+
+class KnownName(msgspec.Struct):
+    """A tool that comes with jaato, by its names."""
+
+    spec: dict[str, Any]
+    aliases: dict[str, Any] = {}
+
+
+class KnownTools(msgspec.Struct):
+    """The tools of a plugin that comes with jaato."""
+
+    tools: list[KnownName] = []
+
+
+@functools.cache
+def own_names() -> frozenset[str]:
+    """The names of all tools that come with jaato, used here or not: what a rule allows of them is not meant for a
+    stranger's."""
+    plugins = msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownTools])
+    tools = [tool for plugin in plugins.values() for tool in plugin.tools]
+    return frozenset(name for tool in tools for name in (str(tool.spec["name"]), *tool.aliases))
+
+
+class ArpPlugin(Plugin):
+    """Tool registries: their tools join the catalogue by name, and are described when somebody asks for their parameters."""
+
+    name: ClassVar[str] = "arp"
+    looks_at: ClassVar[tuple[str, ...]] = (".jaato/registries.json", "config:registries.json")
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._offered: dict[str, dict[ToolView, Tool]] = {}
+
+    @functools.cached_property
+    def directory(self) -> Directory:
+        """The registries, read when first asked for."""
+        return Directory(places_of(self.host))
+
+    def offered(self) -> list[Tool]:
+        """The tools of every registry of which a list is kept; asks nobody."""
+        for config in self.directory.usable():
+            self._offered[config.name] = self._tools_of(self.directory.shelf(config))
+        if self._offered:
+            try:
+                self.host.service("catalog").sources.append(self.freshen)
+            except KeyError:
+                pass
+        return [tool for tools in self._offered.values() for tool in tools.values()]
+
+    def _tools_of(self, shelf: Shelf) -> dict[ToolView, Tool]:
+        """The tools of a list; those that were in the one before as they are."""
+        config = shelf.source.config
+        before = self._offered.get(config.name, {})
+        made: dict[ToolView, Tool] = {}
+        names: set[str] = set()
+        for view in shelf.source.kept.views:
+            full = full_name(config, view.name)
+            if full in names:
+                continue
+            names.add(full)
+            made[view] = before.get(view) or self._make(shelf, view)
+        return made
+
+    def _make(self, shelf: Shelf, view: ToolView) -> Tool:
+        reserved = view.name in own_names() or view.name.startswith(RESERVED_BEGINNINGS)
+        far = Far(shelf.source, shelf.definitions, view)
+        return make_tool(
+            far,
+            shelf.definitions.at_hand(view.name),
+            prefixed=shelf.source.config.always or reserved,
+        )
+
+    async def freshen(self) -> None:
+        """Ask the registries whose list is old; one that fails keeps the others from nothing."""
+        async with anyio.create_task_group() as tasks:
+            for config in self.directory.usable():
+                tasks.start_soon(self._freshen, self.directory.shelf(config))
+
+    async def _freshen(self, shelf: Shelf) -> None:
+        if await shelf.source.freshen():
+            self._renew(shelf)
+
+    def _renew(self, shelf: Shelf) -> None:
+        """Exchange those tools of a registry that are others now."""
+        name = shelf.source.name
+        before = self._offered.get(name, {})
+        after = self._offered[name] = self._tools_of(shelf)
+        old = [tool for view, tool in before.items() if after.get(view) is not tool]
+        new = [tool for view, tool in after.items() if before.get(view) is not tool]
+        try:
+            self.host.service("registry").renew(self.name, old, new)
+        except (KeyError, PluginError) as error:
+            shelf.source.tell(f"its tools cannot be offered: {error}")
+
+    @tool(category="registry", access="read")
+    def registries(self) -> dict[str, Any]:
+        """List the tool registries: how each stands (known, unreachable, needs trust), how many tools it offers, what was
+        left out and why. Asks nobody."""
+        rows = [self._row(name) for name in self.directory.registries]
+        found: dict[str, Any] = {"registries": rows[:MAX_SHOWN]}
+        problems = [str(problem) for problem in self.directory.problems]
+        return found | ({"problems": problems[:MAX_SHOWN]} if problems else {})
+
+    def _row(self, name: str) -> dict[str, Any]:
+        config = self.directory.registries[name]
+        row: dict[str, Any] = {"name": name, "url": target_of(config), "state": self.directory.state(config)}
+        if row["state"] in ("known", "unreachable", "configured"):
+            source = self.directory.shelf(config).source
+            row["tools"] = len(source.kept.views)
+            row |= {"why": source.failure} if source.failure else {}
+            row |= {"left_out": source.kept.dropped} if source.kept.dropped else {}
+        return row
+
+    @tool(category="registry", access="network")
+    async def refresh_registry(
+        self, registry: Annotated[str, msgspec.Meta(max_length=200)]
+    ) -> dict[str, Any]:
+        """Ask a tool registry for its list now, also right after it failed. Returns how many tools it offers; list_tools
+        finds them."""
+        shelf = self.directory.named(registry)
+        if await shelf.source.ask_list():
+            self._renew(shelf)
+        return self._row(registry)
+
+    def shutdown(self) -> None:
+        """Ask nobody any more."""
+        try:
+            sources = self.host.service("catalog").sources
+        except KeyError:
+            return
+        if self.freshen in sources:
+            sources.remove(self.freshen)
+
+
+def places_of(host: Host) -> Places:
+    """Where the user's files are."""
+    environ = environ_of(host)
+    try:
+        known = host.service("settings")
+        config_dir, state_dir, cache_dir = known.config_dir, known.state_dir, known.cache_dir
+        allowed = tuple(known["allow_hosts"])
+    except KeyError:
+        config_dir = settings.user_dir(environ, "XDG_CONFIG_HOME", ".config")
+        state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
+        cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
+        allowed = ()
+    try:
+        secrets = host.service("secrets")
+    except KeyError:
+        secrets = None
+    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets)

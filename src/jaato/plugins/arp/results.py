@@ -1,0 +1,124 @@
+"""What a registry answered to a call, as a result of ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from jaato.errors import JaatoError, PluginError
+from jaato.plugins.arp.checked import validator_of
+from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
+from jaato.plugins.arp.http import Answer
+from jaato.protocol.arp import ToolDefinition, ToolError, ToolResult, decode_error, decode_result
+from jaato.protocol.codec import json_problems
+from jaato.protocol.messages import Problem
+from jaato.tools.call import Output
+from jaato.tools.unseen import one_line, spelt_out
+
+CODE = re.compile(r"[a-z][a-z0-9_.:-]{0,99}")
+MAX_MESSAGE_CHARS = 2_000
+MAX_DETAILS_BYTES = 30_000
+GATEWAYS = frozenset((502, 503, 504))
+
+
+def output_of(registry: str, answer: Answer, definition: ToolDefinition) -> Output:
+    """The output of a call. Raises `RegistryRefusal` where the registry says that it failed, `CallLost` for an answer that
+    is none, from which it cannot be told what became of the call."""
+    try:
+        result = decode_result(answer.body)
+    except JaatoError as error:
+        refusal = refusal_of(registry, answer)
+        if refusal is not None:
+            raise refusal from None
+        raise CallLost(
+            f"The registry {registry!r} answered HTTP {answer.status} with what is no result: "
+            f"{one_line(str(error), 300)} Whether the call was carried out is not known."
+        ) from None
+    if result.error is not UNSET:
+        raise RegistryRefusal(problem_of(registry, result.error))
+    if answer.status >= 400:
+        raise CallLost(f"The registry {registry!r} says that the call went well, and HTTP {answer.status}.")
+    return given(result, definition)
+
+
+def given(result: ToolResult, definition: ToolDefinition) -> Output:
+    """What a call that went well gave; data that is not as the tool's definition says is marked."""
+    value = result.result
+    problems = json_problems(value)
+    if problems:
+        return Output(f"[The result is left out: {problems[0][0] or '/'} {problems[0][1]}]")
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    note = unlike_declared(value, definition)
+    if note:
+        return Output(f"{text}\n[This is not what the tool declares: {note}]")
+    return Output(text, None if isinstance(value, str) else value)
+
+
+def unlike_declared(value: Any, definition: ToolDefinition) -> str:
+    """How a result differs from what its tool declares; empty where it does not."""
+    if definition.returns is UNSET:
+        return ""
+    try:
+        issues = validator_of(definition.returns).issues(value)
+    except PluginError as error:
+        issues = [("", str(error))]
+    return "; ".join(f"{path or '/'} {one_line(text, 200)}" for path, text in issues[:3])
+
+
+def problem_of(registry: str, error: ToolError) -> Problem:
+    """A registry's error as ours: its code, its words as a stranger's, and whether it can be tried again."""
+    code = error.code if CODE.fullmatch(error.code) else "registry_refused"
+    message = spelt_out(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
+    details = None if error.details is UNSET or not error.details else error.details
+    if details is not None and (
+        json_problems(details) or len(msgspec.json.encode(details)) > MAX_DETAILS_BYTES
+    ):
+        details = None
+    return Problem(
+        code=code, message=f"The registry {registry!r}: {message}", retryable=error.retryable, details=details
+    )
+
+
+def refusal_of(registry: str, answer: Answer) -> JaatoError | None:
+    """What an answer that is not 200 means; None where it says nothing for sure."""
+    status = answer.status
+    if status in (401, 403):
+        return RegistryRefusal(
+            Problem(
+                code="registry_unauthorized",
+                message=f"The registry {registry!r} refuses the key (HTTP {status}){words(answer)}. The user has to set "
+                "its token in registries.json.",
+            )
+        )
+    if status == 429:
+        wait = answer.header("retry-after")
+        when = f" in {wait} s" if wait.isdecimal() and len(wait) < 7 else " later"
+        return RegistryRefusal(
+            Problem(
+                code="registry_busy",
+                message=f"The registry {registry!r} takes no more calls now (HTTP 429); try again{when}.",
+                retryable=True,
+            )
+        )
+    if status in GATEWAYS:
+        return RegistryFault(f"The registry {registry!r} cannot answer now (HTTP {status}){words(answer)}.")
+    if 400 <= status < 500:
+        return RegistryRefusal(
+            Problem(
+                code="registry_refused",
+                message=f"The registry {registry!r} refused the request (HTTP {status}){words(answer)}.",
+            )
+        )
+    return None
+
+
+def words(answer: Answer) -> str:
+    """What a refusal says in the contract's form, as part of a sentence."""
+    try:
+        error = decode_error(answer.body)
+    except JaatoError:
+        return ""
+    return f": {one_line(error.message, 500).rstrip('.')}"
