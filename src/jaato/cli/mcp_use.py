@@ -33,6 +33,9 @@ CODES = {
     "mcp_definition_held": DENIED,
     "arguments_invalid": USAGE,
     "mcp_server_unusable": USAGE,
+    "permission.denied": DENIED,
+    "registry_unusable": USAGE,
+    "tool.invalid_args": USAGE,
 }
 """How a call ends that failed, by the problem's code; else 1."""
 

@@ -7,14 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
 from jaato.errors import JaatoError
 from jaato.plugins.arp.checked import check_definition, is_careful, readable
 from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
-from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions, save
+from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
 from jaato.plugins.arp.source import Source
 from jaato.protocol.arp import ToolDefinition, decode_definition
 from jaato.tools.names import shown_name
@@ -97,5 +96,5 @@ class Definitions:
         )
         self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)
-        await anyio.to_thread.run_sync(save, self._cache_dir, self._kept)
+        await self._source.keep(self._kept)
         return known

@@ -24,6 +24,7 @@ class RegistryUnusable(ToolError):
     """A registry that may not be asked: not trusted, switched off, not configured, a key missing."""
 
     code = "registry_unusable"
+    exit_code = 2
 
 
 class RegistryRefusal(ToolError):

@@ -20,7 +20,7 @@ from jaato.plugins.arp.checked import usable_views
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http import Answer, Ask, Headers, Way
-from jaato.plugins.arp.kept import load_list, save
+from jaato.plugins.arp.kept import KeptDefinitions, KeptList, load_list, save
 from jaato.plugins.arp.results import refusal_of
 from jaato.protocol.arp import INVOKE, LIST_PATH, decode_views
 from jaato.protocol.messages import Problem
@@ -127,8 +127,13 @@ class Source:
         self._answered()
         for text in dropped:
             self.tell(f"left out {text}")
-        await anyio.to_thread.run_sync(save, self._cache_dir, self.kept)
+        await self.keep(self.kept)
         return usable != kept.views or dropped != kept.dropped
+
+    async def keep(self, what: KeptList | KeptDefinitions) -> None:
+        """Keep something for the next process; nothing of a registry that is only named on a command line."""
+        if self.config.scope != "argument":
+            await anyio.to_thread.run_sync(save, self._cache_dir, what)
 
     async def ask_definition(self, name: str, etag: str) -> Answer:
         """What the registry answers to who asks for a definition; 304 where it is still what `etag` stands for. Raises

@@ -1,0 +1,69 @@
+"""The registries of one workspace, as a command sees them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from jaato.cli.options import clean_text, workspace_of
+from jaato.errors import ConfigError, PermissionDenied
+from jaato.plugins.arp.config import Malformed, RegistryConfig, Scope, file_of, search
+from jaato.plugins.arp.directory import Directory, Places, Shelf
+from jaato.plugins.arp.entry import base_of, registry_of
+from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
+from jaato.runtime.assemble import settings_for
+from jaato.runtime.blueprint import Blueprint
+from jaato.settings import Settings
+
+
+class Desk:
+    """The user's registries and those of the workspace."""
+
+    def __init__(self, args: Namespace) -> None:
+        for name in ("registry", "tool", "arguments", "url", "token", "prefix"):
+            if isinstance(getattr(args, name, None), str):
+                setattr(args, name, clean_text(getattr(args, name)))
+        self.workspace = workspace_of(args)
+        self.settings: Settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
+        self.places = Places(
+            self.workspace,
+            self.settings.config_dir,
+            self.settings.state_dir,
+            self.settings.cache_dir,
+            self.settings.environ,
+            tuple(self.settings["allow_hosts"]),
+        )
+        self.directory = Directory(self.places)
+        self.trusted = Trusted(self.settings.state_dir)
+
+    def file(self, scope: Scope) -> Path:
+        """The configuration file of a scope."""
+        return file_of(scope, self.workspace, self.settings.config_dir)
+
+    def registry(self, name: str) -> RegistryConfig:
+        """The registry of this name. Raises `ConfigError` with what is wrong with it, or the names there are."""
+        for problem in self.directory.problems:
+            if problem.registry == name and name not in self.directory.registries:
+                raise ConfigError(str(problem))
+        return search(self.directory.registries, name)
+
+    def shelf(self, text: str, token: str | None) -> Shelf:
+        """The registry of this name or, for a URL, one made of it for this command. Raises `ConfigError`, and
+        `PermissionDenied` for one that is not trusted."""
+        if "://" not in text:
+            if token:
+                raise ConfigError("--token is for a URL; a registry's own stands in its configuration.")
+            config = self.registry(text)
+            if not self.directory.trusts(config):
+                raise PermissionDenied(str(refuse_untrusted(config)))
+            if not config.enabled:
+                raise ConfigError(f"The registry {text!r} is switched off in {config.origin}.")
+            return self.directory.shelf(config)
+        try:
+            name = base_of(text).authority[:60]
+            config = registry_of(
+                name, {"url": text, "token": token or ""}, "argument", Path("the command line")
+            )
+        except Malformed as error:
+            raise ConfigError(f"The address {error}.") from None
+        return self.directory.shelf(config)

@@ -1,0 +1,110 @@
+"""`jaato registry add`, `remove` and `trust`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from jaato.cli.ending import DENIED, OK, say
+from jaato.cli.mcp import pairs
+from jaato.cli.mcp_edit import plain_secrets, variable_for
+from jaato.cli.mcp_trust import agreed
+from jaato.cli.registry_desk import Desk
+from jaato.cli.table import print_line, print_rows
+from jaato.errors import ConfigError
+from jaato.plugins.arp import edit, kept
+from jaato.plugins.arp.config import Scope
+from jaato.plugins.arp.directory import Directory
+from jaato.plugins.arp.trusted import described, vouched
+
+
+def main(args: Namespace) -> int:
+    """Carry out one of them."""
+    desk = Desk(args)
+    match args.action:
+        case "add":
+            return add(desk, args)
+        case "remove":
+            return remove(desk, args)
+    return trust(desk, args)
+
+
+def add(desk: Desk, args: Namespace) -> int:
+    """Configure a registry; one of a workspace is trusted as it was just written."""
+    headers = pairs(args.header, ":", "--header")
+    entry: dict[str, Any] = {"url": args.url}
+    entry |= {"token": args.token} if args.token else {}
+    entry |= {"headers": headers} if headers else {}
+    entry |= {"prefix": args.prefix} if args.prefix else {}
+    entry |= {"timeout_s": args.timeout} if args.timeout is not None else {}
+    path = desk.file(args.scope)
+    edit.add(path, args.scope, args.registry, entry, desk.settings.state_dir, replace=args.replace)
+    now = Directory(desk.places)
+    config = now.registries.get(args.registry)
+    if config is None or config.scope != args.scope:
+        why = next(
+            (one.text for one in now.problems if one.registry == args.registry), "it is hidden by another"
+        )
+        say(f"written to {path}, but {why}")
+        return OK
+    desk.trusted.add(config)
+    print_line(f"added {config.name} to {path}; `jaato registry list {config.name}` shows its tools")
+    if args.token and "${" not in args.token and not args.token.startswith("keyring:"):
+        say(f"the token stands readable in {path}. Write ${{VARIABLE}} there instead, and set that variable.")
+    for place, name in plain_secrets(entry):
+        say(
+            f"{place} {name} holds what looks like a secret, readable in {path}. Write ${{{variable_for(name)}}} "
+            "there instead, and set that variable."
+        )
+    return OK
+
+
+def remove(desk: Desk, args: Namespace) -> int:
+    """Take a registry out of its file, and forget what is kept of it."""
+    config = desk.directory.registries.get(args.registry)
+    scope: Scope = args.scope or (
+        config.scope if config is not None else scope_of_problem(desk, args.registry)
+    )
+    path = desk.file(scope)
+    edit.remove(path, scope, args.registry, desk.settings.state_dir)
+    if config is not None and config.scope == scope:
+        kept.forget(desk.settings.cache_dir, config.digest)
+        if scope == "workspace":
+            desk.trusted.remove(config)
+    print_line(f"removed {args.registry} from {path}")
+    return OK
+
+
+def scope_of_problem(desk: Desk, name: str) -> Scope:
+    """In which file a broken entry stands. Raises `ConfigError` when there is none of this name."""
+    for problem in desk.directory.problems:
+        if problem.registry == name:
+            return "user" if problem.origin == desk.file("user") else "workspace"
+    desk.registry(name)
+    raise ConfigError(f"There is no registry {name!r}.")
+
+
+def trust(desk: Desk, args: Namespace) -> int:
+    """Show what a workspace's registry is, ask, and have exactly that asked from now on."""
+    config = desk.registry(args.registry)
+    if config.scope != "workspace":
+        print_line(f"{config.name} stands in your own {config.origin}; nothing waits to be trusted")
+        return OK
+    if args.revoke:
+        desk.trusted.remove(config)
+        print_line(f"{config.name} is trusted no longer")
+        return OK
+    if desk.trusted.holds(config):
+        print_line(f"{config.name}: nothing waits to be trusted")
+        return OK
+    seen = vouched(config)
+    print_line(f"{config.name} is named by {config.origin}, which came with the workspace:")
+    print_rows([(f"  {label}", text) for label, text in described(config)])
+    if not agreed(f"Let {config.name} be asked, as shown?", args.yes):
+        return DENIED
+    now = Directory(desk.places).registries.get(args.registry)
+    if now is None or vouched(now) != seen:
+        raise ConfigError(f"The registry {config.name!r} changed meanwhile; look at it again.")
+    desk.trusted.add(now)
+    print_line(f"trusted {config.name}; any change of its entry asks again")
+    return OK
