@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -69,7 +70,9 @@ async def use(made: PluginRegistry, name: str, **arguments: Any) -> Any:
     assert found is not None, [tool.name for tool in made.catalog]
     if found.tool.remote is not None:
         await found.tool.remote.complete(found.tool)
-    value = await found.tool.run(arguments, Call("c-1", name, arguments, session_id="s-1", turn_id="t-1"))
+    value = found.tool.run(arguments, Call("c-1", name, arguments, session_id="s-1", turn_id="t-1"))
+    if inspect.isawaitable(value):
+        value = await value
     if isinstance(value, Output):
         return value.text if value.structured is None else value.structured
     return value

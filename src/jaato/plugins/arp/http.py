@@ -52,6 +52,10 @@ class Answer:
         return value if value.isascii() and value.isprintable() and len(value) <= MAX_HEADER_CHARS else ""
 
 
+class TooLong(Exception):
+    """An answer has more bytes than anybody wants of it."""
+
+
 class Way:
     """How one registry is reached. Every request has a connection of its own, which ends with it: a call that is
     cancelled leaves none behind, and the loop of any thread can ask."""
@@ -75,6 +79,8 @@ class Way:
                 return await self._exchange(url, ask, begun)
         except TimeoutError:
             why = f"did not answer in full within {ask.within_s:g} s"
+        except TooLong:
+            why = f"sends more than {ask.most_bytes:,} bytes, of which none are used"
         except (ConfigError, AddressRefused) as error:
             raise RegistryUnusable(f"The registry {self.name!r} cannot be asked: {error}") from None
         except httpcore2.ConnectTimeout:
@@ -99,7 +105,7 @@ class Way:
             try:
                 headers = headers_of(response.headers)
                 self._check(response.status, headers)
-                body = await self._body(response, ask.most_bytes)
+                body = await bounded(response, ask.most_bytes)
             finally:
                 await response.aclose()
         return Answer(response.status, headers, body)
@@ -142,15 +148,15 @@ class Way:
                 f"The registry {self.name!r} sends a compressed answer, which was not asked for."
             )
 
-    async def _body(self, response: httpcore2.Response, most_bytes: int) -> bytes:
-        data = bytearray()
-        async for chunk in response.aiter_stream():
-            data += chunk
-            if len(data) > most_bytes:
-                raise RegistryFault(
-                    f"The registry {self.name!r} sends more than {most_bytes:,} bytes, of which none are used."
-                )
-        return bytes(data)
+
+async def bounded(response: httpcore2.Response, most_bytes: int) -> bytes:
+    """The body of an answer. Raises `TooLong`."""
+    data = bytearray()
+    async for chunk in response.aiter_stream():
+        data += chunk
+        if len(data) > most_bytes:
+            raise TooLong
+    return bytes(data)
 
 
 def headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:

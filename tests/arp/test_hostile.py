@@ -1,0 +1,323 @@
+"""Registries that lie, flood, stall and break off: each is contained, what is wrong is said, the others work on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.arp.serving import Lie, body, definition, done, raw, shop
+from tests.arp.using import configure, directory, offered, plugins, use
+
+from jaato.errors import JaatoError
+from jaato.plugins.arp import source as sources
+from jaato.plugins.arp.source import Source
+
+OK = b"HTTP/1.1 200 OK\r\n"
+VIEW = {"name": "echo", "description": "Say it again."}
+
+
+def endless(head: bytes, piece: bytes) -> Lie:
+    """Something that does not end before the client has enough of it."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(head)
+        while True:
+            handler.wfile.write(piece)
+
+    return lie
+
+
+def stalling(head: bytes) -> Lie:
+    """Something that begins, and goes on after the test only."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(head)
+        handler.wfile.flush()
+        handler.connection.settimeout(20)
+        handler.rfile.read(1)  # until the client has closed the connection
+
+    return lie
+
+
+def asked(path: Path, ask: Callable[[Source], Any], lies: dict[str, Lie], **entry: Any) -> str:
+    """What is said of a registry that answers so, and honestly else."""
+    with shop(definition("echo")) as it:
+        it.lies |= lies
+        configure(path, it={"url": it.url} | entry)
+
+        async def main() -> str:
+            source = directory(path).named("it").source
+            with pytest.raises(JaatoError) as caught, anyio.fail_after(20):
+                await ask(source)
+            return str(caught.value)
+
+        return anyio.run(main)
+
+
+LISTS: dict[str, tuple[Lie, str]] = {
+    "slow headers": (stalling(OK + b"X-Slow: "), "did not answer in full within 0.3 s"),
+    "no answer": (stalling(b""), "did not answer in full within 0.3 s"),
+    "slow body": (stalling(OK + b"Content-Length: 100\r\n\r\n["), "did not answer in full within 0.3 s"),
+    "endless headers": (endless(OK, b"X-More: 1\r\n" * 500), "did not keep to HTTP"),
+    "endless body": (endless(OK + b"\r\n[", b" " * 65_536), "sends more than 8,000,000 bytes"),
+    "a great length": (raw(OK + b"Content-Length: 99999999999\r\n\r\n["), "did not keep to HTTP"),
+    "cut off": (raw(OK + b"Content-Length: 100\r\n\r\n["), "did not keep to HTTP"),
+    "nothing": (raw(b""), "did not keep to HTTP"),
+    "no HTTP": (raw(b"SSH-2.0-OpenSSH_9.0\r\n"), "did not keep to HTTP"),
+    "compressed": (body(b"x", Content_Encoding="gzip"), "compressed"),
+    "an object": (body({"tools": [VIEW]}), "cannot be used: This is not what is expected here"),
+    "names of numbers": (body([{"name": 7, "description": "x"}]), "cannot be used"),
+    "without description": (body([{"name": "echo"}]), "cannot be used"),
+    "no number": (body(b'[{"name": "echo", "description": "x", "more": NaN}]'), "cannot be used"),
+    "half a character": (body(b'[{"name": "\\ud800", "description": "x"}]'), "cannot be used"),
+    "a name twice": (body(b'[{"name": "a", "name": "b", "description": "x"}]'), "the same name twice"),
+    "deep": (body(b"[" * 100_000), "cannot be used"),
+    "no text": (body(b"\xff\xfe"), "cannot be used"),
+    "a page": (body(b"<html>", "404 Not Found"), "its url in"),
+    "a fault": (body(b"oops", "500 Internal Server Error"), "answered HTTP 500 in place of its list"),
+    "no key": (body({"x": 1}, "401 Unauthorized"), "refuses the key"),
+    "too many": (body(b"", "429 Too Many Requests", Retry_After="7"), "try again in 7 s"),
+    "no condition": (body(b"", "304 Not Modified"), "answered HTTP 304"),
+    "to a private address": (
+        body(b"", "302 Found", Location="http://169.254.169.254/latest/meta-data"),
+        "redirects to http://169.254.169.254/latest/meta-data, which is not followed",
+    ),
+    "to nowhere": (body(b"", "308 Permanent Redirect"), "redirects to nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_list_that_is_none(tmp_path: Path, kind: str) -> None:
+    """Whatever a registry answers in place of its list: it is said what, within the time and size that it has."""
+    lie, words = LISTS[kind]
+    within_s = 0.3 if "0.3" in words else 10.0
+    said = asked(tmp_path, lambda source: source.ask_list(), {"GET": lie}, timeout_s=within_s)
+    assert words in said
+
+
+def test_what_cannot_be_offered_is_left_out(tmp_path: Path) -> None:
+    """Of 100,000 tools the first are taken; names that are blank, unseen, steps of a path or there twice are left out."""
+    odd = [
+        "",
+        " x",
+        "a\x1b[31m",
+        "a\nb",
+        "..",
+        "\u202eevil",
+        "x:invoke",
+        "n" * 201,
+        "twice",
+        "twice",
+        "é ok",
+        "a/../b",
+    ]
+    views = [{"name": name, "description": "x\x07" * 3} for name in odd]
+    views += [{"name": f"t{n}", "description": "y" * 10} for n in range(70_000)]
+    with shop() as it:
+        it.lies["GET"] = body(views)
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            source = directory(tmp_path).named("it").source
+            assert await source.ask_list()
+            names = {view.name for view in source.kept.views}
+            assert names == {"é ok", "a/../b", *(f"t{n}" for n in range(10_000 - len(odd)))}
+            assert source.kept.views[0].description == "x\\x07" * 3
+            assert source.kept.dropped[0] == "60,012 tools beyond the first 10,000"
+            assert len([text for text in source.kept.dropped if "characters that nobody sees" in text]) == 3
+
+        anyio.run(main)
+
+
+DEFINITIONS: dict[str, tuple[Any, str]] = {
+    "another's": (definition("other"), "it is that of 'other'"),
+    "another version": (definition("echo", schema_version="9.0.0"), "its schema_version is '9.0.0'"),
+    "a list": (definition("echo", parameters={"type": "array"}), "are of type 'array', not object"),
+    "no schema": (definition("echo", parameters={"type": "object", "properties": 7}), "not a JSON Schema"),
+    "a reference": (
+        definition("echo", parameters={"properties": {"a": {"$ref": "http://169.254.169.254/"}}}),
+        "not part of the schema",
+    ),
+    "long": (definition("echo", parameters={"description": "x" * 300_000}), "more than 256,000 bytes"),
+    "deep": (
+        definition("echo", parameters=json.loads('{"not":' * 60 + "{}" + "}" * 60)),
+        "nested too deeply",
+    ),
+    "no object": (definition("echo", parameters=[]), "cannot be used"),
+    "null": (definition("echo", tags=None), "cannot be used"),
+    "no version": (
+        {key: value for key, value in definition("echo").items() if key != "version"},
+        "cannot be used",
+    ),
+}
+
+
+def test_a_definition_that_is_none(tmp_path: Path) -> None:
+    """A definition that is not that of the tool, or whose parameters cannot be checked, is not used; the model is told."""
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            for lie, words in DEFINITIONS.values():
+                it.lies["GET /v1/tools/echo"] = body(lie)
+                definitions = directory(tmp_path).named("it").definitions
+                with pytest.raises(JaatoError) as caught:
+                    await definitions.get("echo")
+                assert words in str(caught.value), lie
+
+        anyio.run(main)
+
+
+RESULTS: dict[str, tuple[Lie, str, str]] = {
+    "cut off": (
+        raw(OK + b"Content-Length: 100\r\n\r\n{"),
+        "registry_call_lost",
+        "whether it was carried out",
+    ),
+    "no answer": (raw(b""), "registry_call_lost", "whether it was carried out is not known"),
+    "stalls": (stalling(OK), "registry_call_lost", "within 0.5 s"),
+    "endless": (endless(OK + b"\r\n[", b" " * 1_000_000), "registry_call_lost", "more than 16,000,000 bytes"),
+    "no result": (body({"ok": True}), "registry_call_lost", "what is no result"),
+    "yes and no": (
+        body(
+            done(1) | {"error": {"schema_version": "0.1.0", "code": "a", "message": "b", "retryable": False}}
+        ),
+        "registry_call_lost",
+        "what is no result",
+    ),
+    "well, and 500": (body(done(1), "500 Oops"), "registry_call_lost", "went well, and HTTP 500"),
+    "no number": (body(b'{"ok": true, "result": NaN}'), "registry_call_lost", "no result"),
+    "a page": (body(b"<html>", "502 Bad Gateway"), "registry_failed", "HTTP 502"),
+    "busy": (body(b"", "429 Too Many", Retry_After="soon"), "registry_busy", "try again later"),
+    "moved": (
+        body(b"", "307 Temporary Redirect", Location="http://10.0.0.1/"),
+        "registry_failed",
+        "not followed",
+    ),
+}
+
+
+def test_a_result_that_is_none(tmp_path: Path) -> None:
+    """Whatever a registry answers to a call: it is told with a code, and where it may have been carried out, that."""
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it={"url": it.url, "timeout_s": 0.5})
+
+        async def main() -> None:
+            for kind, (lie, code, words) in RESULTS.items():
+                made = plugins(tmp_path)
+                await offered(made)
+                it.lies.pop("POST", None)
+                assert await use(made, "echo", text="x") == {"tool": "echo", "text": "x"}
+                it.lies["POST"] = lie
+                with pytest.raises(JaatoError) as caught:
+                    await use(made, "echo", text="x")
+                problem = getattr(caught.value, "problem", caught.value)
+                assert (kind, problem.code) == (kind, code)
+                assert words in str(caught.value), kind
+                made.shutdown()
+
+        anyio.run(main)
+
+
+def test_results_that_are_odd(tmp_path: Path) -> None:
+    """A result of numbers too great, or of another kind than declared, is marked and harms nothing."""
+    with shop(definition("echo", returns={"type": "integer"})) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            await offered(made)
+            for answer, words in (
+                (b"7", 7),
+                (b'"seven"', "seven\n[This is not what the tool declares: "),
+                (b"null", "null\n[This is not"),
+                (b"1" * 400, "[The result is left out"),
+                (b'{"a": "\\u202e"}', "[This is not what the tool declares"),
+            ):
+                whole = (
+                    b'{"schema_version":"0.1.0","ok":true,"metrics":{"latency_ms":1},"result":'
+                    + answer
+                    + b"}"
+                )
+                it.lies["POST"] = body(whole)
+                got = await use(made, "echo", text="x")
+                assert got == words if isinstance(words, int) else str(words) in got
+            made.shutdown()
+
+        anyio.run(main)
+
+
+def test_one_bad_registry_among_good_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where one registry stalls, one is dead and one lies, the tools of the others are there; what is wrong is said once."""
+    with shop(definition("good")) as good, shop() as liar, shop() as slow:
+        liar.lies["GET"] = body({"no": "list"})
+        slow.lies["GET"] = stalling(b"")
+        entries: dict[str, Any] = {"good": good.url, "liar": liar.url, "dead": "http://127.0.0.1:9"}
+        configure(tmp_path, slow={"url": slow.url, "timeout_s": 0.2}, **entries)
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            assert await offered(made) == ["good"]
+            assert await offered(made) == ["good"]
+            rows = {row["name"]: row for row in (await use(made, "registries"))["registries"]}
+            assert {name: row["state"] for name, row in rows.items()} == {
+                "good": "known",
+                "liar": "unreachable",
+                "dead": "unreachable",
+                "slow": "unreachable",
+            }
+            assert "cannot be used" in rows["liar"]["why"]
+            made.shutdown()
+
+        with caplog.at_level(logging.WARNING, "jaato"):
+            anyio.run(main)
+        said = [record.getMessage() for record in caplog.records if "Registry" in record.getMessage()]
+        assert len(said) == len(set(said)) == 3
+        assert len(liar.seen) == 1
+
+
+def test_a_growing_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that fails is left alone for a while, each time longer, and at most so long; one answer and it is as new."""
+    clock = [1000.0]
+    monkeypatch.setattr(sources.time, "monotonic", lambda: clock[0])
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            source = directory(tmp_path).named("it").source
+            it.lies["GET"] = body(b"", "500 Oops")
+            waits: list[float] = []
+            for _ in range(12):
+                assert not await source.freshen()
+                waits.append(source.wait_s)
+                assert not await source.freshen()
+                if waits[-1] > 1.5:
+                    with pytest.raises(JaatoError, match="times in a row and is asked again in"):
+                        await source.invoke("echo", b"{}", ())
+                assert len(it.seen) == len(waits)
+                clock[0] += source.wait_s
+            assert waits == sorted(waits)
+            assert waits[-1] == 300
+            it.lies.clear()
+            assert await source.freshen()
+            assert (source.state, source.wait_s) == ("known", 0)
+
+        anyio.run(main)
+
+
+def test_time_is_kept(tmp_path: Path) -> None:
+    """A registry that sends a byte now and then has no more time than one that sends none."""
+
+    def drip(handler: Any) -> None:
+        while True:
+            handler.wfile.write(b"H")
+            time.sleep(0.02)
+
+    said = asked(tmp_path, lambda source: source.ask_list(), {"GET": drip}, timeout_s=0.3)
+    assert "0.3 s" in said or "HTTP" in said
