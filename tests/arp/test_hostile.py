@@ -15,7 +15,6 @@ from tests.arp.serving import Lie, body, definition, done, raw, shop
 from tests.arp.using import configure, directory, offered, plugins, use
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp import source as sources
 from jaato.plugins.arp.source import Source
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -282,15 +281,16 @@ def test_one_bad_registry_among_good_ones(tmp_path: Path, caplog: pytest.LogCapt
         assert len(liar.seen) == 1
 
 
-def test_a_growing_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_growing_pause(tmp_path: Path) -> None:
     """A registry that fails is left alone for a while, each time longer, and at most so long; one answer and it is as new."""
     clock = [1000.0]
-    monkeypatch.setattr(sources.time, "monotonic", lambda: clock[0])
     with shop(definition("echo")) as it:
         configure(tmp_path, it=it.url)
 
         async def main() -> None:
-            source = directory(tmp_path).named("it").source
+            there = directory(tmp_path)
+            config, cache_dir = there.registries["it"], there.places.cache_dir
+            source = Source(config, cache_dir, there.open_way, lambda: clock[0])
             it.lies["GET"] = body(b"", "500 Oops")
             waits: list[float] = []
             for _ in range(12):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call, Output
+from jaato.tools.secrets import Secrets
 
 
 def configure(path: Path, scope: str = "user", **registries: Any) -> Path:
@@ -36,18 +37,22 @@ def plugins(path: Path, **environ: str) -> PluginRegistry:
     """The plugins of that user that are about registries, as a program that starts has them."""
     (path / "work").mkdir(exist_ok=True)
     given = {"PATH": "/usr/bin:/bin", "HOME": str(path), **environ}
-    made = PluginRegistry(
-        workspace=path / "work", services={"environ": given, "settings": settings.load(environ=given)}
-    )
+    services = {"environ": given, "settings": settings.load(environ=given), "secrets": Secrets()}
+    made = PluginRegistry(workspace=path / "work", services=services)
     for name in ("introspection", "arp"):
         made.expose_tool(name)
     return made
 
 
 @asynccontextmanager
-async def session(path: Path, script: Sequence[Answer], **more: Any) -> AsyncIterator[Session]:
+async def session(
+    path: Path, script: Sequence[Answer], environ: Mapping[str, str] | None = None, **more: Any
+) -> AsyncIterator[Session]:
     """A session of that user that plays a script."""
-    runtime = Runtime(SqliteStore(path / "state" / "jaato.db"), plugins(path))
+    registry = plugins(path, **(environ or {}))
+    runtime = Runtime(
+        SqliteStore(path / "state" / "jaato.db"), registry, secrets=registry.services["secrets"]
+    )
     try:
         async with runtime.create(plan(path, script, **more)) as live:
             yield live

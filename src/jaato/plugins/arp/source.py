@@ -53,13 +53,18 @@ class Source:
     """One registry. `open_way` gives the way to it, and raises `RegistryUnusable` where it may not be asked."""
 
     def __init__(
-        self, config: RegistryConfig, cache_dir: Path, open_way: Callable[[RegistryConfig], Way]
+        self,
+        config: RegistryConfig,
+        cache_dir: Path,
+        open_way: Callable[[RegistryConfig], Way],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.kept = load_list(cache_dir, config.digest)
         self.failure = ""
         self._cache_dir = cache_dir
         self._open_way = open_way
+        self._clock = clock
         self._way: Way | None = None
         self._failures = 0
         self._not_before = 0.0
@@ -81,7 +86,7 @@ class Source:
     @property
     def wait_s(self) -> float:
         """How long it is left alone; 0 when it can be asked."""
-        return max(0.0, self._not_before - time.monotonic())
+        return max(0.0, self._not_before - self._clock())
 
     async def freshen(self) -> bool:
         """Ask for the list where what is known is old, and it is not left alone; whether the list is another now.
@@ -221,7 +226,7 @@ class Source:
         """Leave the registry alone for a while, each time longer."""
         self._failures += 1
         wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20))
-        self.failure, self._not_before = str(error), time.monotonic() + wait_s
+        self.failure, self._not_before = str(error), self._clock() + wait_s
         self.tell(self.failure)
 
     def tell(self, what: str) -> None:

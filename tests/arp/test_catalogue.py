@@ -1,0 +1,310 @@
+"""How tools of registries stand in the catalogue: by which names, how long, how carefully, and without being asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.arp import serving
+from tests.arp.serving import body, definition, shop
+from tests.arp.using import configure, offered, plugins, use
+
+from jaato.errors import JaatoError
+from jaato.plugins.arp.tools import Far
+from jaato.protocol.specs import ToolSpec
+from jaato.runtime.adapt import Toolset
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool, tool
+
+
+@tool(access="read")
+def lookup(word: str) -> str:
+    """Look a word up in the program's own dictionary."""
+    return word
+
+
+def test_names(tmp_path: Path) -> None:
+    """A tool bears its own name; where another has it, or it is one of jaato's own, it has its registry's prefix; with a
+    prefix of the configuration always. What no provider takes as a name is mangled."""
+    mine = [
+        definition(name) for name in ("search", "only", "readFile", "mcp__files__read", "get weather/today")
+    ]
+    with (
+        shop(*mine) as one,
+        shop(definition("search"), definition("both")) as two,
+        shop(definition("both")) as three,
+    ):
+        configure(tmp_path, one=one.url, two=two.url, three={"url": three.url, "prefix": "p"})
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            names = await offered(made)
+            mangled = [name for name in names if name.startswith("get_weather_today_")]
+            assert sorted(set(names) - set(mangled)) == [
+                "both",
+                "one__mcp__files__read",
+                "one__readFile",
+                "one__search",
+                "only",
+                "p__both",
+                "two__search",
+            ]
+            assert await use(made, mangled[0], text="x") == {"tool": "get weather/today", "text": "x"}
+            assert one.seen[-1].path == "/v1/tools/get%20weather%2Ftoday:invoke"
+            made.shutdown()
+
+        anyio.run(main)
+
+
+def test_nobody_is_kept_out(tmp_path: Path) -> None:
+    """A program, or a plugin that comes later, has its tool under the name it wants: the registry's makes way for it."""
+    with shop(definition("lookup"), definition("far__lookup")) as it:
+        configure(tmp_path, far=it.url)
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            assert await offered(made) == ["far__lookup", "lookup"]
+            own = serving_tool()
+            made.add_toolset(Toolset("program", None, tools=[own]))
+            found = made.catalog.find("lookup")
+            assert found is not None
+            assert found.tool is own
+            left = await offered(made)
+            assert "lookup" not in left
+            assert len(left) == len(set(left)) >= 1
+            made.shutdown()
+
+        anyio.run(main)
+
+
+def serving_tool() -> Tool:
+    """The program's tool."""
+    from jaato.tools.tool import tool_from
+
+    return tool_from(lookup, "program")
+
+
+def test_who_yields_to_whom() -> None:
+    """Among tools with a fallback both take it; one that has nowhere to go is left out, and nobody else ever is."""
+
+    def made(name: str, fallback: str | None, *aliases: str) -> Tool:
+        spec = ToolSpec(name=name, description=name, parameters={})
+        return Tool(
+            spec, lambda _arguments, _call: None, aliases={one: {} for one in aliases}, fallback=fallback
+        )
+
+    cases: list[tuple[list[Tool], list[str]]] = [
+        ([made("a", "x__a"), made("a", "y__a")], ["x__a", "y__a"]),
+        ([made("a", None), made("a", "y__a")], ["a", "y__a"]),
+        ([made("a", "y__a"), made("a", None)], ["a", "y__a"]),
+        ([made("b", None, "a"), made("a", "y__a")], ["b", "y__a"]),
+        ([made("a", "y__a"), made("b", None, "a")], ["b", "y__a"]),
+        ([made("y__a", "y__a"), made("y__a", "z__y__a")], ["y__a", "z__y__a"]),
+        ([made("y__a", "z__y__a"), made("y__a", "y__a")], ["y__a", "z__y__a"]),
+        ([made("y__a", "y__a"), made("y__a", None)], ["y__a"]),
+        ([made("y__a", None), made("a", None), made("a", "y__a")], ["a", "y__a"]),
+        ([made("y__a", "y__a"), made("y__a", "y__a")], ["y__a"]),
+    ]
+    for tools, names in cases:
+        catalog = Catalog()
+        for one in tools:
+            catalog.add([one])
+        assert sorted(tool.name for tool in catalog) == names
+        assert {name: tool.name for name, tool in catalog._tools.items()} == {name: name for name in names}
+        own = [one for one in tools if one.fallback is None]
+        assert {id(one) for one in own} <= {id(one) for one in catalog}
+
+
+def test_a_start_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was heard is kept: the next process offers it at once and whole, without a request; an old list is asked for
+    with its ETag, and one that has not changed changes nothing."""
+    clock = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    with shop(definition("echo"), definition("other")) as it:
+        configure(tmp_path, it=it.url)
+
+        async def first() -> None:
+            made = plugins(tmp_path)
+            await offered(made)
+            await use(made, "echo", text="x")
+            made.shutdown()
+
+        async def second() -> None:
+            before = len(it.seen)
+            made = plugins(tmp_path)
+            names = [tool.name for tool in made.catalog if tool.remote is not None]
+            assert names == ["echo", "other"]
+            echo = made.catalog.find("echo")
+            assert echo is not None
+            assert echo.tool.spec.parameters == serving.TEXT
+            assert await offered(made) == ["echo", "other"]
+            assert len(it.seen) == before
+            clock[0] += 301
+            await offered(made)
+            assert it.seen[-1].headers["if-none-match"].startswith('"')
+            assert len(it.seen) == before + 1
+            it.tools["third"] = definition("third")
+            del it.tools["other"]
+            clock[0] += 301
+            assert await offered(made) == ["echo", "third"]
+            found = made.catalog.find("echo")
+            assert found is not None
+            assert found.tool is echo.tool
+            made.shutdown()
+
+        anyio.run(first)
+        anyio.run(second)
+
+
+def test_etags_that_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that always says nothing has changed is asked for the whole once a day; an ETag that could not be sent
+    is not."""
+    clock = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            await offered(made)
+            it.tools = {"new": definition("new")}
+            it.lies["GET /v1/tools"] = lambda handler: (
+                body(b"", "304 Not Modified", ETag='"x"')(handler)
+                if "If-None-Match" in handler.headers
+                else body([{"name": "new", "description": "x"}], ETag='"\x07' + "x" * 600)(handler)
+            )
+            clock[0] += 301
+            assert await offered(made) == ["echo"]
+            clock[0] += 86_401
+            assert await offered(made) == ["new"]
+            clock[0] += 301
+            await offered(made)
+            assert "if-none-match" not in it.seen[-1].headers
+            made.shutdown()
+
+        anyio.run(main)
+
+
+def test_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools of a registry that cannot be reached stay, shown as unreachable; a call says so, and that it may be tried
+    again."""
+    clock = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+
+    async def main() -> None:
+        with shop(definition("echo")) as it:
+            configure(tmp_path, it=it.url)
+            made = plugins(tmp_path)
+            await offered(made)
+            await use(made, "echo", text="x")
+        clock[0] += 400
+        assert await offered(made) == ["echo"]
+        found = made.catalog.find("echo")
+        assert found is not None
+        assert found.tool.remote is not None
+        assert "cannot be reached" in found.tool.remote.away
+        with pytest.raises(JaatoError) as caught:
+            await use(made, "echo", text="x")
+        assert (caught.value.code, caught.value.retryable) == ("registry_failed", True)
+        [row] = (await use(made, "registries"))["registries"]
+        assert (row["state"], row["tools"]) == ("unreachable", 1)
+        with pytest.raises(JaatoError):
+            await use(made, "refresh_registry", registry="it")
+        made.shutdown()
+
+    anyio.run(main)
+
+
+def test_care(tmp_path: Path) -> None:
+    """A definition can make a tool be treated with more care than the network's, never with less, and not take it back."""
+    tools = [
+        definition("harmless", tags=["read", "safe", "read-only"], source={"access": "read"}),
+        definition("deleting", tags=["Destructive"]),
+        definition("running", source={"kind": "shell"}),
+        definition("quiet", source="core"),
+    ]
+    with shop(*tools) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            await offered(made)
+            assert await accesses(made) == {
+                "harmless": "network",
+                "deleting": "execute",
+                "running": "execute",
+                "quiet": "network",
+            }
+            made.shutdown()
+            it.tools["deleting"] = definition("deleting", "Now it is harmless.", tags=["read"])
+            again = plugins(tmp_path)
+            shelf = again.catalog.find("deleting")
+            assert shelf is not None
+            far = shelf.tool.remote
+            assert isinstance(far, Far)
+            known = await far._definitions.get("deleting", anew=True)
+            assert known.definition.description == "Now it is harmless."
+            assert (await accesses(again))["deleting"] == "execute"
+            again.shutdown()
+
+        anyio.run(main)
+
+
+async def accesses(made: Any) -> dict[str, str]:
+    """What the tools may touch, once they are described."""
+    tools = [tool for tool in made.catalog if tool.remote is not None]
+    for one in tools:
+        await one.remote.complete(one)
+    return {one.name: one.spec.access for one in tools}
+
+
+def test_a_workspaces_registry(tmp_path: Path) -> None:
+    """A workspace's registry that nobody has trusted offers nothing and is not asked; one that is trusted has its prefix."""
+    from jaato.plugins.arp.directory import Directory
+    from jaato.plugins.arp.plugin import places_of
+    from jaato.plugins.arp.trusted import Trusted
+
+    with shop(definition("echo")) as it:
+        configure(tmp_path, "workspace", near=it.url)
+        (tmp_path / ".config/jaato").mkdir(parents=True, exist_ok=True)
+        (tmp_path / ".config/jaato/config.toml").write_text(
+            f'allow_hosts = ["{it.url.partition("//")[2]}"]\n'
+        )
+
+        async def main() -> None:
+            made = plugins(tmp_path)
+            assert await offered(made) == []
+            assert not it.seen
+            toolset = made.toolset("arp")
+            assert toolset is not None
+            places = places_of(toolset.plugin.host)
+            made.shutdown()
+            Trusted(places.state_dir).add(Directory(places).registries["near"])
+            again = plugins(tmp_path)
+            assert await offered(again) == ["near__echo"]
+            again.shutdown()
+
+        anyio.run(main)
+
+
+def test_a_kept_list_that_is_damaged(tmp_path: Path) -> None:
+    """A cache that was cut, or is another's, is as good as none."""
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url)
+
+        async def main() -> None:
+            for damage in (b"", b"{", b"[]", json.dumps({"digest": "x", "views": []}).encode()):
+                made = plugins(tmp_path)
+                assert await offered(made) == ["echo"]
+                await use(made, "echo", text="x")
+                made.shutdown()
+                files = list((tmp_path / ".cache/jaato/registries").iterdir())
+                assert len(files) == 2
+                for file in files:
+                    file.write_bytes(damage)
+
+        anyio.run(main)

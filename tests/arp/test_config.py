@@ -1,0 +1,208 @@
+"""`registries.json`: what can be configured, what is left out and why, and what a registry is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.arp.serving import definition, shop
+from tests.arp.using import configure, directory, offered, plugins, session, use
+from tests.kit import call, recorded, say
+
+from jaato.errors import JaatoError
+from jaato.plugins.arp.directory import allowed_for
+from jaato.plugins.arp.entry import filled
+from jaato.plugins.arp.trusted import Trusted
+from jaato.tools.address import AddressRefused, check
+
+URL = "https://tools.example.com"
+WRONG: dict[str, tuple[Any, str]] = {
+    "a text": ("x", "must be an object"),
+    "no url": ({}, 'needs a "url"'),
+    "no http": ({"url": "file:///etc/passwd"}, "is no http or https URL"),
+    "a password": ({"url": "https://u:p@x.example"}, "user or password"),
+    "a query": ({"url": "https://x.example/?key=1"}, "has a query"),
+    "a space": ({"url": "https://x.example/a b"}, "cannot be used"),
+    "a line end": ({"url": URL, "headers": {"X-A": "a\r\nX-B: b"}}, "invisible characters"),
+    "unseen": ({"url": "https://x\u200b.example"}, "invisible characters"),
+    "host": ({"url": URL, "headers": {"Host": "x"}}, "belongs to the connection"),
+    "a header of numbers": ({"url": URL, "headers": {"X-A": 7}}, "must be a text"),
+    "unknown": ({"url": URL, "allow_privat": True}, "which is not known here"),
+    "never": ({"url": URL, "timeout_s": 0}, "'timeout_s' must be"),
+    "for ever": ({"url": URL, "timeout_s": 1e9}, "'timeout_s' must be"),
+    "true": ({"url": URL, "timeout_s": True}, "'timeout_s' must be"),
+    "perhaps": ({"url": URL, "enabled": "yes"}, "must be true or false"),
+    "a prefix": ({"url": URL, "prefix": "a b"}, 'needs a "prefix"'),
+    "mcp": ({"url": URL, "prefix": "MCP"}, "which others have"),
+}
+
+
+def test_what_is_wrong_with_an_entry(tmp_path: Path) -> None:
+    """An entry that cannot be used is left out by name and reason, and the others work."""
+    entries = {name: entry for name, (entry, _) in WRONG.items()}
+    file = configure(tmp_path)
+    file.write_text(json.dumps({"registries": {**entries, "good": {"url": URL}, "bad\nname": {"url": URL}}}))
+    found = directory(tmp_path)
+    assert list(found.registries) == ["good"]
+    told = {problem.registry: problem.text for problem in found.problems}
+    for name, (_, words) in WRONG.items():
+        assert words in told[name], name
+    assert "invisible" in told["bad\\nname"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is no JSON"),
+        ('{"registries": {"a": {"url": 1}, "a": {}}}', "the same name twice"),
+        ('{"registries": []}', "must be one object"),
+        ('{"mcpServers": {}}', 'has no "registries"'),
+        ("[]", "not what is expected"),
+        ('{"registries": {"a": {"timeout_s": NaN}}}', "is no JSON"),
+        ("[" * 5000, "cannot be read"),
+        ("x" * 1_000_001, "more than the 1,000,000 allowed"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path: Path, content: str, words: str) -> None:
+    """A file that cannot be read is reported whole, and offers nothing."""
+    configure(tmp_path).write_text(content)
+    found = directory(tmp_path)
+    assert found.registries == {}
+    assert words in str(found.problems[0])
+
+
+def test_whose_file(tmp_path: Path) -> None:
+    """A file that everybody can write, and a link out of the workspace, are not read; a workspace's entry never stands in
+    for the user's, nor for one whose tools it could be taken for."""
+    configure(tmp_path, mine=URL).chmod(0o666)
+    file = configure(tmp_path, "workspace", theirs=URL)
+    assert list(directory(tmp_path).registries) == ["theirs"]
+    elsewhere = tmp_path / "elsewhere.json"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert list(directory(tmp_path).registries) == []
+    file.unlink()
+    configure(tmp_path, mine={"url": URL, "prefix": "tix"}).chmod(0o600)
+    configure(
+        tmp_path, "workspace", Tix=URL, tix__more=URL, other=URL, private={"url": URL, "allow_private": True}
+    )
+    found = directory(tmp_path)
+    assert list(found.registries) == ["mine", "other"]
+    assert {problem.registry for problem in found.problems} == {"Tix", "tix__more", "private"}
+
+
+def test_what_is_sent(tmp_path: Path) -> None:
+    """A token and headers are filled in from the environment or the system keyring; what is missing is named."""
+    token = "k3y-of-the-ring-0123456789"
+    with shop(definition("echo")) as it:
+        configure(
+            tmp_path,
+            it={"url": "${WHERE}/", "token": "${KEY}", "headers": {"X-Team": "${TEAM:-blue}"}},
+            ring={"url": URL, "token": "keyring:nobody"},
+            off={"url": URL, "enabled": False},
+        )
+
+        async def main() -> None:
+            with pytest.raises(JaatoError, match="needs the variable WHERE"):
+                await directory(tmp_path).named("it").source.ask_list()
+            source = directory(tmp_path, WHERE=it.url, KEY=token).named("it").source
+            assert await source.ask_list()
+            assert it.seen[0].headers["authorization"] == f"Bearer {token}"
+            assert it.seen[0].headers["x-team"] == "blue"
+            with pytest.raises(JaatoError, match="switched off"):
+                directory(tmp_path).named("off")
+            with pytest.raises(JaatoError, match="There is no registry 'x'; there are 'it', 'off', 'ring'"):
+                directory(tmp_path).named("x")
+            with pytest.raises(JaatoError, match=r"line|characters|cannot be sent"):
+                await directory(tmp_path, WHERE=it.url, KEY="a\nb").named("it").source.ask_list()
+            with pytest.raises(JaatoError, match="keyring"):
+                await directory(tmp_path).named("ring").source.ask_list()
+
+        anyio.run(main)
+
+
+def test_a_token_is_never_shown(tmp_path: Path) -> None:
+    """A registry that repeats the token it was sent does not get it into the log."""
+    token = "sk-9f8e7d6c5b4a39281706-user"
+
+    async def main() -> None:
+        script = [
+            call("list_tools"),
+            call("get_tool_schemas", names=["echo"]),
+            call("echo", text="x"),
+            say("done"),
+        ]
+        async with session(tmp_path, script, environ={"KEY": token}) as live:
+            await live.post("go")
+            assert it.asked("POST")[0].headers["authorization"] == f"Bearer {token}"
+            assert token not in str(recorded(live))
+
+    with shop(definition("echo"), run=lambda _name, _args: f"You sent {token}.") as it:
+        configure(tmp_path, it={"url": it.url, "token": "${KEY}"})
+        anyio.run(main)
+
+
+def test_addresses(tmp_path: Path) -> None:
+    """The user's own configuration leads to a private address, and to that port of it alone; a workspace's leads to none
+    but by the setting; where clouds keep their secrets no name leads."""
+    configure(
+        tmp_path, mine="http://10.0.0.5:8000", careful={"url": "http://10.0.0.6", "allow_private": False}
+    )
+    configure(tmp_path, "workspace", theirs="http://10.0.0.7:8000")
+    found = directory(tmp_path)
+
+    def allows(name: str, address: str, port: int, hosts: tuple[str, ...] = ()) -> bool:
+        import ipaddress
+
+        config = found.registries[name]
+        base = filled(config, {}).base
+        try:
+            check(base.host, port, ipaddress.ip_address(address), allowed_for(config, base, hosts))
+        except AddressRefused:
+            return False
+        return True
+
+    assert allows("mine", "10.0.0.5", 8000)
+    assert not allows("mine", "10.0.0.5", 8001)
+    assert not allows("mine", "169.254.169.254", 8000)
+    assert not allows("careful", "10.0.0.6", 80)
+    assert not allows("theirs", "10.0.0.7", 8000)
+    assert allows("theirs", "10.0.0.7", 8000, ("10.0.0.7:8000",))
+
+
+def test_a_workspaces_registry_on_this_machine(tmp_path: Path) -> None:
+    """A workspace's registry that is trusted still reaches no address of this machine unless the user's settings say so."""
+    with shop(definition("echo")) as it:
+        configure(tmp_path, "workspace", near=it.url)
+
+        async def main() -> None:
+            found = directory(tmp_path)
+            Trusted(found.places.state_dir).add(found.registries["near"])
+            with pytest.raises(
+                JaatoError, match="a loopback address, which is reached only when the user allows it"
+            ):
+                await found.named("near").source.ask_list()
+            assert not it.seen
+            allowing = directory(tmp_path, allow_hosts=[it.url.partition("//")[2]])
+            assert await allowing.named("near").source.ask_list()
+            Trusted(found.places.state_dir).remove(found.registries["near"])
+            with pytest.raises(JaatoError, match="not trusted as it is now"):
+                directory(tmp_path).named("near")
+
+        anyio.run(main)
+
+
+def test_nothing_is_configured(tmp_path: Path) -> None:
+    """Without a registry the plugin waits, offers nothing, asks nobody, and says what there is."""
+
+    async def main() -> None:
+        made = plugins(tmp_path)
+        assert await offered(made) == []
+        assert not made.catalog.sources
+        assert await use(made, "registries") == {"registries": []}
+        made.shutdown()
+
+    anyio.run(main)
