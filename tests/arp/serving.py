@@ -165,6 +165,29 @@ def body(data: Any, status: str = "200 OK", **headers: str) -> Lie:
     return raw(f"HTTP/1.1 {status}\r\n{named}Content-Length: {len(content)}\r\n\r\n".encode() + content)
 
 
+def endless(head: bytes, piece: bytes) -> Lie:
+    """Something that does not end before the client has enough of it."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(head)
+        while True:
+            handler.wfile.write(piece)
+
+    return lie
+
+
+def stalling(head: bytes) -> Lie:
+    """Something that begins, and goes on after the test only."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(head)
+        handler.wfile.flush()
+        handler.connection.settimeout(20)
+        handler.rfile.read(1)  # until the client has closed the connection
+
+    return lie
+
+
 @contextmanager
 def shop(
     *tools: dict[str, Any], run: Callable[[str, Any], Any] = lambda name, args: {"tool": name, **args}
