@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.arp.serving import definition, shop
 from tests.arp.using import configure, session
+from tests.cli.desk import Desk
+from tests.cli.desk import call as desk_call
+from tests.cli.desk import say as desk_say
 from tests.kit import call, calls, provider_of, recorded, results, say
+from tests.mcp import small_server
 
 from jaato.protocol.events import ToolActivated
 
@@ -53,3 +59,64 @@ def test_two_registries_in_one_turn(tmp_path: Path) -> None:
         configure(tmp_path, weather=one.url, trains=two.url)
         anyio.run(main)
         assert [len(it.asked("GET", "/v1/tools")) for it in (one, two)] == [1, 1]
+
+
+def test_with_an_mcp_server_from_the_command_line(tmp_path: Path) -> None:
+    """`jaato run` uses tools of two registries and of an MCP server in one turn, none of them declared before."""
+    desk = Desk(tmp_path)
+    described = tmp_path / "described.json"
+    described.write_text("{}")
+    program = [sys.executable, str(Path(small_server.__file__)), str(described)]
+    with shop(definition("forecast", "The weather in a city.")) as one, shop(definition("departures")) as two:
+        for words in (
+            ["registry", "add", "weather", one.url],
+            ["registry", "add", "trains", two.url],
+            ["mcp", "add", "small", "--", *program],
+            ["mcp", "tools", "small"],
+        ):
+            done = desk.run(*words)
+            assert done.returncode == 0, done.stderr
+        names = ["forecast", "departures", "mcp__small__greet"]
+        script = desk.script(
+            desk_call("list_tools", queries=["weather in a city"]),
+            desk_call("get_tool_schemas", names=names),
+            {"calls": [{"name": name, "arguments": {"text": "x"}} for name in names[:2]]
+             + [{"name": names[2], "arguments": {"name": "you"}}]},
+            desk_say("done"),
+        )  # fmt: skip
+        done = desk.run("run", "--yes", "--output", "events", *script, "go")
+        assert done.returncode == 0, done.stderr
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        ended = {one["tool"]: one["result"] for one in events if one["type"] == "tool.call_end"}
+        assert {name for name in names if ended[name]["ok"]} == set(names), ended
+        declared = [name for one in events if one["type"] == "tool.activated" for name in one["tools"]]
+        assert declared == names
+        assert len(one.asked("POST")) == len(two.asked("POST")) == 1
+
+
+def test_resumed_without_the_registry(tmp_path: Path) -> None:
+    """A session that goes on in another process declares the same tools, to the byte, though their registry is gone."""
+
+    async def main() -> None:
+        script = [
+            call("list_tools"),
+            call("get_tool_schemas", names=["echo"]),
+            call("echo", text="x"),
+            say("done"),
+        ]
+        with shop(definition("echo")) as it:
+            configure(tmp_path, it=it.url)
+            async with session(tmp_path, script) as live:
+                await live.post("go")
+                before = provider_of(live).requests[-1].tools
+                session_id = live.state.session_id
+        async with session(
+            tmp_path, [*script, call("echo", text="y"), say("done")], resume=session_id
+        ) as live:
+            await live.post("go on")
+            assert provider_of(live).requests[0].tools == before
+            error = results(live)[-1].error
+            assert error is not None
+            assert (error.code, error.retryable) == ("registry_failed", True)
+
+    anyio.run(main)

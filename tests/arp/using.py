@@ -12,7 +12,9 @@ from typing import Any
 from tests.kit import plan
 
 from jaato import settings
+from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.state import State
 from jaato.plugins.arp.directory import Directory, Places
 from jaato.providers.scripted import Answer
 from jaato.runtime.registry import PluginRegistry
@@ -46,15 +48,25 @@ def plugins(path: Path, **environ: str) -> PluginRegistry:
 
 @asynccontextmanager
 async def session(
-    path: Path, script: Sequence[Answer], environ: Mapping[str, str] | None = None, **more: Any
+    path: Path,
+    script: Sequence[Answer],
+    environ: Mapping[str, str] | None = None,
+    resume: str | None = None,
+    **more: Any,
 ) -> AsyncIterator[Session]:
-    """A session of that user that plays a script."""
+    """A session of that user that plays a script: a new one, or a stored one as another process would open it."""
     registry = plugins(path, **(environ or {}))
     runtime = Runtime(
         SqliteStore(path / "state" / "jaato.db"), registry, secrets=registry.services["secrets"]
     )
     try:
-        async with runtime.create(plan(path, script, **more)) as live:
+        if resume is None:
+            made = runtime.create(plan(path, script, **more))
+        else:
+            journal = Journal(runtime.store, State())
+            journal.load(resume)
+            made = runtime.open(journal, plan(path, script, **more))
+        async with made as live:
             yield live
     finally:
         runtime.close()

@@ -157,7 +157,7 @@ class Source:
                 raise RegistryRefusal(
                     Problem(
                         code="tool.not_found",
-                        message=f"The registry {self.name!r} has no tool {shown_name(name)!r} any more.",
+                        message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
                     )
                 )
             self._expect(answer, f"the definition of {shown_name(name)!r}")
