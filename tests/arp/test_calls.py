@@ -17,7 +17,7 @@ from jaato.errors import InvalidArguments, JaatoError
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.ids import span_id, trace_id
 from jaato.tools.call import Call
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions import Gate, Policy
 
 TAKES_BOTH = {
     **TEXT,
@@ -48,6 +48,23 @@ def test_permission(tmp_path: Path) -> None:
         assert not it.asked("POST")
         allowed = {"whitelist": {"tools": ["list_tools", "get_tool_schemas", "echo"]}}
         assert anyio.run(ask, {"defaultPolicy": "deny", **allowed}).structured["text"] == "x"
+
+
+def test_the_question(tmp_path: Path) -> None:
+    """Who is asked for permission is told which registry would carry the call out, and where that is."""
+
+    async def main() -> None:
+        made = plugins(tmp_path)
+        await offered(made)
+        found = made.catalog.find("echo")
+        assert found is not None
+        reason = Gate(Policy.of({})).explain(Call("c", "echo", {}), found.tool).reason
+        assert reason == f"no rule covers echo, which is carried out by the registry 'it' ({it.url})"
+        made.shutdown()
+
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url + "/")
+        anyio.run(main)
 
 
 def test_invalid_arguments_are_not_sent(tmp_path: Path) -> None:

@@ -191,6 +191,9 @@ def test_a_workspaces_registry_on_this_machine(tmp_path: Path) -> None:
             Trusted(found.places.state_dir).remove(found.registries["near"])
             with pytest.raises(JaatoError, match="not trusted as it is now"):
                 directory(tmp_path).named("near")
+            with pytest.raises(JaatoError, match="not trusted as it is now"):
+                await allowing.shelf(found.registries["near"]).source.ask_list()
+            assert len(it.seen) == 1
 
         anyio.run(main)
 

@@ -188,7 +188,7 @@ def test_a_growing_pause(tmp_path: Path) -> None:
         async def main() -> None:
             there = directory(tmp_path)
             config, cache_dir = there.registries["it"], there.places.cache_dir
-            source = Source(config, cache_dir, there.open_way, lambda: clock[0])
+            source = Source(config, cache_dir, there, lambda: clock[0])
             it.lies["GET"] = body(b"", "500 Oops")
             waits: list[float] = []
             for _ in range(12):

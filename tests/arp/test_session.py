@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.arp.serving import definition, shop
+from tests.arp.serving import TEXT, definition, shop
 from tests.arp.using import configure, session
 from tests.cli.desk import Desk
 from tests.cli.desk import call as desk_call
@@ -73,9 +73,12 @@ def test_with_an_mcp_server_from_the_command_line(tmp_path: Path) -> None:
             ["registry", "add", "trains", two.url],
             ["mcp", "add", "small", "--", *program],
             ["mcp", "tools", "small"],
+            ["registry", "list", "weather"],
+            ["tools", "schema", "forecast"],
         ):
             done = desk.run(*words)
             assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["parameters"] == TEXT
         names = ["forecast", "departures", "mcp__small__greet"]
         script = desk.script(
             desk_call("list_tools", queries=["weather in a city"]),

@@ -14,7 +14,8 @@ from jaato.cli.mcp_use import arguments_of, carried, ended
 from jaato.cli.registry_desk import Desk
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import JaatoError
-from jaato.plugins.arp.directory import Shelf, target_of
+from jaato.plugins.arp.directory import Shelf
+from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.protocol.ids import new_id

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+import anyio
+
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
@@ -108,7 +110,8 @@ def search(registry: PluginRegistry, args: Namespace, policy: Policy) -> None:
 
 
 def schema(registry: PluginRegistry, args: Namespace) -> None:
-    """Everything about one tool. Raises `ConfigError`, with names that are like it."""
+    """Everything about one tool. Raises `ConfigError`, with names that are like it; `ToolError` where it is elsewhere and
+    cannot be asked for."""
     name = clean_text(args.name) or ""
     found = registry.catalog.find(name)
     if found is None:
@@ -116,6 +119,8 @@ def schema(registry: PluginRegistry, args: Namespace) -> None:
         hint = f"; is it {' or '.join(similar)}?" if similar else "."
         raise ConfigError(f"There is no tool {name!r}{hint} `jaato tools list` shows them all.")
     tool = found.tool
+    if tool.remote is not None:
+        anyio.run(tool.remote.complete, tool)
     print_json(
         described(tool.spec, tool.plugin, list(tool.aliases))
         | {"parameters": tool.spec.parameters, "examples": tool.spec.examples}

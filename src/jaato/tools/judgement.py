@@ -106,7 +106,8 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
         case "allow":
             return Verdict("allow", "default", "the default is allow", fixed=fixed)
     hint = f" ({policy.path} is not trusted, so what it allows does not count)" if policy.untrusted else ""
-    return Verdict("ask", "default", f"no rule covers {tool.name}{hint}", shape_of_tool(tool))
+    where = f", which is carried out by {tool.remote.place}" if tool.remote is not None else ""
+    return Verdict("ask", "default", f"no rule covers {tool.name}{where}{hint}", shape_of_tool(tool))
 
 
 def judge_shell(

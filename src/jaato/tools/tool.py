@@ -44,6 +44,11 @@ class Remote(Protocol):
     """Somebody else, by whom a tool is known by its name and description until it is asked for."""
 
     @property
+    def place(self) -> str:
+        """Where a call of it is carried out, in words for who is asked."""
+        ...
+
+    @property
     def away(self) -> str:
         """Why it cannot be reached now; empty when nothing speaks against it."""
         ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jaato.errors import ConfigError
 from jaato.plugins.arp.config import Problem, RegistryConfig, load, search
 from jaato.plugins.arp.definitions import Definitions
-from jaato.plugins.arp.entry import base_of, filled
+from jaato.plugins.arp.entry import filled
 from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
 from jaato.plugins.arp.source import Source
@@ -63,7 +63,7 @@ class Directory:
         found = self._shelves.get(config.name)
         if found is None:
             found = self._shelves[config.name] = Shelf(
-                Source(config, self.places.cache_dir, self.open_way), self.places
+                Source(config, self.places.cache_dir, self), self.places
             )
         return found
 
@@ -79,11 +79,14 @@ class Directory:
             raise RegistryUnusable(f"The registry {name!r} is switched off in {config.origin}.")
         return self.shelf(config)
 
+    def check(self, config: RegistryConfig) -> None:
+        """Raise `RegistryUnusable` where trust in a registry was taken back since it was first asked."""
+        if not self.trusts(config):
+            raise RegistryUnusable(str(refuse_untrusted(config)))
+
     def open_way(self, config: RegistryConfig) -> Way:
         """How a registry is reached. Raises `RegistryUnusable`; may wait for the system keyring."""
         try:
-            if not self.trusts(config):
-                raise refuse_untrusted(config)
             known = filled(config, self.places.environ)
             allowed = allowed_for(config, known.base, self.places.allow_hosts)
         except ConfigError as error:
@@ -120,8 +123,3 @@ def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> Al
         return Allowed.of(hosts)
     host = f"[{base.host}]" if ":" in base.host else base.host
     return Allowed.of([*hosts, f"{host}:{base.port}"])
-
-
-def target_of(config: RegistryConfig) -> str:
-    """Where a registry is, as it may be shown."""
-    return str(base_of(config.url)) if "${" not in config.url else config.url

@@ -116,6 +116,11 @@ def base_of(url: str) -> Url:
     return base._replace(target=path.rstrip("/"))
 
 
+def target_of(config: RegistryConfig) -> str:
+    """Where a registry is, as it may be shown."""
+    return str(base_of(config.url)) if "${" not in config.url else config.url
+
+
 def headers_of(value: Any) -> dict[str, str]:
     """The headers of an entry."""
     if value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +13,8 @@ import msgspec
 from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
-from jaato.plugins.arp.directory import Directory, Places, Shelf, target_of
+from jaato.plugins.arp.directory import Directory, Places, Shelf
+from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.reach import environ_of
@@ -54,6 +56,7 @@ class ArpPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._offered: dict[str, dict[ToolView, Tool]] = {}
+        self._renewing = threading.Lock()
 
     @functools.cached_property
     def directory(self) -> Directory:
@@ -107,14 +110,15 @@ class ArpPlugin(Plugin):
     def _renew(self, shelf: Shelf) -> None:
         """Exchange those tools of a registry that are others now."""
         name = shelf.source.name
-        before = self._offered.get(name, {})
-        after = self._offered[name] = self._tools_of(shelf)
-        old = [tool for view, tool in before.items() if after.get(view) is not tool]
-        new = [tool for view, tool in after.items() if before.get(view) is not tool]
-        try:
-            self.host.service("registry").renew(self.name, old, new)
-        except (KeyError, PluginError) as error:
-            shelf.source.tell(f"its tools cannot be offered: {error}")
+        with self._renewing:
+            before = self._offered.get(name, {})
+            after = self._offered[name] = self._tools_of(shelf)
+            old = [tool for view, tool in before.items() if after.get(view) is not tool]
+            new = [tool for view, tool in after.items() if before.get(view) is not tool]
+            try:
+                self.host.service("registry").renew(self.name, old, new)
+            except (KeyError, PluginError) as error:
+                shelf.source.tell(f"its tools cannot be offered: {error}")
 
     @tool(category="registry", access="read")
     def registries(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -49,21 +49,29 @@ MAX_TOLD = 200
 T = TypeVar("T")
 
 
+class Ways(Protocol):
+    """Says how registries are reached, and which may be. Both raise `RegistryUnusable`."""
+
+    def check(self, config: RegistryConfig) -> None: ...
+
+    def open_way(self, config: RegistryConfig) -> Way: ...
+
+
 class Source:
-    """One registry. `open_way` gives the way to it, and raises `RegistryUnusable` where it may not be asked."""
+    """One registry."""
 
     def __init__(
         self,
         config: RegistryConfig,
         cache_dir: Path,
-        open_way: Callable[[RegistryConfig], Way],
+        ways: Ways,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.kept = load_list(cache_dir, config.digest)
         self.failure = ""
         self._cache_dir = cache_dir
-        self._open_way = open_way
+        self._ways = ways
         self._clock = clock
         self._way: Way | None = None
         self._failures = 0
@@ -201,11 +209,11 @@ class Source:
             ) from None
 
     async def _send(self, ask: Ask) -> Answer:
-        if self._way is None:
-            self._way = await anyio.to_thread.run_sync(
-                self._open_way, self.config
-            )  # the keyring may ask its user
-        return await self._way.send(ask)
+        self._ways.check(self.config)
+        way = self._way
+        if way is None:  # the keyring may have to ask its user
+            way = self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
+        return await way.send(ask)
 
     def _expect(self, answer: Answer, what: str) -> None:
         """Raise for an answer that is not 200."""

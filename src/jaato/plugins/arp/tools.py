@@ -11,6 +11,7 @@ from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.arp.checked import access_of
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.definitions import Definitions, Known
+from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.faults import RegistryRefusal
 from jaato.plugins.arp.http import Headers
 from jaato.plugins.arp.results import output_of
@@ -39,6 +40,11 @@ class Far:
         self.source = source
         self.view = view
         self._definitions = definitions
+
+    @property
+    def place(self) -> str:
+        """Which registry it is a tool of."""
+        return f"the registry {self.source.name!r} ({target_of(self.source.config)})"
 
     @property
     def away(self) -> str:
