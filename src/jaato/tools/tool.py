@@ -61,11 +61,12 @@ class Remote(Protocol):
 @dataclass(eq=False, slots=True)
 class Tool:
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
+    `remote` has the parameters of one that is known by name only; `fallback` is the name it takes where another tool wants
+    its own.
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none. `remote` has the parameters of a tool
-    that is known by name only; `fallback` is the name it takes where another tool wants its own.
+    arguments: it is then judged and run as that one; None for a call that is none.
     """
 
     spec: ToolSpec
@@ -75,12 +76,12 @@ class Tool:
     checked: dict[str, Any] | None = None
     aliases: Mapping[str, Rename] = field(default_factory=dict)
     original_name: str | None = None
+    remote: Remote | None = None
+    fallback: str | None = None
     auto_approved: bool = False
     background_after_s: float | None = None
     timeout_s: float | None = None
     means: Meant | None = None
-    remote: Remote | None = None
-    fallback: str | None = None
     _validator: Validator | None = None
 
     @property
