@@ -75,18 +75,29 @@ def load_definitions(cache_dir: Path, digest: str) -> KeptDefinitions:
 
 
 def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
-    """Keep it for the next process, where that is possible: a cache may be lost."""
-    if isinstance(kept, KeptDefinitions):
-        while len(kept.tools) > MAX_DEFINITIONS:
-            kept.tools.pop(next(iter(kept.tools)))
-    what = "list" if isinstance(kept, KeptList) else "definitions"
-    most = MAX_LIST_BYTES if isinstance(kept, KeptList) else MAX_DEFINITIONS_BYTES
+    """Keep it for the next process, where that is possible: a cache may be lost. Of definitions, the oldest go where there is
+    no room for all."""
     try:
-        content = msgspec.json.encode(kept)
-        if len(content) <= most:
+        if isinstance(kept, KeptDefinitions):
+            what, content = "definitions", fitting(kept)
+        else:
+            what, content = "list", msgspec.json.encode(kept)
+        if len(content) <= MAX_LIST_BYTES:
             write_private(place(cache_dir, kept.digest, what), content)
     except (OSError, ValueError):
         return
+
+
+def fitting(kept: KeptDefinitions) -> bytes:
+    """As many definitions as there is room for, the last ones."""
+    excess = len(kept.tools) - MAX_DEFINITIONS
+    while True:
+        for name in list(kept.tools)[: max(excess, 0)]:
+            kept.tools.pop(name, None)
+        content = msgspec.json.encode(kept)
+        if len(content) <= MAX_DEFINITIONS_BYTES:
+            return content
+        excess = len(kept.tools) // 2 + 1
 
 
 def forget(cache_dir: Path, digest: str) -> None:
