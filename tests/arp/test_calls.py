@@ -221,7 +221,7 @@ def test_in_the_background(tmp_path: Path) -> None:
     async def main() -> None:
         script = [*found("echo"), call("echo", text="x"), say("done"), say("seen")]
         async with session(tmp_path, script) as live:
-            for source in live.catalog.sources:
+            for source in live.catalog.sources.values():
                 await source()
             echo = live.catalog.find("echo")
             assert echo is not None

@@ -123,3 +123,21 @@ def test_resumed_without_the_registry(tmp_path: Path) -> None:
             assert (error.code, error.retryable) == ("registry_failed", True)
 
     anyio.run(main)
+
+
+def test_a_session_of_few_plugins(tmp_path: Path) -> None:
+    """A session that has only some plugins finds the tools of registries that were never asked before, too."""
+
+    async def main() -> None:
+        script = [call("list_tools", query="echo"), call("get_tool_schemas", names=["echo"]), say("done")]
+        async with session(tmp_path, script, plugins=("introspection", "arp")) as live:
+            await live.post("go")
+            assert results(live)[-1].structured["activated"] == ["echo"]
+        async with session(tmp_path, script, plugins=("introspection",)) as live:
+            await live.post("go")
+            assert results(live)[-1].structured["not_found"] == ["echo"]
+
+    with shop(definition("echo")) as it:
+        configure(tmp_path, it=it.url)
+        anyio.run(main)
+        assert len(it.asked("GET", "/v1/tools")) == 1

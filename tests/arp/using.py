@@ -97,6 +97,6 @@ async def use(made: PluginRegistry, name: str, **arguments: Any) -> Any:
 
 async def offered(made: PluginRegistry) -> list[str]:
     """The names of the registries' tools, after every registry was asked that has to be."""
-    for source in made.catalog.sources:
+    for source in made.catalog.sources.values():
         await source()
     return sorted(tool.name for tool in made.catalog if tool.remote is not None)

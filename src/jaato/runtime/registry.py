@@ -258,9 +258,10 @@ class PluginRegistry:
         """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
         if plugins is None:
             return self.catalog
-        chosen = Catalog(self.catalog.meaning, self.catalog.index_folder)
-        for name in plugins:
-            toolset = self._exposed.get(self._own_names.get(name, name))
+        names = [self._own_names.get(name, name) for name in plugins]
+        chosen = self.catalog.part(frozenset(names))
+        for name in names:
+            toolset = self._exposed.get(name)
             if toolset is None:
                 known = ", ".join(self._exposed)
                 raise PluginError(f"The plugin {name!r} is not exposed; there are {known}.")

@@ -73,7 +73,8 @@ def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: li
     """Other tools in the place of old ones, in the record and in the catalogue, if the plugin is still exposed."""
     if toolset is None:
         return
-    catalog.exchange(old, new)
+    for one in (catalog, *catalog.parts_with(toolset.name)):
+        one.exchange(old, new)
     gone = set(map(id, old))
     toolset.tools = [*(tool for tool in toolset.tools if id(tool) not in gone), *new]
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 import msgspec
 
@@ -143,8 +144,9 @@ class Catalog:
     def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
         self.meaning = meaning
         self.index_folder = index_folder
-        self.sources: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        """What asks others whether they offer something new, before somebody looks; bounded in time, never raises."""
+        self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        """What asks others whether they offer something new, before somebody looks, by plugin; bounded in time, never raises."""
+        self._parts: list[tuple[ReferenceType[Catalog], frozenset[str]]] = []
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
         self._other_names: dict[str, Found] = {}
@@ -194,15 +196,26 @@ class Catalog:
     def exchange(self, old: Iterable[Tool], new: Iterable[Tool]) -> None:
         """Forget tools and make others known, all or none, at once for who looks from another thread. Raises as `add`."""
         with self._changing:
-            gone = {tool.name: tool for tool in old if self._tools.get(tool.name) is tool}
-            tools = {name: tool for name, tool in self._tools.items() if name not in gone}
-            others = {name: found for name, found in self._other_names.items() if found.tool.name not in gone}
+            gone = set(map(id, old))
+            tools = {name: tool for name, tool in self._tools.items() if id(tool) not in gone}
+            others = {name: found for name, found in self._other_names.items() if id(found.tool) not in gone}
             claims = Claims(tools, others)
             for tool in new:
                 claims.take(tool)
             claims.settle()
             self._tools, self._other_names = tools, others
             self._indexed = False
+
+    def part(self, plugins: frozenset[str]) -> Catalog:
+        """A catalogue, empty yet, for the tools of these plugins alone."""
+        made = Catalog(self.meaning, self.index_folder)
+        made.sources = {name: source for name, source in self.sources.items() if name in plugins}
+        self._parts = [*(one for one in self._parts if one[0]() is not None), (ref(made), plugins)]
+        return made
+
+    def parts_with(self, plugin: str) -> list[Catalog]:
+        """The catalogues in use that have the tools of this plugin and not all there are."""
+        return [part for kept, plugins in self._parts if plugin in plugins and (part := kept()) is not None]
 
     def find(self, name: str) -> Found | None:
         """The tool of this name, alias or original name."""

@@ -69,7 +69,7 @@ class ArpPlugin(Plugin):
             self._offered[config.name] = self._tools_of(self.directory.shelf(config))
         if self._offered:
             try:
-                self.host.service("catalog").sources.append(self.freshen)
+                self.host.service("catalog").sources[self.name] = self.freshen
             except KeyError:
                 pass
         return [tool for tools in self._offered.values() for tool in tools.values()]
@@ -156,8 +156,7 @@ class ArpPlugin(Plugin):
             sources = self.host.service("catalog").sources
         except KeyError:
             return
-        if self.freshen in sources:
-            sources.remove(self.freshen)
+        sources.pop(self.name, None)
 
 
 def places_of(host: Host) -> Places:

@@ -141,7 +141,7 @@ class IntrospectionPlugin(Plugin):
 async def renewed(catalog: Catalog) -> None:
     """Have everybody whose tools change asked what they offer now."""
     async with anyio.create_task_group() as tasks:
-        for source in catalog.sources:
+        for source in catalog.sources.values():
             tasks.start_soon(source)
 
 
