@@ -1,0 +1,180 @@
+"""What crosses the wire between a tool registry and who uses it: closed types, in which what is optional is absent, never null."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from jaato.errors import JaatoError
+from jaato.protocol.codec import json_problems
+
+SCHEMA_VERSION = "0.1.0"
+SPOKEN = re.compile(r"0\.1\.(0|[1-9][0-9]{0,8})")
+"""The versions of the contract that are understood: before 1.0 a new minor version may mean something else."""
+LIST_PATH = "/v1/tools"
+INVOKE = ":invoke"
+
+T = TypeVar("T")
+
+
+class ToolView(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A tool as a planner sees it."""
+
+    name: str
+    description: str
+
+
+class ToolDefinition(Struct, frozen=True, gc=False):
+    """A tool, whole. `parameters` and `returns` are JSON Schemas; `source` says where it comes from."""
+
+    schema_version: str
+    name: str
+    description: str
+    version: str
+    parameters: dict[str, Any]
+    returns: dict[str, Any] | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    source: dict[str, Any] | str | UnsetType = UNSET
+
+
+class Invocation(Struct, frozen=True, gc=False):
+    """The body of a call; `trace` has `flow_id` and `step_id`, which tell calls of one flow."""
+
+    args: dict[str, Any]
+    schema_version: str | UnsetType = UNSET
+    context: dict[str, Any] | UnsetType = UNSET
+    trace: dict[str, Any] | UnsetType = UNSET
+
+
+class ToolError(Struct, frozen=True, gc=False):
+    """Why a call failed: a code of the contract's, words that say what to do, and whether the same call may work later."""
+
+    schema_version: str
+    code: str
+    message: str
+    retryable: bool
+    details: dict[str, Any] | UnsetType = UNSET
+
+
+class Metrics(Struct, frozen=True, gc=False):
+    """What a call cost; in milliseconds."""
+
+    latency_ms: float
+
+
+class ToolResult(Struct, frozen=True, gc=False):
+    """What a call gave: `result` when it is ok, which may be null, else `error`; never both."""
+
+    schema_version: str
+    ok: bool
+    metrics: Metrics
+    result: Any = UNSET
+    error: ToolError | UnsetType = UNSET
+
+
+class InvalidJson(JaatoError):
+    """The bytes are no JSON as RFC 8259 has it, in UTF-8."""
+
+    code = "request.invalid_json"
+
+
+class InvalidShape(JaatoError):
+    """It is JSON, and not what the contract says stands here."""
+
+    code = "request.invalid_shape"
+
+
+INVOCATION: msgspec.json.Decoder[Invocation] = msgspec.json.Decoder(Invocation)
+VIEWS: msgspec.json.Decoder[list[ToolView]] = msgspec.json.Decoder(list[ToolView])
+DEFINITION: msgspec.json.Decoder[ToolDefinition] = msgspec.json.Decoder(ToolDefinition)
+RESULT: msgspec.json.Decoder[ToolResult] = msgspec.json.Decoder(ToolResult)
+ERROR: msgspec.json.Decoder[ToolError] = msgspec.json.Decoder(ToolError)
+
+
+def strict(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """A value from bytes of somebody else: no NaN, no lone surrogate, no name twice in an object, no end of nesting.
+
+    Raises `InvalidJson`, and `InvalidShape` for JSON of another shape.
+    """
+    try:
+        value = decoder.decode(data)
+        NAMES.decode(data.decode())
+        return value
+    except msgspec.ValidationError as error:
+        plain(data)
+        raise InvalidShape(f"This is not what is expected here: {error}") from None
+    except ValueError as error:
+        raise InvalidJson(f"This is no JSON: {error}") from None
+    except RecursionError:
+        raise InvalidJson("This is nested too deeply to be read.") from None
+
+
+def plain(data: bytes) -> None:
+    """Read all of it, whatever it is: what follows a wrong place was not read. Raises `InvalidJson`."""
+    try:
+        msgspec.json.decode(data)
+        NAMES.decode(data.decode())
+    except msgspec.ValidationError:
+        return  # a number beyond what can be kept, which is JSON all the same
+    except ValueError as error:
+        raise InvalidJson(f"This is no JSON: {error}") from None
+    except RecursionError:
+        raise InvalidJson("This is nested too deeply to be read.") from None
+
+
+def unique(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse a name that stands twice: who reads the first and who reads the last see different calls."""
+    if len(pairs) > 1 and len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("an object has the same name twice")
+
+
+def unknown(constant: str) -> None:
+    """Refuse NaN and the infinities."""
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+NAMES = json.JSONDecoder(
+    object_pairs_hook=unique, parse_int=len, parse_float=len, parse_constant=unknown, strict=True
+)
+
+
+def decode_invocation(data: bytes) -> Invocation:
+    """The body of a call. Raises `InvalidJson`, `InvalidShape`."""
+    made = strict(data, INVOCATION)
+    if made.schema_version is not UNSET and SPOKEN.fullmatch(made.schema_version) is None:
+        raise InvalidShape(
+            f"schema_version {made.schema_version[:40]!r} is not spoken here; {SCHEMA_VERSION} is."
+        )
+    for name, value in (("context", made.context), ("trace", made.trace)):
+        if value is not UNSET and (problems := json_problems(value)):
+            raise InvalidShape(f"{name}{problems[0][0]} {problems[0][1]}.")
+    return made
+
+
+def decode_views(data: bytes) -> list[ToolView]:
+    """A registry's list of tools. Raises `InvalidJson`, `InvalidShape`."""
+    return strict(data, VIEWS)
+
+
+def decode_definition(data: bytes) -> ToolDefinition:
+    """A registry's definition of one tool. Raises `InvalidJson`, `InvalidShape`."""
+    return strict(data, DEFINITION)
+
+
+def decode_result(data: bytes) -> ToolResult:
+    """A registry's answer to a call. Raises `InvalidJson`, `InvalidShape`, also for one that says yes and no."""
+    made = strict(data, RESULT)
+    if made.ok == (made.result is UNSET) or made.ok == (made.error is not UNSET):
+        raise InvalidShape(
+            "This is not what is expected here: a result has `result` when it is ok, else `error`."
+        )
+    return made
+
+
+def decode_error(data: bytes) -> ToolError:
+    """A registry's refusal where no call was made. Raises `InvalidJson`, `InvalidShape`."""
+    return strict(data, ERROR)
