@@ -21,7 +21,7 @@ INVOKE = ":invoke"
 T = TypeVar("T")
 
 
-class ToolView(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class ToolView(Struct, frozen=True, gc=False):
     """A tool as a planner sees it."""
 
     name: str
@@ -168,7 +168,7 @@ def decode_definition(data: bytes) -> ToolDefinition:
 def decode_result(data: bytes) -> ToolResult:
     """A registry's answer to a call. Raises `InvalidJson`, `InvalidShape`, also for one that says yes and no."""
     made = strict(data, RESULT)
-    if made.ok == (made.result is UNSET) or made.ok == (made.error is not UNSET):
+    if made.ok in (made.result is UNSET, made.error is not UNSET):
         raise InvalidShape(
             "This is not what is expected here: a result has `result` when it is ok, else `error`."
         )
