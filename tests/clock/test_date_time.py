@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.clock import moments
+from jaato.tools import moments
 from jaato.plugins.clock.plugin import ClockPlugin
 
 DATE = shutil.which("date") or ""
