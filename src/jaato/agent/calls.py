@@ -65,17 +65,22 @@ class SessionSteps:
         journal = self._session.journal
         if any(asked.call_id == call.id for asked in self._session.desk.restored):
             return  # an earlier process has begun it: it only asks, and goes on with its question
-        journal.record(
-            ToolCallStart(
-                **journal.head(),
-                call_id=call.id,
-                tool=call.name,
-                arguments=call.arguments,
-                turn_id=call.turn_id or None,
-                permission=permission,
-                digest=digest_of(call) if tool.spec.access != "read" else None,
-            )
+        start = ToolCallStart(
+            **journal.head(),
+            call_id=call.id,
+            tool=call.name,
+            arguments=call.arguments,
+            turn_id=call.turn_id or None,
+            permission=permission,
+            digest=digest_of(call) if tool.spec.access != "read" else None,
+            origin=call.origin,
         )
+        if call.door == "registry" and tool.spec.access == "read":
+            journal.hold(
+                start, unseen
+            )  # it changes nothing, so that its start may share the commit of its end
+        else:
+            journal.record(start)
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
         """Run the tool; a slow one that may go on in the background is moved there."""
@@ -191,6 +196,10 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
+
+
+def unseen() -> None:
+    """Nobody waits for it to be seen."""
 
 
 def current_task() -> asyncio.Task[Any] | None:

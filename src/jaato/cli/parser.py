@@ -31,6 +31,7 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
+    from jaato.cli.registry_arguments import add_registry
     from jaato.cli.server_arguments import add_server, add_tokens
     from jaato.cli.session_arguments import add_sessions, add_trace
 
@@ -53,6 +54,7 @@ def make_parser() -> ArgumentParser:
     add_permissions(commands)
     add_plugins(commands)
     add_mcp(commands)
+    add_registry(commands)
     add_setup(commands)
     return parser
 

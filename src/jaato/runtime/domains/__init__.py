@@ -25,7 +25,9 @@ def load_domains(names: Iterable[str]) -> list[Tool]:
     for name in dict.fromkeys(names):
         for one in tools_of_domain(name):
             if one.name in tools:
-                raise ConfigError(f"The domains {tools[one.name][1]} and {name} both have a tool {one.name!r}.")
+                raise ConfigError(
+                    f"The domains {tools[one.name][1]} and {name} both have a tool {one.name!r}."
+                )
             tools[one.name] = (one, name)
     return [one for one, _ in tools.values()]
 
@@ -44,7 +46,9 @@ def tools_of_domain(name: str) -> list[Tool]:
         raise ConfigError(f"The domain {name!r} cannot give its tools: {error!r:.300}") from error
     for one in found:
         one.plugin = one.plugin or name
-        one.issues({})  # builds the validator: parameters that are no schema are found now, not by the first caller
+        one.issues(
+            {}
+        )  # builds the validator: parameters that are no schema are found now, not by the first caller
     return found
 
 

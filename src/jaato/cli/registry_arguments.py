@@ -1,0 +1,66 @@
+"""The arguments of `jaato registry`; nothing but argparse is imported."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from jaato.cli.arguments import action, command, natural
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from jaato.cli.parser import Commands
+
+REGISTRY = """A tool registry gives programs elsewhere a list of tools, the schema of each, and a validated call, over HTTP.
+
+examples:
+  jaato registry serve                         echo, calc and time_now, at http://127.0.0.1:8000
+  jaato registry serve --domains core,tools/weather.py --port 8765
+  jaato registry serve --plugins git,files --read-only
+  curl -s http://127.0.0.1:8000/v1/tools
+
+exit codes: 0 ok, 1 the registry or the tool failed, 2 wrong usage or configuration, 130 interrupted"""
+
+
+def add_registry(commands: Commands) -> None:
+    """`jaato registry`."""
+    registry = command(commands, "registry", "registry_serve", "serve tools to others over HTTP", REGISTRY)
+    kinds = registry.add_subparsers(dest="action", metavar="serve", required=True)
+    serve = action(
+        kinds, "serve", "offer tools to programs elsewhere, over HTTP", "registry serve --port 8765"
+    )
+    serve_arguments(serve)
+
+
+def serve_arguments(serve: ArgumentParser) -> None:
+    """What the registry may be told."""
+    serve.set_defaults(module="jaato.cli.registry_serve")
+    serve.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
+    add = serve.add_argument_group("tools").add_argument
+    add("--domains", metavar="A,B", help="core, modules by import path, files ending in .py (default: core)")
+    add("--plugins", metavar="X,Y", help="offer the tools of these plugins too, to who has the token")
+    add = serve.add_argument_group("permissions").add_argument
+    add("--yes", action="store_true", help="allow everything that no rule denies")
+    for name, text in (
+        ("--allow", "allow a tool or command"),
+        ("--deny", "never allow it, whatever else is said"),
+    ):
+        add(name, action="append", default=[], metavar="PATTERN", help=text)
+    add("--read-only", action="store_true", help="deny every call that does more than read")
+    add = serve.add_argument_group("HTTP").add_argument
+    add("--host", metavar="HOST", help="the address to listen at (default: 127.0.0.1)")
+    add("--port", type=natural, metavar="PORT", help="the port (default: 8000; 0: any)")
+    add("--token", action="store_true", help="ask for a token, as beyond loopback is always done")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="a name callers may use for this registry beside its address",
+    )
+    add(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web origin whose pages may call, such as http://localhost:3000",
+    )
