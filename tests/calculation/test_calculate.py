@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.calculation.plugin import CalculationPlugin
 from jaato.tools.arithmetic.expression import evaluate
 from jaato.tools.arithmetic.numbers import floor_root
-from jaato.plugins.calculation.plugin import CalculationPlugin
 
 WHOLE = st.integers(-(10**12), 10**12)
 

@@ -20,6 +20,9 @@ def main(args: Namespace) -> int:
     """Serve until a signal comes."""
     import anyio
 
+    from jaato.server import logs
+
+    logs.keep(None)
     return anyio.run(serve, args)
 
 

@@ -67,7 +67,9 @@ def request_of(scope: Scope) -> Request:
     """A request of ASGI's."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     headers: Any = scope["headers"]
-    return Request(scope["method"].encode(), path.partition(b"?")[0], headers, scope.get("query_string", b""))
+    return Request(
+        scope.get("method", "GET").encode(), path.partition(b"?")[0], headers, scope.get("query_string", b"")
+    )
 
 
 def who_of(scope: Scope) -> Who:

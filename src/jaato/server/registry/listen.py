@@ -105,11 +105,12 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         return Line(door, guard, lines)
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
-    watching = asyncio.create_task(watch(lines))
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
     try:
         yield
     finally:
-        watching.cancel()
+        for task in watching:
+            task.cancel()
         server.close()
         for line in list(lines):
             line.stop()

@@ -11,9 +11,13 @@ from jaato.testing.arp import ALL, Served
 def main() -> int:
     """Check, and say of each sentence whether it holds."""
     parser = ArgumentParser("python -m jaato.testing.arp", description="Check a tool registry from outside.")
-    parser.add_argument("url", metavar="URL", help="where it is, such as http://127.0.0.1:8000; it serves `core`")
+    parser.add_argument(
+        "url", metavar="URL", help="where it is, such as http://127.0.0.1:8000; it serves `core`"
+    )
     parser.add_argument("--token", default="", help="the token it asks for")
-    parser.add_argument("--denied", default="", metavar="TOOL", help="a tool without arguments that may not be called")
+    parser.add_argument(
+        "--denied", default="", metavar="TOOL", help="a tool without arguments that may not be called"
+    )
     parser.add_argument("--raising", default="", metavar="TOOL", help="one whose handler raises an exception")
     parser.add_argument("--secret", default="", metavar="TEXT", help="what that exception says")
     parser.add_argument("--pair", default="", metavar="TOOL", help="one that takes whole numbers a and b")

@@ -202,7 +202,16 @@ def denies(at: Served) -> None:
 
 def has_no_other_routes(at: Served) -> None:
     """Any other path is 404 `route.not_found`."""
-    for path in ("/v1", "/v1/", "/v1/tools/", "/v1/tools/a/b", "/v1/tool", "/v1/toolsx", "/V1/tools", "/v1/tools/:invoke"):
+    for path in (
+        "/v1",
+        "/v1/",
+        "/v1/tools/",
+        "/v1/tools/a/b",
+        "/v1/tool",
+        "/v1/toolsx",
+        "/V1/tools",
+        "/v1/tools/:invoke",
+    ):
         refuses(at.send("GET", path), 404, "route.not_found")
     refuses(at.send("POST", "/v1/echo:invoke", {"args": {}}), 404, "route.not_found")
 

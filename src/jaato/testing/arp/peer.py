@@ -62,7 +62,9 @@ class Served:
         with closing(self.connection()) as connection:
             return self.on(connection, method, path, body, **headers)
 
-    def on(self, connection: HTTPConnection, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+    def on(
+        self, connection: HTTPConnection, method: str, path: str, body: Any = None, **headers: str
+    ) -> Reply:
         """One request on this connection."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -84,7 +86,9 @@ class Served:
         parts = urlsplit(self.url)
         own = [f"{name}: {value}" for name, value in self.own().items()]
         target = parts.path.rstrip("/") + path
-        return "\r\n".join([f"{method} {target} HTTP/1.1", f"host: {parts.netloc}", *own, *lines, "", ""]).encode()
+        return "\r\n".join(
+            [f"{method} {target} HTTP/1.1", f"host: {parts.netloc}", *own, *lines, "", ""]
+        ).encode()
 
     def line(self) -> socket.socket:
         """A connection for bytes."""
