@@ -105,19 +105,21 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
-        journal.record(
-            ToolCallEnd(
-                **journal.head(),
-                call_id=call.id,
-                tool=call.name,
-                result=result,
-                duration_s=round(outcome.duration_s, 6),
-                permission=outcome.permission,
-                continuation_id=None if continuation is None else clean(text_of(continuation, str)),
-                show_output=metadata.get("show_output") is not False,
-                show_popup=metadata.get("show_popup") is not False,
-            )
+        end = ToolCallEnd(
+            **journal.head(),
+            call_id=call.id,
+            tool=call.name,
+            result=result,
+            duration_s=round(outcome.duration_s, 6),
+            permission=outcome.permission,
+            continuation_id=None if continuation is None else clean(text_of(continuation, str)),
+            show_output=metadata.get("show_output") is not False,
+            show_popup=metadata.get("show_popup") is not False,
         )
+        if call.door == "registry":
+            journal.hold(end, unseen)  # its caller is answered when it is there, and shares the commit with others
+        else:
+            journal.record(end)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""

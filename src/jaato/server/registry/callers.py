@@ -62,10 +62,13 @@ class Caller(Visit):
         self._running[asked.call_id] = asyncio.current_task()
         try:
             outcome = await run(call, steps)
+            if self._results[asked.call_id] is None:
+                await asyncio.sleep(0)  # what is held is committed before it is our turn again
             result = self._results[asked.call_id]
         finally:
             del self._results[asked.call_id], self._running[asked.call_id]
         if result is None:
+            self.session.journal.flush()  # raises why
             raise StoreError("The result of the call could not be recorded; look before it is repeated.")
         value = None if result.error is not None else self._value(result, text=isinstance(outcome.value, str))
         return Done(value, result.error, round(outcome.duration_s * 1e3, 3))
