@@ -96,34 +96,19 @@ def test_a_call_is_in_the_log_by_the_ids_it_is_known_by(tmp_path: Path) -> None:
     run(tmp_path, body, tools=(look,))
 
 
-def test_what_asks_is_denied_and_what_fails_is_logged(tmp_path: Path) -> None:
-    """A tool that no rule allows is denied, for nobody can be asked; a denied call is in the log, and has not run."""
-    ran: list[int] = []
+def test_what_asks_is_denied(tmp_path: Path) -> None:
+    """A tool of a plugin that would have to be asked about is denied, for nobody can be; nothing has happened then."""
 
-    @tool(access="write")
-    def change() -> None:
-        """Change something."""
-        ran.append(1)
+    def body(one: Opened) -> None:
+        given = {"args": {"path": "made.txt", "content": "x"}}
+        error = fails(one.at.invoke("writeNewFile", given), 403, "permission.denied")
+        assert error["message"].startswith("Permission denied for writeNewFile")
+        assert not (tmp_path / "made.txt").exists()
+        assert one.at.invoke("readFile", {"args": {"path": "notes.txt"}}).status == 200
+        assert [type(event) for event in one.log()][-3:] == [ToolCallEnd, ToolCallStart, ToolCallEnd]
 
-    async def main() -> None:
-        described = Blueprint(
-            workspace=tmp_path, state_dir=tmp_path / "state", environ={"HOME": str(tmp_path)}
-        )
-        door = open_registry(described, ["core"])
-        try:
-            from jaato.tools.tool import tool_from
-
-            made = tool_from(change)
-            door.callers.catalog.add([made])
-            caller = await door.callers.caller("", "anyone")
-            done = await caller.call("change", Invocation({}), {"request_id": "r"})
-            assert done.problem is not None
-            assert done.problem.code in ("permission_denied", "tool_unknown")
-        finally:
-            await door.callers.close()
-
-    anyio.run(main)
-    assert ran == []
+    (tmp_path / "notes.txt").write_text("something")
+    run(tmp_path, body, plugins=("file_edit",))
 
 
 def test_results_of_any_size_come_whole(tmp_path: Path) -> None:
