@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.contract import showing
 
 from jaato.errors import ConfigError
 from jaato.runtime.domains import load_domains
@@ -14,7 +15,6 @@ from jaato.runtime.domains.core import plain_number
 from jaato.settings import load
 from jaato.tools.arithmetic.expression import evaluate
 from jaato.tools.call import Call
-from tests.contract import showing
 
 SHOWING = str(Path(showing.__file__))
 

@@ -113,7 +113,7 @@ def test_what_asks_is_denied(tmp_path: Path) -> None:
 
 def test_results_of_any_size_come_whole(tmp_path: Path) -> None:
     """Data, text and nothing are given as they are, also where the log keeps only their ends."""
-    large = {"rows": [{"number": number, "text": "ü" * 50} for number in range(2_000)]}
+    large: dict[str, object] = {"rows": [{"number": number, "text": "ü" * 50} for number in range(2_000)]}
 
     @tool(access="read")
     def rows() -> dict[str, object]:

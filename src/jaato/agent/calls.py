@@ -76,9 +76,7 @@ class SessionSteps:
             origin=call.origin,
         )
         if call.door == "registry" and tool.spec.access == "read":
-            journal.hold(
-                start, unseen
-            )  # it changes nothing, so that its start may share the commit of its end
+            journal.hold(start, unseen)  # what only reads has no effect that it must come before
         else:
             journal.record(start)
 
@@ -117,7 +115,7 @@ class SessionSteps:
             show_popup=metadata.get("show_popup") is not False,
         )
         if call.door == "registry":
-            journal.hold(end, unseen)  # its caller is answered when it is there, and shares the commit with others
+            journal.hold(end, unseen)  # who called is answered when it is seen
         else:
             journal.record(end)
 

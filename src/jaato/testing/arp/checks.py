@@ -140,7 +140,8 @@ def takes_what_is_optional(at: Served) -> None:
 
 def calls_nothing_unknown(at: Served) -> None:
     """A call of an unknown tool is 404 `tool.not_found`, whatever its body is."""
-    for body in ({"args": {}}, {}, b"{"):
+    bodies: tuple[Any, ...] = ({"args": {}}, {}, b"{")
+    for body in bodies:
         fails(at.invoke("no_such_tool", body), 404, "tool.not_found")
 
 
