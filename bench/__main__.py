@@ -12,6 +12,7 @@ from bench.row import Row
 
 APART = {
     "row",
+    "registry_reference",
     "near_words",
     "local_held_out",
     "discovery",

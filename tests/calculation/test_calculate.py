@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.calculation.expression import evaluate
-from jaato.plugins.calculation.numbers import floor_root
 from jaato.plugins.calculation.plugin import CalculationPlugin
+from jaato.tools.arithmetic.expression import evaluate
+from jaato.tools.arithmetic.numbers import floor_root
 
 WHOLE = st.integers(-(10**12), 10**12)
 
@@ -79,7 +79,7 @@ def test_whole_roots(number: int, degree: int) -> None:
 
 def test_an_expression_that_takes_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many steps an expression has, its time has an end."""
-    monkeypatch.setattr("jaato.plugins.calculation.expression.MAX_S", -1.0)
+    monkeypatch.setattr("jaato.tools.arithmetic.expression.MAX_S", -1.0)
     with pytest.raises(ToolError, match="takes more than"):
         evaluate("1 + 1")
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.clock import moments
 from jaato.plugins.clock.plugin import ClockPlugin
+from jaato.tools import moments
 
 DATE = shutil.which("date") or ""
 

@@ -65,17 +65,20 @@ class SessionSteps:
         journal = self._session.journal
         if any(asked.call_id == call.id for asked in self._session.desk.restored):
             return  # an earlier process has begun it: it only asks, and goes on with its question
-        journal.record(
-            ToolCallStart(
-                **journal.head(),
-                call_id=call.id,
-                tool=call.name,
-                arguments=call.arguments,
-                turn_id=call.turn_id or None,
-                permission=permission,
-                digest=digest_of(call) if tool.spec.access != "read" else None,
-            )
+        start = ToolCallStart(
+            **journal.head(),
+            call_id=call.id,
+            tool=call.name,
+            arguments=call.arguments,
+            turn_id=call.turn_id or None,
+            permission=permission,
+            digest=digest_of(call) if tool.spec.access != "read" else None,
+            origin=call.origin,
         )
+        if call.door == "registry" and tool.spec.access == "read":
+            journal.hold(start, unseen)  # what only reads has no effect that it must come before
+        else:
+            journal.record(start)
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
         """Run the tool; a slow one that may go on in the background is moved there."""
@@ -100,19 +103,21 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
-        journal.record(
-            ToolCallEnd(
-                **journal.head(),
-                call_id=call.id,
-                tool=call.name,
-                result=result,
-                duration_s=round(outcome.duration_s, 6),
-                permission=outcome.permission,
-                continuation_id=None if continuation is None else clean(text_of(continuation, str)),
-                show_output=metadata.get("show_output") is not False,
-                show_popup=metadata.get("show_popup") is not False,
-            )
+        end = ToolCallEnd(
+            **journal.head(),
+            call_id=call.id,
+            tool=call.name,
+            result=result,
+            duration_s=round(outcome.duration_s, 6),
+            permission=outcome.permission,
+            continuation_id=None if continuation is None else clean(text_of(continuation, str)),
+            show_output=metadata.get("show_output") is not False,
+            show_popup=metadata.get("show_popup") is not False,
         )
+        if call.door == "registry":
+            journal.hold(end, unseen)  # who called is answered when it is seen
+        else:
+            journal.record(end)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -191,6 +196,10 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
+
+
+def unseen() -> None:
+    """Nobody waits for it to be seen."""
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -14,17 +14,20 @@ from starlette.websockets import WebSocket
 import jaato
 from jaato.protocol.frames import PROTOCOL
 from jaato.server.admission import KEY
-from jaato.server.asgi import App
+from jaato.server.asgi import App, Refused, Scope
 from jaato.server.connection import Connection
+from jaato.server.gate import problem
 from jaato.server.hub import Hub
 from jaato.server.metrics import Metrics
+from jaato.server.registry.mounted import PATH as TOOLS
+from jaato.server.registry.mounted import nothing_here, worded
 from jaato.server.wire import EXTENSION, FramedSocket
 
 PATH = "/v1/connect"
 
 
-def application(hub: Hub, metrics: Metrics, mcp: App) -> Starlette:
-    """The routes, with the door for MCP among them. Nothing here checks who comes: put a `Gate` before it."""
+def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:
+    """The routes, with the doors for MCP and for the tool registry among them. Nothing here checks who comes: put a `Gate` before it."""
 
     async def health(_request: Request) -> Response:
         return JSONResponse(
@@ -59,10 +62,18 @@ def application(hub: Hub, metrics: Metrics, mcp: App) -> Starlette:
             Route("/metrics", measured),
             WebSocketRoute(PATH, connect),
             Route("/mcp", mcp),
+            Route(TOOLS, registry),
+            Route(f"{TOOLS}/{{rest:path}}", registry),
         ]
     )
+    made.router.default = nothing_here
     made.router.redirect_slashes = False  # a redirect would repeat what the client calls us
     return made
+
+
+def turned_away(scope: Scope, refused: Refused) -> Any:
+    """A refusal of the gate's as the door it is for words it."""
+    return (worded if scope["path"].startswith(TOOLS) else problem)(scope, refused)
 
 
 class Attached:

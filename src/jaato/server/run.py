@@ -15,12 +15,13 @@ from jaato.errors import JaatoError
 from jaato.runtime.assemble import open_store, settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import known_secrets
-from jaato.server.application import PATH, application
+from jaato.server.application import PATH, application, turned_away
 from jaato.server.gate import Gate, Local, Remote
 from jaato.server.hub import IDLE_AFTER_S, Hub
 from jaato.server.mcp.mounted import Mounted
 from jaato.server.metrics import Metrics
 from jaato.server.names import names_of
+from jaato.server.registry.mounted import Mounted as Registry
 from jaato.server.sockets import serving
 from jaato.server.tls import Certificate
 from jaato.server.tokens import Tokens
@@ -93,7 +94,9 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
         await stack.enter_async_context(hub.running())
         mounted = Mounted(doors.mcp, base)
         await stack.enter_async_context(mounted.running())
-        app = application(hub, Metrics(), mounted)
+        registry = Registry(doors.mcp or workspace, base)
+        await stack.enter_async_context(registry.running())
+        app = application(hub, Metrics(), mounted, registry)
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         web = sum(one.family != socket.AF_UNIX for one in doors.listeners)
@@ -104,7 +107,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
             served.tokens = served.tokens or Tokens(state_dir)
             host, port = listener.getsockname()[:2]
             names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
-            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH})))
+            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH})), turned_away)
             group.start_soon(gate.look)
             await stack.enter_async_context(serving(gate, listener, served.secure, web))
         yield served

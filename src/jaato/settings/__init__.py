@@ -115,11 +115,10 @@ def read_environ(environ: Mapping[str, str]) -> dict[str, Value]:
     """The settings given as `JAATO_NAME`."""
     found: dict[str, Value] = {}
     for name, entry in FIELDS.items():
-        variable = f"JAATO_{name.upper()}"
-        text = environ.get(variable)
-        if text is None or text == "":
-            continue
-        found[name] = Value(check(name, from_text(entry.kind, text, variable), variable), variable)
+        for variable in (entry.variable, f"JAATO_{name.upper()}"):
+            text = environ.get(variable)
+            if text:
+                found[name] = Value(check(name, from_text(entry.kind, text, variable), variable), variable)
     return found
 
 

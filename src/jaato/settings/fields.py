@@ -11,13 +11,15 @@ Kind = Literal["text", "number", "integer", "switch", "list"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`."""
+    """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`. `variable` is
+    the documented name of its environment variable, where that is not `JAATO_` and its own."""
 
     kind: Kind
     default: Any
     help: str
     choices: tuple[str, ...] = ()
     tighten: Callable[[Any, Any], bool] | None = None
+    variable: str = ""
 
 
 def fewer(new: Any, old: Any) -> bool:
@@ -125,6 +127,21 @@ FIELDS: dict[str, Field] = {
         False,
         "put into spans what was said, and the arguments and results of calls",
         tighten=lambda new, old: not new,
+    ),
+    "tool_registry_domains": Field(
+        "list",
+        ["core"],
+        "what a tool registry serves: core, modules by import path, files ending in .py",
+        variable="TOOL_REGISTRY_DOMAINS",
+    ),
+    "tool_registry_host": Field(
+        "text", "127.0.0.1", "the address a tool registry listens at", variable="TOOL_REGISTRY_HOST"
+    ),
+    "tool_registry_port": Field(
+        "integer", 8000, "the port a tool registry listens at; 0: any", variable="TOOL_REGISTRY_PORT"
+    ),
+    "tool_registry_body_bytes": Field(
+        "integer", 1_000_000, "the longest body of a request to a tool registry"
     ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),

@@ -45,7 +45,8 @@ class Call:
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `stands_for` is the active tool whose call this one is. `token` is cancelled when the call is.
+    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from. `stands_for` is the
+    active tool whose call this one is. `token` is cancelled when the call is.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Call:
     malformed: str | None = None
     stands_for: str = ""
     workspace: Path = HERE
+    origin: dict[str, str] | None = None
     token: CancelToken = field(default_factory=CancelToken)
 
 

@@ -105,6 +105,8 @@ class Secrets:
 
     def masked(self, value: Any) -> Any:
         """Plain data with all text masked; only what changes is made anew."""
+        if value.__class__ is str:
+            return self.mask(value)
         match value:
             case str():
                 return self.mask(value)
@@ -117,13 +119,11 @@ class Secrets:
         return value
 
     def _table(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        changed = False
-        made = {}
+        masked = self.masked
         for key, item in table.items():
-            new_key, new = self.masked(key), self.masked(item)
-            changed = changed or new is not item or new_key is not key
-            made[new_key] = new
-        return made if changed else table
+            if masked(key) is not key or masked(item) is not item:
+                return {masked(key): masked(item) for key, item in table.items()}
+        return table
 
     def _spans(self, text: str) -> list[Span]:
         found = secret_shapes.spans(text) if self._shapes else []

@@ -18,6 +18,8 @@ from jaato.tools.schema import Validator, arguments_struct, compact, foreign_val
 
 WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MARK = "__jaato_tool__"
+FIRST = "0.1.0"
+"""The version of a tool that does not say which it is."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rename = Mapping[str, str]
@@ -38,6 +40,9 @@ class Options:
     parameters: dict[str, Any] | None = None
     examples: tuple[dict[str, Any], ...] = ()
     means: str | None = None
+    version: str = FIRST
+    returns: dict[str, Any] | None = None
+    tags: tuple[str, ...] = ()
 
 
 class Remote(Protocol):
@@ -66,7 +71,8 @@ class Tool:
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none.
+    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema) and
+    `tags` are what a registry says of it to others.
     """
 
     spec: ToolSpec
@@ -82,6 +88,9 @@ class Tool:
     background_after_s: float | None = None
     timeout_s: float | None = None
     means: Meant | None = None
+    version: str = FIRST
+    returns: dict[str, Any] | None = None
+    tags: tuple[str, ...] = ()
     _validator: Validator | None = None
 
     @property
@@ -115,12 +124,16 @@ def tool(
     parameters: dict[str, Any] | None = None,
     examples: tuple[dict[str, Any], ...] = (),
     means: str | None = None,
+    version: str = FIRST,
+    returns: dict[str, Any] | None = None,
+    tags: tuple[str, ...] = (),
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
 
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
-    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema.
+    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema; `version`,
+    `returns` and `tags` are for those to whom a registry offers it.
     """
     if function is not None:
         setattr(function, MARK, Options())
@@ -170,6 +183,9 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         means=getattr(function.__self__, options.means)
         if options.means and inspect.ismethod(function)
         else None,
+        version=options.version,
+        returns=options.returns,
+        tags=options.tags,
     )
 
 

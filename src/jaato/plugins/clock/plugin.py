@@ -34,7 +34,7 @@ class ClockPlugin(Plugin):
     ) -> dict[str, Any]:
         """Tell the current time, read a date, convert time zones, add durations, count days between two dates. Returns
         ISO time, zone, weekday, week, day of year, Unix time."""
-        from jaato.plugins.clock import moments
+        from jaato.tools import moments
 
         moment = moments.read(when, zone)
         if add is not None:

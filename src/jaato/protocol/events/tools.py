@@ -20,6 +20,8 @@ class ToolCallStart(
     turn_id: str | None = None
     permission: Permission | None = None
     digest: str | None = None
+    origin: dict[str, str] | None = None
+    """Where a call over HTTP comes from: `request_id`, `trace_id`, `flow_id`, `step_id`, as far as it says."""
 
 
 class ToolOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.output"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import anyio
 
@@ -29,6 +30,10 @@ SWEEP_S = 60.0
 class Door:
     """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
 
+    called = "MCP"
+    """What the sessions' names begin with."""
+    visits: type[Visit] = Visit
+
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         self.offer = offer
         self.state_dir = state_dir
@@ -36,6 +41,22 @@ class Door:
         self._plan = offer.plan(replace(plan, asker=ClientAsker(), prompt=plan.prompt or ""), self.catalog)
         self._visits: dict[str, Visit] = {}
         self._entering = anyio.Lock()
+
+    @classmethod
+    def opened(cls, blueprint: Blueprint, offer: Offer) -> Self:
+        """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
+        workspace = workspace_of(blueprint)
+        settings = settings_for(blueprint, workspace)
+        store = open_store(settings, blueprint.state_dir)
+        runtime: Runtime | None = None
+        try:
+            registry = make_registry(workspace, settings, "", blueprint)
+            runtime = Runtime(store, registry, ledger=blueprint.ledger)
+            state_dir = blueprint.state_dir or settings.state_dir
+            return cls(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer, state_dir)
+        except BaseException:
+            (runtime or store).close()
+            raise
 
     @property
     def catalog(self) -> Catalog:
@@ -66,10 +87,10 @@ class Door:
                 return known
             if len(self._visits) >= MAX_VISITS:
                 await self._make_room()
-            session = self._runtime.create(replace(self._plan, model=client, name=f"MCP: {client}"))
+            session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
             await session.__aenter__()
             self._runtime.registry.set_session(session)
-            visit = self._visits[key] = Visit(session, client)
+            visit = self._visits[key] = self.visits(session, client)
             return visit
 
     async def leave(self, key: str) -> None:
@@ -114,15 +135,4 @@ class Door:
 
 def open_door(blueprint: Blueprint, offer: Offer) -> Door:
     """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
-    workspace = workspace_of(blueprint)
-    settings = settings_for(blueprint, workspace)
-    store = open_store(settings, blueprint.state_dir)
-    runtime: Runtime | None = None
-    try:
-        registry = make_registry(workspace, settings, "", blueprint)
-        runtime = Runtime(store, registry, ledger=blueprint.ledger)
-        state_dir = blueprint.state_dir or settings.state_dir
-        return Door(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer, state_dir)
-    except BaseException:
-        (runtime or store).close()
-        raise
+    return Door.opened(blueprint, offer)

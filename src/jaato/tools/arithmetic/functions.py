@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from jaato.plugins.calculation.numbers import (
+from jaato.tools.arithmetic.numbers import (
     MAX_BITS,
     TOO_LARGE,
     Number,

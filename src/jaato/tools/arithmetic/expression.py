@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from jaato.plugins.calculation.functions import CONSTANTS, FUNCTIONS, shift, whole
-from jaato.plugins.calculation.numbers import (
+from jaato.tools.arithmetic.functions import CONSTANTS, FUNCTIONS, shift, whole
+from jaato.tools.arithmetic.numbers import (
     Number,
     Unsolvable,
     brief,

@@ -1,0 +1,217 @@
+"""The tool registry beside a server of the same contract on the standard library."""
+
+from __future__ import annotations
+
+import json
+import resource
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.row import Row
+from bench.startup import environ_for
+
+WARM_S, MEASURED_S, ROUNDS = 0.1, 0.4, 3
+CROWD = 1_000
+TOOLS = 5_000
+BOUNDS = {"list": 1.2, "get": 1.5, "invoke": 1.5}
+AGAINST = "ThreadingHTTPServer, its time per request"
+BODY = json.dumps({"args": {"text": "hello there"}, "trace": {"flow_id": "f1", "step_id": "s1"}}).encode()
+DOMAIN = """
+from jaato.runtime.domains.core import load_tools as core
+from jaato.tools.tool import Tool
+import msgspec
+
+def load_tools():
+    echo = core()[0]
+    return [echo, *(Tool(msgspec.structs.replace(echo.spec, name=f"echo_{n}"), echo.run, True, checked=dict(echo.checked))
+                    for n in range(1, COUNT))]
+"""
+
+
+class Load(NamedTuple):
+    """What was measured: requests a second, and the 99th percentile of their latencies in seconds."""
+
+    rate: float
+    p99_s: float
+
+
+@contextmanager
+def served(command: list[str], environ: dict[str, str]) -> Iterator[tuple[int, int]]:
+    """A server's port and process id, while it serves."""
+    process = subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            yield int(process.stdout.readline().rpartition(":")[2]), process.pid
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def both(home: Path, count: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The reference and ours, with so many tools."""
+    domain = home / f"domain_{count}.py"
+    domain.write_text(DOMAIN.replace("COUNT", str(count)))
+    environ = environ_for(home, "http://127.0.0.1:9/v1")
+    ours = ["-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
+    with (
+        served([sys.executable, "-m", "bench.registry_reference", str(count)], environ) as reference,
+        served([sys.executable, *ours, "--domains", str(domain)], environ) as mine,
+    ):
+        yield reference, mine
+
+
+def request(kind: str, port: int, *lines: str) -> bytes:
+    """One request of a kind."""
+    path = {"list": "/v1/tools", "get": "/v1/tools/echo", "invoke": "/v1/tools/echo:invoke"}[kind]
+    method, body = ("POST", BODY) if kind == "invoke" else ("GET", b"")
+    head = [
+        f"{method} {path} HTTP/1.1",
+        f"host: 127.0.0.1:{port}",
+        "accept: */*",
+        "user-agent: bench",
+        *lines,
+    ]
+    if body:
+        head += ["content-type: application/json", f"content-length: {len(body)}"]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+class Line:
+    """A connection with one request under way."""
+
+    def __init__(self, port: int, data: bytes) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._data = data
+        self._got = b""
+        self._begun = 0.0
+        self._wanted = 0
+
+    def ask(self) -> None:
+        """Send the request."""
+        self._begun = time.perf_counter()
+        self._got, self._wanted = b"", 0
+        self.socket.send(self._data)
+
+    def answered(self) -> float | None:
+        """Seconds the answer took, None while it is not whole."""
+        self._got += self.socket.recv(1 << 20)
+        if not self._wanted:
+            end = self._got.find(b"\r\n\r\n")
+            if end < 0:
+                return None
+            head = self._got[:end].lower()
+            assert head[9:12] in (b"200", b"304"), head
+            _, found, rest = head.partition(b"content-length:")
+            self._wanted = end + 4 + (int(rest.split(b"\r\n", 1)[0]) if found else 0)
+        return time.perf_counter() - self._begun if len(self._got) >= self._wanted else None
+
+
+def load(port: int, data: bytes, connections: int, seconds: float = MEASURED_S) -> Load:
+    """Keep this many connections busy for so long."""
+    latencies: list[float] = []
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        lines = [Line(port, data) for _ in range(connections)]
+        for line in lines:
+            stack.callback(line.socket.close)
+            selector.register(line.socket, selectors.EVENT_READ, line)
+            line.ask()
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            for key, _ in selector.select(1.0):
+                took = key.data.answered()
+                if took is not None:
+                    latencies.append(took)
+                    key.data.ask()
+        spent = time.perf_counter() - begun
+    latencies.sort()
+    return Load(len(latencies) / spent, latencies[int(len(latencies) * 0.99)])
+
+
+def compared(reference: int, mine: int, kind: str, connections: int) -> tuple[Load, Load]:
+    """The best of some rounds of each, in turns."""
+    found: dict[int, list[Load]] = {reference: [], mine: []}
+    for port in found:
+        load(port, request(kind, port), connections, WARM_S)
+    for _ in range(ROUNDS):
+        for port, loads in found.items():
+            loads.append(load(port, request(kind, port), connections))
+    return max(found[reference]), max(found[mine])
+
+
+def crowd(port: int) -> int:
+    """How many of a thousand that come at once are not answered."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * CROWD)), hard))
+    missed = 0
+    with ExitStack() as stack:
+        lines = []
+        for _ in range(CROWD):
+            line = Line(port, request("get", port))
+            stack.callback(line.socket.close)
+            line.socket.settimeout(10.0)
+            lines.append(line)
+        for line in lines:
+            line.ask()
+        for line in lines:
+            try:
+                while line.answered() is None:
+                    pass
+            except (OSError, AssertionError):
+                missed += 1
+    return missed
+
+
+def resident_mb(pid: int) -> float:
+    """The memory of a process, in megabytes."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1_024
+
+
+def tag_of(port: int) -> str:
+    """The entity tag of the list."""
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/v1/tools")
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response.headers["etag"]
+
+
+def rows() -> Iterator[Row]:
+    """The figures of the registry."""
+    with tempfile.TemporaryDirectory(prefix="jaato-") as folder:
+        home = Path(folder)
+        with both(home, 3) as ((reference, _), (mine, _)):
+            for kind, factor in BOUNDS.items():
+                for connections in (1, 16, 64):
+                    theirs, ours = compared(reference, mine, kind, connections)
+                    name = f"registry: {kind}, {connections} connections ({ours.rate:,.0f}/s)"
+                    yield Row(name, theirs.rate / ours.rate, "times", 1 / factor, AGAINST)
+                    if connections == 64:
+                        yield Row(f"registry: {kind}, p99", ours.p99_s * 1e3, "ms", 50, "64 connections")
+            yield Row("registry: connections refused", crowd(mine), "", 0, f"{CROWD:,} that come at once")
+        with both(home, TOOLS) as ((reference, _), (mine, pid)):
+            theirs = max(load(reference, request("list", reference), 16) for _ in range(ROUNDS))
+            whole = max(load(mine, request("list", mine), 16) for _ in range(ROUNDS))
+            known = request("list", mine, f"if-none-match: {tag_of(mine)}")
+            same = max(load(mine, known, 16) for _ in range(ROUNDS))
+            name = f"registry: list of {TOOLS:,} tools"
+            yield Row(f"{name} ({whole.rate:,.0f}/s)", theirs.rate / whole.rate, "times", 1 / 3, AGAINST)
+            yield Row(
+                f"{name}, known ({same.rate:,.0f}/s)", theirs.rate / same.rate, "times", 1 / 20, AGAINST
+            )
+            yield Row(f"registry: memory with {TOOLS:,} tools", resident_mb(pid), "MB", 80, "")

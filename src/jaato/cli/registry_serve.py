@@ -1,0 +1,113 @@
+"""`jaato registry serve`: tools of this machine for programs elsewhere, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+
+from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.signals import interruptible
+from jaato.errors import ConfigError
+from jaato.runtime.assemble import settings_for
+from jaato.runtime.blueprint import Blueprint
+from jaato.settings import Settings
+
+TOKEN = "registry-token"  # noqa: S105 the name of a file
+
+
+def main(args: Namespace) -> int:
+    """Serve until a signal comes."""
+    import anyio
+
+    from jaato.server import logs
+
+    logs.keep(None)
+    return anyio.run(serve, args)
+
+
+async def serve(args: Namespace) -> int:
+    """Serve at the address; a signal ends it."""
+    with interruptible():
+        try:
+            await serve_at(args)
+        except asyncio.CancelledError:
+            return 0
+    return 0
+
+
+async def serve_at(args: Namespace) -> None:
+    """Serve at the address that is given, or set, until cancelled. Raises `JaatoError`s when it cannot begin."""
+    import anyio
+
+    from jaato.server.names import names_of
+    from jaato.server.registry.listen import Anyone, Keyed, address_of, bound, is_loopback, serving
+    from jaato.server.registry.opening import open_registry
+    from jaato.server.secret import OneToken, token_of
+
+    blueprint = blueprint_of(args)
+    settings = settings_of(args, blueprint)
+    host, port = (
+        settings["tool_registry_host"].removeprefix("[").removesuffix("]"),
+        settings["tool_registry_port"],
+    )
+    listener = bound(host, port)
+    try:
+        door = open_registry(blueprint, settings["tool_registry_domains"])
+        try:
+            names = names_of(host, listener.getsockname()[1], args.allow_host, args.allow_origin)
+            where = address_of(listener)
+            guard: Anyone | Keyed = Anyone(names)
+            if args.token or blueprint.plugins or not is_loopback(host):
+                token, path = token_of(door.callers.state_dir, TOKEN)
+                guard = Keyed(names, OneToken(token))
+                where += f"; the token is in {path}"
+            async with serving(door, guard, listener):
+                announce(f"serving {counted(len(door.shelf.tools))} at {where}")
+                await anyio.sleep_forever()
+        finally:
+            await door.callers.close()
+    finally:
+        listener.close()
+
+
+def counted(tools: int) -> str:
+    """How many tools there are."""
+    return "1 tool" if tools == 1 else f"{tools:,} tools"
+
+
+def blueprint_of(args: Namespace) -> Blueprint:
+    """What the sessions of callers are to be."""
+    return Blueprint(
+        workspace=workspace_of(args),
+        plugins=listed(args.plugins),
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        yes=args.yes,
+        read_only=args.read_only,
+    )
+
+
+def settings_of(args: Namespace, blueprint: Blueprint) -> Settings:
+    """The settings, with what the arguments say. Raises `ConfigError`."""
+    assert blueprint.workspace is not None
+    settings = settings_for(blueprint, blueprint.workspace)
+    flags = {
+        "tool_registry_host": clean_text(args.host),
+        "tool_registry_port": args.port,
+        "tool_registry_domains": None if args.domains is None else list(listed(args.domains)),
+    }
+    settings = settings.with_flags(flags)
+    if not settings["tool_registry_domains"] and not blueprint.plugins:
+        raise ConfigError("There is nothing to serve: name domains (--domains core) or plugins.")
+    return settings
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name.strip() for name in (clean_text(text) or "").split(",") if name.strip())
+
+
+def announce(text: str) -> None:
+    """Say where the registry is."""
+    print(f"jaato: {text}", file=sys.stderr, flush=True)

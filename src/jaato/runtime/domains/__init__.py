@@ -1,0 +1,96 @@
+"""Domains: modules of tools that a registry serves, each with `load_tools() -> list[Tool]`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jaato.errors import ConfigError, JaatoError
+from jaato.tools.tool import Tool, tool_from
+
+OWN = {"core": "jaato.runtime.domains.core"}
+FOLDER = "tool_registry.domains"
+"""Where the specification puts domains: a module that is there is found by its last name."""
+
+
+def load_domains(names: Iterable[str]) -> list[Tool]:
+    """The tools of these domains, in their order. Raises `ConfigError` for one that is not there, is none, or offers a
+    tool of a name that is taken."""
+    tools: dict[str, tuple[Tool, str]] = {}
+    for name in dict.fromkeys(names):
+        for one in tools_of_domain(name):
+            if one.name in tools:
+                raise ConfigError(
+                    f"The domains {tools[one.name][1]} and {name} both have a tool {one.name!r}."
+                )
+            tools[one.name] = (one, name)
+    return [one for one, _ in tools.values()]
+
+
+def tools_of_domain(name: str) -> list[Tool]:
+    """The tools of one domain. Raises `ConfigError`."""
+    load: Callable[[], Any] | None = getattr(module_of(name), "load_tools", None)
+    if not callable(load):
+        raise ConfigError(f"The domain {name!r} has no load_tools(); it gives the list of its tools.")
+    try:
+        given = list(load())
+        found = [one if isinstance(one, Tool) else tool_from(one) for one in given]
+    except JaatoError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"The domain {name!r} cannot give its tools: {error!r:.300}") from error
+    for one in found:
+        one.plugin = one.plugin or name
+        one.issues(
+            {}
+        )  # builds the validator: parameters that are no schema are found now, not by the first caller
+    return found
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a domain: one of ours, one in `tool_registry.domains`, one by its import path, or a file `….py`.
+
+    Raises `ConfigError`.
+    """
+    try:
+        if name.endswith(".py"):
+            return module_at(Path(name))
+        for path in (OWN.get(name), f"{FOLDER}.{name}", name):
+            if path is not None and is_there(path):
+                return importlib.import_module(path)
+    except Exception as error:
+        raise ConfigError(f"The domain {name!r} cannot be loaded: {error!r:.300}") from error
+    raise ConfigError(
+        f"There is no domain {name!r}: name one of {', '.join(OWN)}, a module by its import path, or a file ending in .py."
+    )
+
+
+def is_there(path: str) -> bool:
+    """Whether there is such a module; only what is above it is imported."""
+    try:
+        return importlib.util.find_spec(path) is not None
+    except (ModuleNotFoundError, ValueError):
+        return False
+
+
+def module_at(path: Path) -> ModuleType:
+    """The module in a file, imported once."""
+    known = f"jaato_domain_{path.stem}_{abs(hash(path.resolve())):x}"
+    if known in sys.modules:
+        return sys.modules[known]
+    spec = importlib.util.spec_from_file_location(known, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ConfigError(f"There is no file {path}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[known] = module  # before it runs: what it defines looks for itself here
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[known]
+        raise
+    return module

@@ -1,0 +1,1 @@
+"""The tool registry's door: tools of this machine for programs elsewhere, over HTTP."""

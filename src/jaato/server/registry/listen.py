@@ -1,0 +1,145 @@
+"""The registry on an address of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import resource
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from jaato.errors import ConfigError
+from jaato.server.admission import Judge
+from jaato.server.asgi import Refused
+from jaato.server.names import Names
+from jaato.server.registry.door import RegistryDoor, Who
+from jaato.server.registry.line import Line
+from jaato.server.registry.request import Request
+
+BACKLOG = 1_024
+MAX_LINES = 4_096
+LOOK_S = 1.0
+ENDING_S = 5.0
+"""How long what is being answered may still take when the server ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anyone:
+    """Lets in whoever calls the server by its name and is no page of somebody else's."""
+
+    names: Names
+
+    def admit(self, request: Request, _peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        self.names.check({"headers": request.headers})
+        return Who()
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Lets in who has a token besides."""
+
+    names: Names
+    judge: Judge
+
+    def admit(self, request: Request, _peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        self.names.check({"headers": request.headers})
+        given = [value for key, value in request.headers if key == b"authorization"]
+        kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
+        held = self.judge.judge(token.strip()) if kind.lower() == "bearer" else None
+        if held is None:
+            words = "Give the token: Authorization: Bearer TOKEN."
+            raise Refused(401, words, **{"www-authenticate": "Bearer"})
+        return Who(f"token {held.digest or held.name or held.role}", held.name or held.role)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `ConfigError`."""
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"{port} is no port: they go from 0 (any that is free) to 65535.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"Nothing can be served at {host} port {port}: {said}. Take another address or port."
+        ) from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; else answers wait 40 ms
+    return listener
+
+
+def room_for_lines() -> int:
+    """As many connections as descriptors leave room for, once the process has all it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MAX_LINES if hard == resource.RLIM_INFINITY else min(2 * MAX_LINES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return MAX_LINES if soft == resource.RLIM_INFINITY else max(16, min(MAX_LINES, soft * 3 // 4))
+
+
+@asynccontextmanager
+async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve at a socket while the body runs; what is being answered then may still be."""
+    lines: dict[Line, None] = {}
+    most = room_for_lines()
+
+    def made() -> Line:
+        if len(lines) >= most:
+            make_room(lines)
+        return Line(door, guard, lines)
+
+    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
+    try:
+        yield
+    finally:
+        for task in watching:
+            task.cancel()
+        server.close()
+        for line in list(lines):
+            line.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                    await asyncio.sleep(0.01)
+        for line in list(lines):
+            line.abort()
+
+
+def make_room(lines: dict[Line, None]) -> None:
+    """Close the connection that has been idle longest."""
+    idle = [line for line in lines if line.idle]
+    if idle:
+        min(idle, key=lambda line: line.deadline).abort()
+
+
+async def watch(lines: dict[Line, None]) -> None:
+    """Close, again and again, the connections whose time is over."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        now = loop.time()
+        for line in [line for line in lines if line.deadline < now]:
+            line.late()
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where a socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,64 @@
+"""The registry of a server that has other doors too: the domains of the settings, for the owner."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anyio
+
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.asgi import App, Receive, Refused, Scope, Send
+from jaato.server.gate import Form, turn_away
+from jaato.server.later import Later
+
+PATH = "/v1/tools"
+
+
+def worded(scope: Scope, problem: Refused) -> Any:
+    """A refusal in the contract's words."""
+    from jaato.server.registry.application import refused
+
+    return refused(scope, problem)
+
+
+class Mounted(Later):
+    """An ASGI application: the routes of the registry. Requests are served while `running` is entered, once."""
+
+    what = "the registry"
+    form: ClassVar[Form] = staticmethod(worded)
+
+    def __init__(self, workspace: Path, base: Blueprint) -> None:
+        super().__init__()
+        self._described = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
+
+    def check(self) -> None:
+        """There is nothing that it lacks."""
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[App]:
+        """The application, while the context is entered."""
+        from jaato.server.registry.application import Application
+        from jaato.server.registry.opening import open_registry
+
+        door = open_registry(self._described)
+        async with anyio.create_task_group() as group:
+            group.start_soon(door.callers.sweep)
+            try:
+                yield Application(door)
+            finally:
+                group.cancel_scope.cancel()
+                await door.callers.close()
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """What any path is answered that leads nowhere."""
+    from starlette.websockets import WebSocketClose
+
+    if scope["type"] == "websocket":
+        await WebSocketClose()(scope, receive, send)
+        return
+    await turn_away(scope, send, Refused(404, "There is nothing here."), worded)

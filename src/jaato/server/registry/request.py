@@ -1,0 +1,104 @@
+"""A request as the door reads it: its route, the headers that matter, and the ids it is followed by."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from jaato.protocol.arp import INVOKE, LIST_PATH
+
+REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+"""W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
+BELOW = f"{LIST_PATH}/".encode()
+LIST = LIST_PATH.encode()
+ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
+
+Headers = list[tuple[bytes, bytes]]
+Kind = Literal["list", "tool", "invoke"]
+ALLOWED: dict[Kind, tuple[bytes, ...]] = {
+    "list": (b"GET", b"HEAD"),
+    "tool": (b"GET", b"HEAD"),
+    "invoke": (b"POST",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which of the three, and of which tool; an empty name is one that cannot be read."""
+
+    kind: Kind
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case."""
+
+    method: bytes
+    path: bytes
+    headers: Headers
+    query: bytes = b""
+
+    def header(self, name: bytes) -> bytes | None:
+        """A header, the first if there are several."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+
+def route_of(path: bytes) -> Route | None:
+    """Where a path leads; None where there is nothing."""
+    if path == LIST:
+        return Route("list")
+    if not path.startswith(BELOW):
+        return None
+    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
+    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
+    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+    if not raw or b"/" in raw:
+        return None
+    try:
+        return Route(kind, unquote_to_bytes(raw).decode())
+    except UnicodeDecodeError:
+        return Route(kind)
+
+
+def request_id(given: bytes | None) -> bytes:
+    """The id of the request: the caller's own, if it is one that can be repeated, else a new one."""
+    if given is not None and REQUEST_ID.fullmatch(given):
+        return given
+    return b"req-" + os.urandom(12).hex().encode()
+
+
+def trace_id(traceparent: bytes | None) -> str | None:
+    """The trace a request belongs to, if it says so in the words of W3C Trace Context."""
+    match = TRACEPARENT.fullmatch(traceparent) if traceparent is not None else None
+    if match is None or match[1] == b"ff" or (match[1] == b"00" and match[4]):
+        return None
+    if not match[2].strip(b"0") or not match[3].strip(b"0"):
+        return None
+    return match[2].decode()
+
+
+def accepts_gzip(header: bytes | None) -> bool:
+    """Whether a compressed body may be sent."""
+    if header is None or (b"gzip" not in header and b"*" not in header):
+        return False
+    found: dict[bytes, bool] = {}
+    for part in header.lower().split(b","):
+        coding, _, rest = part.partition(b";")
+        quality = rest.strip().removeprefix(b"q=").strip() or b"1"
+        found[coding.strip()] = quality.strip(b"0.") != b""
+    return found.get(b"gzip", found.get(b"*", False))
+
+
+def names_tag(header: bytes, tags: tuple[bytes, ...]) -> bool:
+    """Whether `If-None-Match` names one of these tags; the comparison is the weak one (RFC 9110, 13.1.2)."""
+    if header.strip() == b"*":
+        return True
+    return any(one.strip().removeprefix(b"W/") in tags for one in header.split(b","))

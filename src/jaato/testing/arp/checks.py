@@ -1,0 +1,264 @@
+"""The three routes, by what their answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaato.testing.arp.peer import Served, fails, refuses, result_of
+
+DEFINITION = {
+    "schema_version": str,
+    "name": str,
+    "description": str,
+    "version": str,
+    "parameters": dict,
+    "returns": dict,
+    "tags": list,
+    "source": object,
+}
+OPTIONAL = {"returns", "tags", "source"}
+NO_JSON = (
+    b"",
+    b"{",
+    b"hello",
+    b"{'args': {}}",
+    b'{"args": {"text": NaN}}',
+    b'{"args": {"text": Infinity}}',
+    b'{"args": {"text": -Infinity}}',
+    b'{"args": {"text": "\\ud800"}}',
+    b'{"args": {"text": "\xff"}}',
+    b'{"args": {"text": "\xed\xa0\x80"}}',
+    b'{"args": {"text": "a\nb"}}',
+    b'{"args": {"text": "x"}} x',
+    b'{"args": {"text": "x",}}',
+    b'{"args": {"text": 01}}',
+    b"[" * 100_000,
+)
+NO_CALL: tuple[Any, ...] = (
+    {},
+    [],
+    "text",
+    None,
+    7,
+    {"args": None},
+    {"args": []},
+    {"args": "text"},
+    {"args": 1},
+    {"arguments": {"text": "x"}},
+    {"args": {"text": "x"}, "context": "here"},
+    {"args": {"text": "x"}, "trace": ["f"]},
+    {"args": {"text": "x"}, "schema_version": 1},
+    {"args": {"text": "x"}, "schema_version": "99.0.0"},
+)
+
+
+def lists_views(at: Served) -> None:
+    """`GET /v1/tools` gives a bare array of objects with exactly `name` and `description`, each name once."""
+    reply = at.send("GET", "/v1/tools")
+    assert reply.status == 200
+    views = reply.json
+    assert isinstance(views, list)
+    for view in views:
+        assert set(view) == {"name", "description"}, f"a view has the keys {sorted(view)}"
+        assert all(isinstance(value, str) for value in view.values())
+    names = [view["name"] for view in views]
+    assert len(set(names)) == len(names)
+    assert {"echo", "calc", "time_now"} <= set(names)
+
+
+def gives_definitions(at: Served) -> None:
+    """`GET /v1/tools/{name}` gives the definition of every tool of the list; what is optional is absent, never null."""
+    for view in at.send("GET", "/v1/tools").json[:50]:
+        reply = at.send("GET", f"/v1/tools/{view['name']}")
+        assert reply.status == 200
+        found = reply.json
+        assert set(DEFINITION) - OPTIONAL <= set(found) <= set(DEFINITION), f"it has the keys {sorted(found)}"
+        for name, value in found.items():
+            assert value is not None
+            assert isinstance(value, DEFINITION[name]), f"{name} is {value!r:.100}"
+        assert found["schema_version"] == "0.1.0"
+        assert {key: found[key] for key in view} == view
+        assert found["parameters"].get("type") == "object"
+
+
+def defines_core(at: Served) -> None:
+    """The tools of `core` take what the contract says they do."""
+    for name, argument in (("echo", "text"), ("calc", "expression"), ("time_now", "tz")):
+        parameters = at.send("GET", f"/v1/tools/{name}").json["parameters"]
+        assert parameters["properties"][argument]["type"] == "string"
+
+
+def does_not_define_what_is_not_there(at: Served) -> None:
+    """A definition of an unknown tool is 404 `tool.not_found`."""
+    for name in ("no_such_tool", "no%20such%20tool", "a%2Fb", "%F0%9F%99%82", "%FF"):
+        refuses(at.send("GET", f"/v1/tools/{name}"), 404, "tool.not_found")
+
+
+def echoes(at: Served) -> None:
+    """`echo` gives its text back, whatever characters are in it."""
+    for text in ("hello", "", "ünïcödé \U0001f642 \u2028", 'quotes " and \\ and \x01', "x" * 100_000):
+        result = result_of(at.invoke("echo", {"args": {"text": text}}), 200)["result"]
+        assert result == {"text": text}, f"{text[:20]!r} came back as {result!r:.100}"
+
+
+def calculates(at: Served) -> None:
+    """`calc` gives the expression and its value."""
+    for text, value in (("2*(3+4)**2", 98), ("0.1+0.2", 0.3), ("7/2", 3.5), ("-5 // 2", -3)):
+        result = result_of(at.invoke("calc", {"args": {"expression": text}}), 200)["result"]
+        assert result == {"expression": text, "value": value}, f"{result!r:.100}"
+
+
+def calculates_nothing_else(at: Served) -> None:
+    """`calc` runs no code, and takes no work without end."""
+    for text in ("__import__('os').getcwd()", "().__class__", "open('/etc/passwd')", "9**9**9**9", "[" * 900):
+        fails(at.invoke("calc", {"args": {"expression": text}}), 500, "tool.execution_error")
+
+
+def tells_the_time(at: Served) -> None:
+    """`time_now` gives the zone and the time in it, in ISO 8601 with an offset."""
+    from datetime import UTC, datetime, timedelta
+
+    for zone in ("UTC", "Asia/Tokyo"):
+        result = result_of(at.invoke("time_now", {"args": {"tz": zone}}), 200)["result"]
+        assert set(result) == {"tz", "iso"}
+        assert result["tz"] == zone
+        moment = datetime.fromisoformat(result["iso"])
+        assert moment.utcoffset() == timedelta(hours=9 if zone == "Asia/Tokyo" else 0)
+        assert abs(datetime.now(UTC) - moment) < timedelta(days=1)
+
+
+def takes_what_is_optional(at: Served) -> None:
+    """`schema_version`, `context` and `trace` may be there; they are no arguments."""
+    body = {
+        "schema_version": "0.1.0",
+        "args": {"text": "x"},
+        "context": {"user": {"name": "ünï"}, "list": [1, None]},
+        "trace": {"flow_id": "f-1", "step_id": "s-1"},
+    }
+    assert result_of(at.invoke("echo", body), 200)["result"] == {"text": "x"}
+
+
+def calls_nothing_unknown(at: Served) -> None:
+    """A call of an unknown tool is 404 `tool.not_found`, whatever its body is."""
+    bodies: tuple[Any, ...] = ({"args": {}}, {}, b"{")
+    for body in bodies:
+        fails(at.invoke("no_such_tool", body), 404, "tool.not_found")
+
+
+def refuses_what_is_no_json(at: Served) -> None:
+    """A body that is no JSON, strictly, is 400 `request.invalid_json`."""
+    for body in NO_JSON:
+        fails(at.invoke("echo", body), 400, "request.invalid_json")
+
+
+def refuses_what_is_no_call(at: Served) -> None:
+    """JSON that is no call is 400 `request.invalid_shape`."""
+    for body in NO_CALL:
+        data = b"null" if body is None else body
+        fails(at.invoke("echo", data), 400, "request.invalid_shape")
+
+
+def refuses_wrong_arguments(at: Served) -> None:
+    """Arguments that do not fit the schema are 400 `tool.invalid_args`, with every issue by its path."""
+    wrong: list[tuple[str, dict[str, Any], set[str]]] = [
+        ("echo", {}, {""}),
+        ("echo", {"text": 1}, {"/text"}),
+        ("echo", {"text": None}, {"/text"}),
+        ("calc", {"expression": ["1"]}, {"/expression"}),
+    ]
+    if at.pair:
+        wrong += [(at.pair, {"a": "x", "b": []}, {"/a", "/b"}), (at.pair, {"a": 1.5}, {"/a", ""})]
+    for tool, arguments, paths in wrong:
+        error = fails(at.invoke(tool, {"args": arguments}), 400, "tool.invalid_args")
+        issues = error["details"]["issues"]
+        assert issues
+        assert all(set(one) == {"path", "message"} for one in issues), f"{issues!r:.200}"
+        assert {one["path"] for one in issues} == paths, f"{tool} {arguments}: {issues!r:.300}"
+        assert error["retryable"] is False
+
+
+def says_that_a_tool_failed(at: Served) -> None:
+    """A call that fails in the tool is 500 `tool.execution_error`, in words and without a traceback."""
+    for text in ("1/0", "2 +", "sqrt(-1)"):
+        error = fails(at.invoke("calc", {"args": {"expression": text}}), 500, "tool.execution_error")
+        assert "Traceback" not in error["message"]
+    fails(at.invoke("time_now", {"args": {"tz": "Nowhere/Atall"}}), 500, "tool.execution_error")
+
+
+def keeps_exceptions_to_itself(at: Served) -> None:
+    """A handler that raises is 500 `tool.handler_error`, and nothing of the exception is told."""
+    if not at.raising:
+        return
+    reply = at.invoke(at.raising, {"args": {}})
+    fails(reply, 500, "tool.handler_error")
+    for word in (at.secret, "Traceback", 'File "', ".py"):
+        assert not word or word.encode() not in reply.body
+
+
+def denies(at: Served) -> None:
+    """A call that is not permitted is 403 `permission.denied`, and a whole result."""
+    if at.denied:
+        fails(at.invoke(at.denied, {"args": {}}), 403, "permission.denied")
+
+
+def has_no_other_routes(at: Served) -> None:
+    """Any other path is 404 `route.not_found`."""
+    for path in (
+        "/v1",
+        "/v1/",
+        "/v1/tools/",
+        "/v1/tools/a/b",
+        "/v1/tool",
+        "/v1/toolsx",
+        "/V1/tools",
+        "/v1/tools/:invoke",
+    ):
+        refuses(at.send("GET", path), 404, "route.not_found")
+    refuses(at.send("POST", "/v1/echo:invoke", {"args": {}}), 404, "route.not_found")
+
+
+def allows_only_its_methods(at: Served) -> None:
+    """A wrong method is 405 `request.method_not_allowed`, and `Allow` says which are right."""
+    for method, path, allowed in (
+        ("DELETE", "/v1/tools", {"GET", "HEAD"}),
+        ("PATCH", "/v1/tools", {"GET", "HEAD"}),
+        ("PATCH", "/v1/tools/echo", {"GET", "HEAD"}),
+        ("POST", "/v1/tools/echo", {"GET", "HEAD"}),
+        ("GET", "/v1/tools/echo:invoke", {"POST"}),
+        ("PUT", "/v1/tools/echo:invoke", {"POST"}),
+    ):
+        reply = at.send(method, path)
+        refuses(reply, 405, "request.method_not_allowed")
+        named = {one.strip() for one in reply.headers.get("allow", "").split(",")}
+        assert allowed <= named, f"{method} {path}: Allow is {reply.headers.get('allow')!r}"
+        assert method not in named
+
+
+def reads_escaped_names(at: Served) -> None:
+    """A name in a path is percent-decoded."""
+    assert at.send("GET", "/v1/tools/%65cho").json["name"] == "echo"
+    assert at.send("GET", "/v1/tools/time%5fnow").json["name"] == "time_now"
+    assert result_of(at.invoke("%65ch%6F", {"args": {"text": "x"}}), 200)["result"] == {"text": "x"}
+
+
+CHECKS = (
+    lists_views,
+    gives_definitions,
+    defines_core,
+    does_not_define_what_is_not_there,
+    echoes,
+    calculates,
+    calculates_nothing_else,
+    tells_the_time,
+    takes_what_is_optional,
+    calls_nothing_unknown,
+    refuses_what_is_no_json,
+    refuses_what_is_no_call,
+    refuses_wrong_arguments,
+    says_that_a_tool_failed,
+    keeps_exceptions_to_itself,
+    denies,
+    has_no_other_routes,
+    allows_only_its_methods,
+    reads_escaped_names,
+)

@@ -1,0 +1,208 @@
+"""The registry that is checked, and how it is spoken to: whole requests, and bytes as they are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+PATIENCE_S = 20.0
+RESULT = {"schema_version", "ok", "metrics"}
+ERROR = {"schema_version", "code", "message", "retryable"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back; header names are in lower case, and the last of a name counts."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, which has to be JSON as RFC 8259 has it."""
+        kind = self.headers.get("content-type", "")
+        assert kind.split(";")[0].strip() == "application/json", f"the content type is {kind!r}"
+        return json.loads(self.body.decode(), parse_constant=no_constant)
+
+
+def no_constant(text: str) -> None:
+    """Refuse NaN and the infinities."""
+    raise AssertionError(f"the body has {text}, which is no JSON")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A registry by its URL. `denied`, `raising` and `pair` are tools that show what `core` cannot: one that may not be
+    called, one whose handler raises an exception with `secret` in its words, and one that takes whole numbers `a` and `b`."""
+
+    url: str
+    token: str = ""
+    denied: str = ""
+    raising: str = ""
+    secret: str = ""
+    pair: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def connection(self) -> HTTPConnection:
+        """A connection to it, not yet opened."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(parts.hostname or "", parts.port, timeout=PATIENCE_S)
+
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        """One request on a connection of its own; a body that is not bytes is sent as JSON."""
+        with closing(self.connection()) as connection:
+            return self.on(connection, method, path, body, **headers)
+
+    def on(
+        self, connection: HTTPConnection, method: str, path: str, body: Any = None, **headers: str
+    ) -> Reply:
+        """One request on this connection."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if data is not None:
+            given.setdefault("content-type", "application/json")
+        connection.request(method, urlsplit(self.url).path.rstrip("/") + path, data, {**self.own(), **given})
+        return reply_of(connection.getresponse())
+
+    def own(self) -> dict[str, str]:
+        """The headers of every request."""
+        return {**self.headers, **({"authorization": f"Bearer {self.token}"} if self.token else {})}
+
+    def invoke(self, tool: str, body: Any, **headers: str) -> Reply:
+        """A call, whose body is as given."""
+        return self.send("POST", f"/v1/tools/{tool}:invoke", body, **headers)
+
+    def head(self, method: str, path: str, *lines: str) -> bytes:
+        """The head of a request as bytes."""
+        parts = urlsplit(self.url)
+        own = [f"{name}: {value}" for name, value in self.own().items()]
+        target = parts.path.rstrip("/") + path
+        return "\r\n".join(
+            [f"{method} {target} HTTP/1.1", f"host: {parts.netloc}", *own, *lines, "", ""]
+        ).encode()
+
+    def line(self) -> socket.socket:
+        """A connection for bytes."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        made = socket.create_connection((parts.hostname or "", port), PATIENCE_S)
+        if parts.scheme == "https":
+            return ssl.create_default_context().wrap_socket(made, server_hostname=parts.hostname)
+        return made
+
+    def raw(self, data: bytes, *methods: str) -> list[Reply]:
+        """What comes back for these bytes: an answer for each of these methods, in order."""
+        with closing(self.line()) as line:
+            line.sendall(data)
+            return [read(line, method) for method in methods]
+
+
+def read(line: socket.socket, method: str = "GET") -> Reply:
+    """The next answer on a connection; not a byte more is taken from it."""
+    response = HTTPResponse(OneAtATime(line), method=method)  # type: ignore[arg-type]  # all it needs is makefile
+    response.begin()
+    return reply_of(response)
+
+
+class OneAtATime:
+    """A socket whose file is not read ahead, so that the next answer stays in it."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+
+    def makefile(self, _mode: str) -> Any:
+        """The file."""
+        return Unbuffered(self._line)
+
+
+class Unbuffered:
+    """As much of a file as an answer is read by, byte by byte where a line's end is looked for."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self.closed = False
+
+    def readline(self, limit: int = -1) -> bytes:
+        """A line."""
+        found = bytearray()
+        while not found.endswith(b"\n") and (limit < 0 or len(found) < limit):
+            piece = self._line.recv(1)
+            if not piece:
+                break
+            found += piece
+        return bytes(found)
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes, or all there are until the end."""
+        found = bytearray()
+        while size < 0 or len(found) < size:
+            piece = self._line.recv(65_536 if size < 0 else size - len(found))
+            if not piece:
+                break
+            found += piece
+        return bytes(found)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """The socket is somebody else's."""
+        self.closed = True
+
+
+def reply_of(response: HTTPResponse) -> Reply:
+    """A response, read."""
+    body = response.read()
+    return Reply(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+
+Check = Callable[[Served], None]
+
+
+def is_error(error: Any, code: str) -> None:
+    """Whether it is an error of the contract's, with this code."""
+    assert isinstance(error, dict), f"the error is {error!r:.200}"
+    assert ERROR <= set(error) <= ERROR | {"details"}, f"an error has the keys {sorted(error)}"
+    assert error["schema_version"] == "0.1.0"
+    assert isinstance(error["message"], str)
+    assert error["message"]
+    assert isinstance(error["retryable"], bool)
+    assert isinstance(error.get("details", {}), dict)
+    assert error["code"] == code, f"the code is {error['code']}, not {code}: {error['message']}"
+
+
+def refuses(reply: Reply, status: int, code: str) -> None:
+    """Whether this is a refusal where no call was made."""
+    assert reply.status == status, f"the status is {reply.status}, not {status}: {reply.body[:200]!r}"
+    is_error(reply.json, code)
+
+
+def result_of(reply: Reply, status: int) -> dict[str, Any]:
+    """The whole result, which every answer to a call is."""
+    assert reply.status == status, f"the status is {reply.status}, not {status}: {reply.body[:200]!r}"
+    result: dict[str, Any] = reply.json
+    wanted = RESULT | {"result" if status == 200 else "error"}
+    assert set(result) == wanted, f"a result has the keys {sorted(result)}"
+    assert result["schema_version"] == "0.1.0"
+    assert result["ok"] is (status == 200)
+    latency = result["metrics"]["latency_ms"]
+    assert isinstance(latency, (int, float))
+    assert not isinstance(latency, bool)
+    assert latency >= 0
+    return result
+
+
+def fails(reply: Reply, status: int, code: str) -> dict[str, Any]:
+    """The error of a call that failed so."""
+    error: dict[str, Any] = result_of(reply, status)["error"]
+    is_error(error, code)
+    return error

@@ -1,0 +1,1 @@
+"""Arithmetic in expressions: exact while it can be, bounded always."""

@@ -1,0 +1,119 @@
+"""Domains: the modules a registry's tools come from."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.contract import showing
+
+from jaato.errors import ConfigError
+from jaato.runtime.domains import load_domains
+from jaato.runtime.domains.core import plain_number
+from jaato.settings import load
+from jaato.tools.arithmetic.expression import evaluate
+from jaato.tools.call import Call
+
+SHOWING = str(Path(showing.__file__))
+
+
+@pytest.mark.spec("S2", "How tools are registered (MVP)")
+def test_the_core_domain_is_there_by_its_name_and_by_its_documented_path() -> None:
+    """`core` has `echo`, `calc` and `time_now`, and `tool_registry.domains.core.load_tools()` gives the same."""
+    module = importlib.import_module("tool_registry.domains.core")
+    for tools in (load_domains(["core"]), module.load_tools()):
+        assert [tool.name for tool in tools] == ["echo", "calc", "time_now"]
+        assert {tool.spec.access for tool in tools} == {"read"}
+
+
+@pytest.mark.spec("S2", "How tools are registered (MVP)")
+def test_a_domain_is_a_module_or_a_file() -> None:
+    """A domain is named by its import path, or by its file; one that is named twice is loaded once."""
+    by_path = load_domains(["tests.contract.showing"])
+    by_file = load_domains([SHOWING, SHOWING])
+    assert [one.name for one in by_path] == [one.name for one in by_file] == ["locked", "broken", "pair"]
+    assert (by_path[0].version, by_path[0].tags, by_path[2].returns) == (
+        "2.1.0",
+        ("show",),
+        {"type": "integer"},
+    )
+
+
+BAD = {
+    "none": "",
+    "no_list": "def load_tools(): return 7",
+    "raises": "def load_tools(): raise OSError('no disk')",
+    "no_tool": "def load_tools(): return [7]",
+    "syntax": "def load_tools(:",
+    "exits": "raise RuntimeError('at import')",
+    "no_schema": "from jaato.tools.tool import tool, tool_from\n"
+    "@tool(parameters={'type': 'nonsense'})\ndef f() -> int:\n    return 1\ndef load_tools(): return [tool_from(f)]",
+    "starred": "def f(*a): return a\ndef load_tools(): return [f]",
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_domain_that_is_none_says_what_is_wrong(kind: str, tmp_path: Path) -> None:
+    """A module without tools, or with what is none, is refused in words that name it."""
+    file = tmp_path / f"{kind}.py"
+    file.write_text(BAD[kind])
+    with pytest.raises(ConfigError):
+        load_domains([str(file)])
+
+
+def test_domains_are_refused_that_are_not_there_or_clash() -> None:
+    """An unknown domain, and two with a tool of the same name, are refused before anything is served."""
+    for name in ("no_such_domain", "no.such.domain", "../etc/passwd", "missing.py", ".", ""):
+        with pytest.raises(ConfigError, match="domain|file"):
+            load_domains([name])
+    with pytest.raises(ConfigError, match="both have a tool 'locked'"):
+        load_domains(["tests.contract.showing", SHOWING])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2**53-1", 2**53 - 1),
+        ("2**53", "9007199254740992"),
+        ("-(2**64)", "-18446744073709551616"),
+        ("1/3", 1 / 3),
+        ("10**400/3", "3" * 400),
+        ("1 < 2", True),
+        ("[1, 1/2, 2**70]", [1, 0.5, "1180591620717411303424"]),
+        ("sqrt(2)", 2**0.5),
+    ],
+)
+def test_a_value_is_a_number_where_json_can_keep_it(text: str, value: object) -> None:
+    """Numbers that every reader of JSON keeps are numbers; larger ones are their digits."""
+    found = plain_number(evaluate(text))
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_the_clock_knows_zones_and_offsets() -> None:
+    """`time_now` tells the time in UTC without a zone, and in any zone or offset."""
+    tool = load_domains(["core"])[2]
+    for arguments, ending in (({}, "+00:00"), ({"tz": "+05:30"}, "+05:30"), ({"tz": "Asia/Tokyo"}, "+09:00")):
+
+        async def told(arguments: dict[str, str] = arguments) -> dict[str, str]:
+            found: dict[str, str] = await tool.run(arguments, Call("c", "time_now", {}))
+            return found
+
+        said = anyio.run(told)
+        assert said["tz"] == arguments.get("tz", "UTC")
+        assert said["iso"].endswith(ending)
+
+
+@pytest.mark.spec("C9", "")
+def test_the_documented_variables_are_settings() -> None:
+    """`TOOL_REGISTRY_DOMAINS`, `_HOST` and `_PORT` are read, and have the documented defaults."""
+    names = ("tool_registry_domains", "tool_registry_host", "tool_registry_port")
+    plain = load(environ={})
+    assert [plain[name] for name in names] == [["core"], "127.0.0.1", 8000]
+    given = {"TOOL_REGISTRY_DOMAINS": "core, mine", "TOOL_REGISTRY_HOST": "::1", "TOOL_REGISTRY_PORT": "81"}
+    found = load(environ=given)
+    assert [found[name] for name in names] == [["core", "mine"], "::1", 81]
+    assert found.source("tool_registry_port") == "TOOL_REGISTRY_PORT"
+    both = load(environ=given | {"JAATO_TOOL_REGISTRY_PORT": "82"})
+    assert both["tool_registry_port"] == 82
