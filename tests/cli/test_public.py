@@ -60,6 +60,7 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.arguments",
         "jaato.cli.mcp_arguments",
         "jaato.cli.serve_arguments",
+        "jaato.cli.registry_arguments",
         "jaato.cli.server_arguments",
         "jaato.cli.examples",
         "jaato.cli.parser",

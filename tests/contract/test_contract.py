@@ -13,6 +13,7 @@ import pytest
 from tests.contract import showing
 from tests.server.serving import served
 
+from jaato.cli import main
 from jaato.settings import environment
 from jaato.testing.arp import ALL, Served, checks, transport
 from jaato.testing.arp.peer import Check
@@ -90,3 +91,30 @@ def test_the_contract_test_says_what_does_not_hold(alone: Served) -> None:
     bad = subprocess.run([*command, f"{alone.url}/elsewhere"], capture_output=True, text=True, check=False)
     assert bad.returncode == 1
     assert "FAILED  `GET /v1/tools` gives a bare array" in bad.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--domains", "no_such_domain"), "There is no domain 'no_such_domain'"),
+        (("--domains", ","), "There is nothing to serve"),
+        (("--host", "192.0.2.1"), "Nothing can be served at 192.0.2.1 port 0"),
+        (("--port", "70000"), "70000 is no port"),
+    ],
+)
+def test_a_registry_that_cannot_serve_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    """A wrong domain or address ends the command with 2, and says what to do."""
+    given = ["registry", "serve", "--port", "0", "--workspace", str(tmp_path), *arguments]
+    assert main(given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_beyond_loopback_there_is_a_token(tmp_path: Path) -> None:
+    """At an address others reach, and with tools of plugins, nobody calls without the token."""
+    for arguments in (("--host", "0.0.0.0"), ("--plugins", "git")):
+        with registry(tmp_path, *arguments) as said:
+            where = said.partition(" at ")[2].partition(";")[0]
+            at = Served(where.replace("0.0.0.0", "127.0.0.1"))
+            assert at.send("GET", "/v1/tools").status == 401

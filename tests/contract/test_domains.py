@@ -66,7 +66,7 @@ def test_a_domain_that_is_none_says_what_is_wrong(kind: str, tmp_path: Path) -> 
 def test_domains_are_refused_that_are_not_there_or_clash() -> None:
     """An unknown domain, and two with a tool of the same name, are refused before anything is served."""
     for name in ("no_such_domain", "no.such.domain", "../etc/passwd", "missing.py", ".", ""):
-        with pytest.raises(ConfigError, match="domain|file"):
+        with pytest.raises(ConfigError, match=r"domain|file"):
             load_domains([name])
     with pytest.raises(ConfigError, match="both have a tool 'locked'"):
         load_domains(["tests.contract.showing", SHOWING])

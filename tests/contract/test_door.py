@@ -214,6 +214,22 @@ def test_who_asks_again_before_an_answer_is_answered_in_order(tmp_path: Path) ->
     run(tmp_path, body)
 
 
+def test_who_has_said_all_is_still_answered(tmp_path: Path) -> None:
+    """A client that ends its side of the connection after its requests is answered, then the connection ends."""
+    call = b'{"args": {"text": "x"}}'
+
+    def body(one: Opened) -> None:
+        post = one.at.head("POST", "/v1/tools/echo:invoke", f"content-length: {len(call)}") + call
+        for said, count in ((post + post, 2), (post + one.at.head("GET", "/v1/tools"), 2), (b"", 0)):
+            with closing(one.at.line()) as line:
+                line.sendall(said)
+                line.shutdown(socket.SHUT_WR)
+                assert [read(line).status for _ in range(count)] == [200] * count
+                assert line.recv(1) == b""
+
+    run(tmp_path, body)
+
+
 def test_a_name_twice_in_an_object_is_no_call(tmp_path: Path) -> None:
     """A body in which a name stands twice is refused, wherever it stands; one in a text is none."""
 

@@ -255,16 +255,19 @@ class Line(asyncio.Protocol):
             return
         if self._final is not None:
             self._send(*self._final, closes=True)
+        elif self._closes:
+            self._transport.close()
         else:
             self._transport.resume_reading()
 
     async def _invoke(self, pending: Pending, body: bytes, closes: bool) -> None:
-        self.deadline = float("inf")
+        if not self._closes:
+            self.deadline = float("inf")
         try:
             answer = await self._door.invoke(pending, body)
         finally:
             self._task = None
-        self._send(answer, pending.request, closes=closes or self._closes)
+        self._send(answer, pending.request, closes=closes or (self._closes and not self._waiting))
         self._next()
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
