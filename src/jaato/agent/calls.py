@@ -47,6 +47,8 @@ class SessionSteps:
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
         """A disabled tool, or one the model (ours or a client's) has not activated."""
+        if call.again:
+            return None
         if tool.name in self._session.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
         asks = call.door in ("model", "mcp") and not call.stands_for
@@ -57,11 +59,16 @@ class SessionSteps:
         return None
 
     async def permit(self, call: Call, tool: Tool) -> Decision | None:
-        """The session's gate."""
+        """The session's gate; a call that had begun has passed it."""
+        if call.again:
+            begun = self._session.state.started[call.id].permission
+            return None if begun is None else Decision(allowed=True, permission=begun)
         return await self._session.gate.check(call, tool)
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
+        if call.again:
+            return
         journal = self._session.journal
         journal.record(
             ToolCallStart(
@@ -153,23 +160,36 @@ class SessionSteps:
 
     # --- doors -------------------------------------------------------------------------------------------------
 
-    async def run_all(self, calls: list[ToolCall], turn_id: str) -> None:
-        """Run the calls of one reply, up to eight at once; their results join the conversation in call order."""
+    async def run_all(self, calls: list[ToolCall], turn_id: str, *, again: bool = False) -> None:
+        """Run the calls of one reply, up to eight at once; their results join the conversation in call order. With
+        `again` an earlier process may have begun some of them."""
         if self._session.reply.stopped:
             raise CancelledException("Stopped before the calls began.")
         if len(calls) == 1:
-            await run(self.call(calls[0], turn_id), self)
+            await self._run(calls[0], turn_id, again=again)
             return
         try:
             async with anyio.create_task_group() as group:
                 for asked in calls:
-                    group.start_soon(self._run_slotted, asked, turn_id)
+                    group.start_soon(self._run_slotted, asked, turn_id, again)
         except BaseExceptionGroup as failures:
             raise first_of(failures) from failures
 
-    async def _run_slotted(self, asked: ToolCall, turn_id: str) -> None:
+    async def _run_slotted(self, asked: ToolCall, turn_id: str, again: bool) -> None:
         async with self._slots:
-            await run(self.call(asked, turn_id), self)
+            await self._run(asked, turn_id, again=again)
+
+    async def _run(self, asked: ToolCall, turn_id: str, *, again: bool) -> None:
+        begun = self._session.state.started.get(asked.call_id) if again else None
+        call = self.call(asked, turn_id)
+        if begun is not None:
+            from jaato.agent.suspension import learn, resumes
+
+            if not resumes(self._session, begun.tool):
+                return await learn(self._session, asked)
+            call.again, call.name, call.arguments = True, begun.tool, begun.arguments
+        await run(call, self)
+        return None
 
     def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
         """What the tools are told about a call."""

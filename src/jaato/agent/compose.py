@@ -29,13 +29,15 @@ class Composer:
         for scope in self._under_way:
             scope.cancel()
 
-    async def message(self, text: str, attachments: Sequence[Media], source: Source) -> tuple[Message, bool]:
+    async def message(
+        self, text: str, attachments: Sequence[Media], source: Source, once: str = ""
+    ) -> tuple[Message, bool]:
         """What was said as a message, and whether it was stopped meanwhile. Raises `ConfigError` for nothing at all."""
         text = clean(text or "")
         if not text and not attachments:
             raise ConfigError("The message is empty; say what the agent should do.")
         if self._enrich is None or source not in ("user", "parent"):
-            return said(text, "", attachments, source), False
+            return said(text, "", attachments, source, once), False
         with anyio.CancelScope() as scope:
             self._under_way.append(scope)
             try:
@@ -44,10 +46,10 @@ class Composer:
             finally:
                 self._under_way.remove(scope)
         if scope.cancelled_caught:
-            return said(text, "", attachments, source), True
+            return said(text, "", attachments, source, once), True
         if added.startswith(text):
-            return said(text, added[len(text) :].lstrip("\n"), attachments, source), False
-        return said(added, "", attachments, source), False
+            return said(text, added[len(text) :].lstrip("\n"), attachments, source, once), False
+        return said(added, "", attachments, source, once), False
 
     async def _added(self, text: str) -> str:
         """The text as plugins would have it, who find the session among the services."""
@@ -59,12 +61,12 @@ class Composer:
             SERVICES.reset(before)
 
 
-def said(text: str, added: str, attachments: Sequence[Media], source: Source) -> Message:
+def said(text: str, added: str, attachments: Sequence[Media], source: Source, once: str = "") -> Message:
     """A message of these parts; what was added to the words stays apart from them."""
     parts: list[Part] = [Text(labelled(text, source))] if text else []
     parts += attachments
     parts += [Text(added)] if added else []
-    return Message("user", parts, id=new_id("m"), source=source)
+    return Message("user", parts, id=new_id("m"), source=source, once=once)
 
 
 def labelled(text: str, source: Source) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaato.agent.state import State
@@ -13,6 +13,7 @@ from jaato.protocol.events import (
     AgentCreated,
     Event,
     MessageUser,
+    MidTurnQueued,
     PermissionGranted,
     PermissionRevoked,
     SessionCreated,
@@ -48,6 +49,10 @@ class Member:
     created: AgentCreated | None = None
     completed: AgentCompleted | None = None
     last_turn: TurnCompleted | None = None
+    given_by: set[str] = field(default_factory=set)
+    """The calls of agents above that gave it what it does now."""
+    tasked: bool = False
+    """Whether an agent above has given it a task that it has not begun."""
 
     @property
     def closed(self) -> bool:
@@ -113,10 +118,17 @@ class Family:
         match event:
             case AgentCreated():
                 member.created = event
+                member.given_by.add(event.call_id)
             case MessageUser():
                 member.completed = None
+                member.given_by.add(event.message.once)
+                member.tasked = False
+            case MidTurnQueued():
+                member.given_by.add(event.message.once)
+                member.tasked = member.tasked or (member.completed is not None and event.message.source == "parent")
             case AgentCompleted():
                 member.completed = event
+                member.given_by.clear()
                 if event.reason == "closed":
                     member.state.messages = []  # the log has them; nobody will ask the model again
             case TurnCompleted():

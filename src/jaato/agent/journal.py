@@ -174,6 +174,10 @@ class Branch(Journal):
         """As the root's, in the name of this agent."""
         return self._root.shown(agent_id or self.state.agent_id)
 
+    def show(self, event: Event) -> None:
+        """As the root's."""
+        self._root.show(event)
+
     def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """As the root's."""
         self._root.hold(event, seen, holder or self)

@@ -76,7 +76,7 @@ def unanswered(question: Question, session: Session) -> Event:
 def close_turn(session: Session) -> None:
     """Give every call of an unfinished turn its result, its questions and the turn their end. Raises `StoreError`."""
     state, journal = session.state, session.journal
-    for question in session.desk.forget():
+    for question in session.desk.forget(state.agent_id):
         journal.record(unanswered(question, session))
     close_calls(session, "Not run: the program ended before it began.")
     if state.open_turn is not None:

@@ -13,7 +13,7 @@ import anyio
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import Composer, Enrich, labelled
+from jaato.agent.compose import Composer, Enrich, said
 from jaato.agent.crew import Crew, Recruiter
 from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
@@ -22,10 +22,11 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import close_turn, recover
+from jaato.agent.recovery import recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
+from jaato.agent.suspension import leave_behind
 from jaato.agent.turn import Limits, run_turn
 from jaato.agent.usage import Context, context_of, price_of
 from jaato.agent.waypoints import Waypoints
@@ -33,8 +34,7 @@ from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import Command
 from jaato.protocol.events import Event, MidTurnQueued, ToolsStatus, TurnCompleted
-from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Message, Source, Text, Usage
+from jaato.protocol.messages import Media, Message, Source, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
 from jaato.tools.call import Call
@@ -165,12 +165,12 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
+        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", once: str = ""
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class."""
+        """Say something to the agent; see the class. `once` is the sender's own word for it."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source)
+        message, stopped = await self._composer.message(text, attachments, source, once)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
@@ -180,14 +180,21 @@ class Session:
             await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
         return await self._turn(message, stopped)
 
+    async def leave(self, text: str, source: Source, once: str = "") -> None:
+        """Put something into the inbox, for `heed`. Raises `StoreError`."""
+        self._queue((await self._composer.message(text, (), source, once))[0])
+
     async def heed(self) -> TurnCompleted | None:
         """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
         return None if self._busy or self._closed or not self._inbox else await self._turn(self._inbox[0])
 
     async def _turn(self, message: Message, stopped: bool = False) -> TurnCompleted:
-        if self.state.open_turn is not None:
-            close_turn(self)  # it was cut off, or the store failed in it, and something else is wanted now
-        return await self.occupied(lambda: run_turn(self, message), stopped)
+        async def work() -> TurnCompleted:
+            if self.state.open_turn is not None or self.crew.children:
+                await leave_behind(self)
+            return await run_turn(self, message)
+
+        return await self.occupied(work, stopped)
 
     async def occupied(
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
@@ -206,9 +213,9 @@ class Session:
         self._inbox.append(message)
         self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
 
-    def notice(self, text: str, source: Source = "system", *before: Event) -> None:
+    def notice(self, text: str, source: Source = "system", *before: Event, once: str = "") -> None:
         """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
-        self._queue(Message("user", [Text(labelled(text, source))], id=new_id("m"), source=source), *before)
+        self._queue(said(text, "", (), source, once), *before)
 
     def heard(self, message: Message) -> None:
         """This message has joined the conversation and waits no longer."""

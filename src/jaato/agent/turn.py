@@ -82,9 +82,12 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
 
 
 async def continue_turn(session: Session) -> TurnCompleted:
-    """Go on with the turn that an earlier process has left open: the calls that had not begun, then the model."""
+    """Go on with the turn that an earlier process has left open: the calls that have no result, then the model."""
     assert session.state.open_turn is not None
-    return await carry(session, Turn(id=session.state.open_turn), list(session.state.open_calls.values()))
+    try:
+        return await carry(session, Turn(id=session.state.open_turn), list(session.state.open_calls.values()))
+    finally:
+        session.desk.withdraw(session.state.agent_id)
 
 
 async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) -> TurnCompleted:
@@ -97,7 +100,9 @@ async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) ->
         with anyio.CancelScope() as scope:
             session.scope = scope
             if calls:
-                await session.steps.run_all(list(calls), turn.id)
+                await session.steps.run_all(list(calls), turn.id, again=True)
+                session.desk.withdraw(session.state.agent_id)
+                await session.crew.take_up()
             last = await converse(session, turn)
             ending = ENDINGS.get(last["finish_reason"], "stop")
         if scope.cancelled_caught:

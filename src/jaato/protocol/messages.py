@@ -139,6 +139,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     source: Source = "user"
     provider: str | None = None
     model: str | None = None
+    once: str = ""
+    """The sender's own word for it, by which it is taken once however often it is sent."""
 
     @property
     def text(self) -> str:

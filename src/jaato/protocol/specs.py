@@ -113,7 +113,9 @@ class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
     is_loaded: bool = False
     busy: bool = False
     interrupted: bool = False
-    """Whether a crash has cut its last turn off."""
+    """Whether the end of a server, gentle or not, has cut its work off: `turn.continue` goes on with it."""
+    questions: int = 0
+    """How many questions wait in it for an answer."""
     found: str | None = None
     """Where the words of a search stand in it."""
 

@@ -8,8 +8,7 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.agent.recovery import close_turn
-from jaato.agent.suspension import go_on, suspended
+from jaato.agent.suspension import give_up, go_on, suspended
 from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
@@ -259,10 +258,10 @@ class Carrier:
 
     async def _stop(self, command: SessionStop) -> Done:
         room = self._room(command)
-        if room.session_id in self._hub.lives.by_id or room.state.open_turn is not None:
+        if room.session_id in self._hub.lives.by_id or unfinished(room.state):
             session = (await self._hub.live(room.session_id)).session
             if suspended(session):
-                close_turn(session)
+                give_up(session)
             session.stop()
         return Done()
 

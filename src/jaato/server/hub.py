@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
+from jaato.agent.session import Session
 from jaato.agent.suspension import go_on, suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
@@ -148,11 +149,16 @@ class Hub:
         room.secrets = session.journal.secrets
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: self.begin(lambda: go_on(session))
+        session.desk.early = lambda: self._early(session)
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
+
+    def _early(self, session: Session) -> None:
+        """Somebody has answered a question of a turn that was cut off: it goes on."""
+        if suspended(session):
+            self.begin(lambda: go_on(session, patient=True))
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""

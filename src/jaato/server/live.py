@@ -68,7 +68,8 @@ class Live:
     def resting(self) -> bool:
         """Whether nothing would be lost by putting it down now."""
         session = self.session
-        return not self.uses and not session.busy and not list(session.tasks.running())
+        working = session.busy or session.crew.working() or list(session.tasks.running())
+        return not self.uses and not working
 
     def rests(self, after_s: float, *, watched: bool) -> bool:
         """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
@@ -202,8 +203,9 @@ class Lives:
     async def close(self) -> None:
         """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
         for live in self.by_id.values():
-            if live.session.busy or live.session.state.open_turn is not None:
-                suspend(live.session)
+            session = live.session
+            if session.busy or session.state.open_turn is not None or session.crew.working():
+                suspend(session)
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)

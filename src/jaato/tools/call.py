@@ -45,7 +45,8 @@ class Call:
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `stands_for` is the active tool whose call this one is. `token` is cancelled when the call is.
+    (`plans`, `clarify`, `background`, …). `stands_for` is the active tool whose call this one is.
+    `again`: an earlier process had begun it, and it goes on. `token` is cancelled when the call is.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Call:
     services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
     stands_for: str = ""
+    again: bool = False
     workspace: Path = HERE
     token: CancelToken = field(default_factory=CancelToken)
 

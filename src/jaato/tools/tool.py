@@ -38,6 +38,7 @@ class Options:
     parameters: dict[str, Any] | None = None
     examples: tuple[dict[str, Any], ...] = ()
     means: str | None = None
+    resumes: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -46,7 +47,8 @@ class Tool:
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none.
+    arguments: it is then judged and run as that one; None for a call that is none. A tool that `resumes` goes on where it
+    was when a call of it that a crash has cut off is made again, as `call.again` says.
     """
 
     spec: ToolSpec
@@ -60,6 +62,7 @@ class Tool:
     background_after_s: float | None = None
     timeout_s: float | None = None
     means: Meant | None = None
+    resumes: bool = False
     _validator: Validator | None = None
 
     @property
@@ -89,12 +92,14 @@ def tool(
     parameters: dict[str, Any] | None = None,
     examples: tuple[dict[str, Any], ...] = (),
     means: str | None = None,
+    resumes: bool = False,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
 
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
-    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema.
+    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema;
+    `resumes`: see `Tool`.
     """
     if function is not None:
         setattr(function, MARK, Options())
@@ -144,6 +149,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         means=getattr(function.__self__, options.means)
         if options.means and inspect.ismethod(function)
         else None,
+        resumes=options.resumes,
     )
 
 

@@ -63,6 +63,10 @@ class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     background: bool = False
     bounds: AgentBounds | None = None
     settings: ModelSettings | None = None
+    call_id: str = ""
+    """The call of its parent that made it."""
+    task: str | None = None
+    """What it is to do first."""
 
 
 class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.output"):
