@@ -139,14 +139,17 @@ class Store(Log, Protocol):
         """Be the only one who writes a session; raises `SessionBusy` naming who has it. Freed when a holder dies."""
         ...
 
-    def release(self, session_id: str) -> None: ...
+    def release(self, session_id: str, *, unfinished: bool = False) -> None:
+        """Let others write a session; with `unfinished` it is one of those in `abandoned`."""
+        ...
 
     def holder(self, session_id: str) -> Holder | None:
         """Who holds a session now; None when nobody alive does."""
         ...
 
     def abandoned(self) -> list[str]:
-        """The sessions that were open in a process when it died, until somebody holds or settles them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until somebody holds or settles
+        them."""
         ...
 
     def settle(self, session_id: str) -> None: ...

@@ -138,6 +138,14 @@ class Family:
                 self.cost_usd = None if unpriced else (self.cost_usd or 0.0) + (event.cost_usd or 0.0)
         member.state.apply(event)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether an agent has something to do, be it that nobody goes on with it at the moment."""
+        return self.root.open_turn is not None or any(
+            not member.closed and (member.completed is None or member.tasked)
+            for member in self.members.values()
+        )
+
     def parent_of(self, agent_id: str) -> str | None:
         """Whose subagent this is; None for the root and for one whose beginning is lost."""
         member = self.members.get(agent_id)

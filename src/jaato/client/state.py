@@ -99,7 +99,7 @@ def apply_rest(state: State, event: Event) -> None:
         case AgentCompleted():
             agent = agent_of(state, event)
             agent.status = "done" if event.success else "error"
-            agent.reason, agent.summary = None, event.summary
+            agent.reason, agent.summary, agent.working = None, event.summary, False
             agent.streaming.clear()
         case Retry():
             agent_of(state, event).streaming.clear()
@@ -118,7 +118,10 @@ def apply_lists(state: State, event: Event) -> None:
     """What joins and leaves."""
     match event:
         case MidTurnQueued():
-            agent_of(state, event).queued[event.message.id] = event.message
+            agent = agent_of(state, event)
+            agent.queued[event.message.id] = event.message
+            if event.message.source == "parent" and event.agent_id != state.root_agent_id:
+                agent.working = True
         case MidTurnInjected():
             agent_of(state, event).queued.pop(event.message_id, None)
         case PlanUpdated():
@@ -149,6 +152,11 @@ def apply_lists(state: State, event: Event) -> None:
             state.disabled = list(event.disabled)
 
 
+def unfinished(state: State) -> bool:
+    """Whether its agents are at work, or were when they were cut off."""
+    return state.open_turn is not None or any(agent.working for agent in state.agents.values())
+
+
 def agent_of(state: State, event: Event) -> AgentView:
     """The agent an event is about, made known if it is not."""
     agent = state.agents.get(event.agent_id)
@@ -162,6 +170,7 @@ def created(state: State, event: AgentCreated) -> None:
     agent = agent_of(state, event)
     agent.name, agent.provider, agent.model = event.name, event.provider, event.model
     agent.parent_agent_id = event.parent_agent_id
+    agent.working = event.parent_agent_id is not None
     if event.parent_agent_id is None:
         state.root_agent_id = event.agent_id
         state.provider, state.model = event.provider, event.model
@@ -221,6 +230,8 @@ def conversed(state: State, event: Entry) -> None:
             state.problem = None
             if event.agent_id == state.root_agent_id:
                 state.open_turn = event.turn_id
+            else:
+                agent_of(state, event).working = True
         case MessageModel():
             agent_of(state, event).streaming.clear()
             if event.usage is not None:

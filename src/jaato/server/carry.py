@@ -9,6 +9,7 @@ import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.agent.suspension import give_up, go_on, suspended
+from jaato.client.state import unfinished
 from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
@@ -45,7 +46,7 @@ from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
 from jaato.server.said import kept, settled, settled_down, stop_task
-from jaato.server.shelf import forked, searched
+from jaato.server.shelf import forked, listed, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
 """What a viewer may do."""
@@ -152,6 +153,8 @@ class Carrier:
     def _attach(self, command: SessionAttach) -> Opened:
         room = self._hub.room(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
+        if unfinished(room.state) and self._client.role != "viewer":
+            self._hub.begin(partial(self._hub.wake, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
     def _watch(self, room: Room, after_seq: int | None) -> None:
@@ -181,11 +184,9 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
+    def _list(self, command: SessionList) -> Awaitable[Sessions]:
         limit = min(max(command.limit, 1), MOST_LISTED)
-        if command.query:
-            return searched(self._hub, command, limit)
-        return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
+        return (searched if command.query else listed)(self._hub, command, limit)
 
     # --- answering -----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
-from jaato.server.listing import entries, settle_rest, tools_of
+from jaato.server.left import Left
+from jaato.server.listing import entries, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
 from jaato.server.room import Room, folded
@@ -46,6 +47,7 @@ class Hub:
         self.secrets = secrets
         self.idle_after_s = idle_after_s
         self.lives = Lives(store, base)
+        self.left = Left(store)
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
@@ -55,8 +57,8 @@ class Hub:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
-        settle_rest(self.store)
         async with anyio.create_task_group() as group:
+            group.start_soon(guarded, self.look)
             group.start_soon(self._sweep)
             group.start_soon(self._follow)
             try:
@@ -102,6 +104,11 @@ class Hub:
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
         )
         self.rooms[room.session_id] = room
+
+    async def wake(self, session_id: str) -> None:
+        """Have a session at hand that was cut off, if nobody else works in it: what is to be asked is asked then."""
+        if self.store.holder(session_id) is None and not self.store.read_only and not self.closing:
+            await self.live(session_id)
 
     def enter(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
@@ -237,7 +244,11 @@ class Hub:
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
-        return entries(self.store, self.lives.by_id, workspace, limit, before)
+        return entries(self.store, self.lives.by_id, self.left, workspace, limit, before)
+
+    async def look(self) -> None:
+        """Know of every session that was cut off in its work. Raises `StoreError`."""
+        await self.left.look(self.lives.by_id)
 
     def _listed(self) -> list[SessionEntry]:
         return self.listed(limit=20)[0]

@@ -149,7 +149,7 @@ class Lives:
                 how,
             )
         except BaseException:
-            self.store.release(session_id)
+            self.store.release(session_id, unfinished=journal.family.unfinished)
             raise
 
     async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:

@@ -21,7 +21,14 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
             break
     rows = [hit.row for hit in hits.found]
     found = {hit.row.id: hit.snippet for hit in hits.found}
-    return Sessions(*page_entries(store, hub.lives.by_id, rows, limit, found))
+    await hub.look()
+    return Sessions(*page_entries(hub.lives.by_id, hub.left, rows, limit, found))
+
+
+async def listed(hub: Hub, command: SessionList, limit: int) -> Sessions:
+    """One page of the sessions, newest first. Raises `StoreError`."""
+    await hub.look()
+    return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:

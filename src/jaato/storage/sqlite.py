@@ -75,9 +75,9 @@ class SqliteStore(SqliteLog):
         self._logs.pop(session_id, None)
         return fence
 
-    def release(self, session_id: str) -> None:
-        """Let another process write this session."""
-        self._leases.release(session_id)
+    def release(self, session_id: str, *, unfinished: bool = False) -> None:
+        """Let another process write this session; `unfinished`, it is one of those in `abandoned`."""
+        self._leases.release(session_id, unfinished=unfinished)
         self._logs.pop(session_id, None)
 
     def holder(self, session_id: str) -> Holder | None:
@@ -85,7 +85,8 @@ class SqliteStore(SqliteLog):
         return self._leases.holder(session_id)
 
     def abandoned(self) -> list[str]:
-        """The sessions that were open in a process when it died, until somebody leases or settles them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until somebody leases or
+        settles them."""
         return [holder.session_id for holder in self._leases.abandoned()]
 
     def settle(self, session_id: str) -> None:

@@ -194,7 +194,8 @@ def order_of(
     inline: Config | None,
     call: Call,
 ) -> Order:
-    """A task that a call gives, with what a profile and an inline configuration say of who does it; the second may only narrow the first."""
+    """A task that a call gives, with what a profile and an inline configuration say of who does it; the second may only
+    narrow the first."""
     own, given = profile.config if profile else Config(), inline or Config()
     if given.provider in FROM_FILES:
         raise NoProfile(

@@ -33,6 +33,8 @@ class AgentView(Struct, omit_defaults=True):
     context_tokens: int = 0
     context_limit: int | None = None
     summary: str | None = None
+    working: bool = False
+    """Whether a subagent has a task, be it that nobody goes on with it at the moment."""
 
 
 class CallView(Struct, omit_defaults=True):
