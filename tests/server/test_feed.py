@@ -19,7 +19,7 @@ from jaato.protocol.specs import ClientView
 from jaato.server import feed as feeds
 from jaato.server.feed import Feed
 from jaato.server.ring import Ring
-from jaato.server.room import Room, folded
+from jaato.server.room import Room, stored_room
 from jaato.tools.secrets import Secrets
 
 
@@ -89,7 +89,7 @@ def happenings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Happe
 def room_of(happenings: Happenings) -> Room:
     """The room of the session."""
     session_id = happenings.journal.state.session_id
-    room = Room(happenings.store, Secrets.none(), folded(happenings.store, Secrets.none(), session_id))
+    room = stored_room(happenings.store, Secrets.none(), session_id)
     happenings.journal.bus.listen(room.hear)
     return room
 
@@ -131,7 +131,7 @@ def test_a_state_from_the_log_alone_is_the_one_that_was_heard(happenings: Happen
     room = room_of(happenings)
     for _ in range(1_500):
         happenings.step()
-    stored = folded(happenings.store, Secrets.none(), room.session_id)
+    stored = stored_room(happenings.store, Secrets.none(), room.session_id).state
     mine = msgspec.convert(msgspec.to_builtins(room.state), State)
     for state in (stored, mine):
         for agent in state.agents.values():

@@ -43,7 +43,9 @@ def answers_of(state: State) -> dict[Key, Given]:
     return given
 
 
-def settlement(head: dict[str, Any], asked: Asked, given: Given, by: str = "") -> PermissionResolved | ClarificationResolved:
+def settlement(
+    head: dict[str, Any], asked: Asked, given: Given, by: str = ""
+) -> PermissionResolved | ClarificationResolved:
     """The end of a question, with its answer; None: nobody answered."""
     if isinstance(asked, PermissionRequested):
         answer = given if isinstance(given, Answer) else None

@@ -125,7 +125,9 @@ class Family:
                 member.tasked = False
             case MidTurnQueued():
                 member.given_by.add(event.message.once)
-                member.tasked = member.tasked or (member.completed is not None and event.message.source == "parent")
+                member.tasked = member.tasked or (
+                    member.completed is not None and event.message.source == "parent"
+                )
             case AgentCompleted():
                 member.completed = event
                 member.given_by.clear()

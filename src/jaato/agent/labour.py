@@ -46,9 +46,7 @@ class Labour:
         task = None if begun or child.member.tasked else child.created.task
         await self.start(child, task, once=child.created.call_id)
 
-    async def start(
-        self, child: Child, text: str | None, source: Source = "parent", once: str = ""
-    ) -> None:
+    async def start(self, child: Child, text: str | None, source: Source = "parent", once: str = "") -> None:
         """Give an idle subagent a task; without one it goes on with its turn, or with what it was told. Raises
         `NoSubagent` when the session is closed."""
         self._crew.refuse_if_closed()
@@ -73,9 +71,7 @@ class Labour:
             self._ended(child, *STOPPED)
             raise
 
-    async def _work(
-        self, child: Child, text: str | None, source: Source, once: str
-    ) -> tuple[Ending, str]:
+    async def _work(self, child: Child, text: str | None, source: Source, once: str) -> tuple[Ending, str]:
         timeout_s = child.bounds.timeout_s
         turn = None
         try:

@@ -13,6 +13,7 @@ import msgspec
 
 from jaato.abc.provider import Reply
 from jaato.agent.compaction.words import Spent
+from jaato.agent.usage import context_with
 from jaato.errors import CancelledException, LimitReached, ProviderError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (
@@ -146,7 +147,7 @@ def finish(
     )
     journal.record(*spoken, done)
     if spoken:
-        show_progress(session, turn)
+        show_progress(session, turn, spoken[0])
     show_status(session, "error" if ending == "error" else "idle")
     return done
 
@@ -184,9 +185,8 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
         if not calls and not session.inbox:
             return spoken
         turn.tool_calls += len(calls)
-        session.journal.hold(
-            MessageModel(**session.journal.head(), **spoken), functools.partial(show_progress, session, turn)
-        )
+        said = MessageModel(**session.journal.head(), **spoken)
+        session.journal.hold(said, functools.partial(show_progress, session, turn, said))
         if calls:
             await session.steps.run_all(calls, turn.id)
 
@@ -243,6 +243,8 @@ def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
         "finish_reason": reply.finish_reason,
         "usage": reply.usage,
         "cost_usd": cost,
+        "context_tokens": context_with(state, message, reply.usage),
+        "context_limit": session.model_info().context_limit,
     }
 
 
@@ -257,8 +259,8 @@ def storable(part: Part) -> Part:
     return part
 
 
-def show_progress(session: Session, turn: Turn) -> None:
-    """Tell the watchers what the turn has used and how full the context is."""
+def show_progress(session: Session, turn: Turn, said: MessageModel) -> None:
+    """Tell the watchers what the turn has used and how full the context is with what was said."""
     if not session.journal.bus.watched:
         return
     journal = session.journal
@@ -272,15 +274,9 @@ def show_progress(session: Session, turn: Turn) -> None:
             usage=turn.usage,
         )
     )
-    context = session.context()
-    journal.show(
-        ContextUpdated(
-            **head,
-            total_tokens=context.total_tokens,
-            context_limit=context.context_limit,
-            percent_used=context.percent_used,
-        )
-    )
+    tokens, limit = said.context_tokens, said.context_limit
+    percent = 100 * tokens / limit if limit else None
+    journal.show(ContextUpdated(**head, total_tokens=tokens, context_limit=limit, percent_used=percent))
 
 
 def show_status(session: Session, status: Literal["active", "idle", "error"]) -> None:

@@ -233,13 +233,18 @@ def conversed(state: State, event: Entry) -> None:
             else:
                 agent_of(state, event).working = True
         case MessageModel():
-            agent_of(state, event).streaming.clear()
+            agent = agent_of(state, event)
+            agent.streaming.clear()
+            if event.context_tokens:
+                agent.context_tokens, agent.context_limit = event.context_tokens, event.context_limit
             if event.usage is not None:
                 state.usage = state.usage.plus(event.usage)
                 state.unpriced = state.unpriced or event.cost_usd is None
                 state.cost_usd += event.cost_usd or 0.0
         case ToolCallEnd():
             state.calls.pop(event.call_id, None)
+        case GcCompleted(problem=None):
+            agent_of(state, event).context_tokens = event.tokens_after
         case TurnCompleted():
             agent_of(state, event).streaming.clear()
             if event.agent_id == state.root_agent_id:

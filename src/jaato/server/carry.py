@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.suspension import give_up, go_on, suspended
 from jaato.client.state import unfinished
-from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.errors import ConfigError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
     ClientConfig,
@@ -38,14 +38,13 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
 from jaato.protocol.specs import ClientView
-from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
-from jaato.server.said import kept, settled, settled_down, stop_task
+from jaato.server.said import settled, settled_down, stop_task, taken_once
 from jaato.server.shelf import forked, listed, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -198,6 +197,7 @@ class Carrier:
         if asked is None:
             return await settled(room, command.question_id)
         given: Answer | list[str | None]
+        name = self._client.name
         match command, asked:
             case PermissionResponse(), PermissionRequested():
                 if command.digest and command.digest != asked.digest:
@@ -208,15 +208,14 @@ class Carrier:
                     answer=command.answer,
                     arguments=command.arguments,
                     comment=command.comment,
-                    by=self._client.name,
+                    by=name,
                 )
             case ClarificationResponse(), ClarificationQuestion():
                 given = list(command.answers)
             case _:
                 raise ConfigError("The question is of the other kind.")
-        accepted = live.session.desk.answer(command.question_id, given)
-        if accepted:
-            return Settled(True, self._client.name)
+        if live.session.desk.answer(command.question_id, given, name):
+            return Settled(True, name)
         return await settled(room, command.question_id)
 
     # --- working -------------------------------------------------------------------------------------------------
@@ -231,31 +230,7 @@ class Carrier:
 
     async def _send(self, command: MessageSend) -> Taken:
         room = self._room(command)
-        live = await self._hub.live(room.session_id)
-        if command.once and (seq := room.taken.get(command.once)):
-            return Taken(seq, again=True)
-        media = kept(live, command.files)
-        taken = Accepted()
-        forget = live.session.journal.bus.listen(taken)
-
-        async def turn() -> None:
-            try:
-                with live.in_use():
-                    await live.session.post(command.text, [*command.attachments, *media])
-            except JaatoError as error:
-                taken.failed(error)
-                raise
-            finally:
-                taken.failed(JaatoError("The message was not taken."))
-
-        self._hub.begin(turn)
-        try:
-            result = await taken
-        finally:
-            forget()
-        if command.once:
-            room.taken[command.once] = result.seq
-        return result
+        return await taken_once(self._hub, room, await self._hub.live(room.session_id), command)
 
     async def _stop(self, command: SessionStop) -> Done:
         room = self._room(command)

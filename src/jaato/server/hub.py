@@ -23,7 +23,7 @@ from jaato.server.left import Left
 from jaato.server.listing import entries, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
-from jaato.server.room import Room, folded
+from jaato.server.room import Room, stored_room
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -94,7 +94,7 @@ class Hub:
         """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
         room = self.rooms.get(session_id)
         if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+            room = stored_room(self.store, self.secrets, session_id)
             self._settle(room)
         return room
 

@@ -66,7 +66,9 @@ class Left:
         if not self._known:
             return {}
         left = self._store.abandoned()
-        self._known = {session_id: self._known[session_id] for session_id in left if session_id in self._known}
+        self._known = {
+            session_id: self._known[session_id] for session_id in left if session_id in self._known
+        }
         return {session_id: standing for session_id, (_, standing) in self._known.items()}
 
     async def look(self, lives: Collection[str]) -> None:

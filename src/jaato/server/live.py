@@ -68,7 +68,7 @@ class Live:
     def resting(self) -> bool:
         """Whether nothing would be lost by putting it down now."""
         session = self.session
-        working = session.busy or session.crew.working() or list(session.tasks.running())
+        working = session.busy or bool(session.crew.working()) or bool(list(session.tasks.running()))
         return not self.uses and not working
 
     def rests(self, after_s: float, *, watched: bool) -> bool:

@@ -11,9 +11,18 @@ from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
 from jaato.protocol.codec import encode
-from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo, SystemMessage
+from jaato.protocol.events import (
+    ClarificationResolved,
+    Event,
+    MessageUser,
+    MidTurnQueued,
+    PermissionResolved,
+    SessionInfo,
+    SystemMessage,
+)
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
@@ -42,6 +51,8 @@ class Room:
         """Questions that were answered of late: how, and by whom."""
         self.taken: dict[str, int] = {}
         """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        self.coming: dict[str, Accepted] = {}
+        """Messages that are on their way into the log, by the same."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
 
     @property
@@ -66,6 +77,8 @@ class Room:
                 remember(self.settled, event.question_id, (event.answer, event.by))
             case ClarificationResolved():
                 remember(self.settled, event.question_id, ("answered", event.by))
+            case MessageUser() | MidTurnQueued():
+                took(self.taken, event)
         if not self._watchers:
             self.ring.end += 1
             self.ring.start = self.ring.end
@@ -173,10 +186,18 @@ def remember(kept: dict[str, T], key: str, value: T) -> None:
         del kept[next(iter(kept))]
 
 
-def folded(store: Store, secrets: Secrets, session_id: str) -> State:
-    """The state of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
-    state = State()
+def took(taken: dict[str, int], event: MessageUser | MidTurnQueued) -> None:
+    """Remember where a message is that its sender has a word for: in the log, where it came in."""
+    if event.message.once and event.message.once not in taken:
+        remember(taken, event.message.once, event.seq)
+
+
+def stored_room(store: Store, secrets: Secrets, session_id: str) -> Room:
+    """The room of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
+    room = Room(store, secrets, State())
     for event in masked_log(store.read(session_id), secrets):
         if isinstance(event, Event):
-            apply(state, event)
-    return state
+            apply(room.state, event)
+            if isinstance(event, MessageUser | MidTurnQueued):
+                took(room.taken, event)
+    return room

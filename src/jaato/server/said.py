@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from jaato.errors import ConfigError
-from jaato.protocol.commands import File
-from jaato.protocol.frames import Done, Settled
+import msgspec
+
+from jaato.errors import ConfigError, JaatoError
+from jaato.protocol.commands import File, MessageSend
+from jaato.protocol.frames import Done, Settled, Taken
+from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media
+from jaato.server.accepted import Accepted
 from jaato.server.live import Live
 from jaato.server.room import Room
+
+if TYPE_CHECKING:
+    from jaato.server.hub import Hub
 
 SETTLED_S = 2.0
 
@@ -26,6 +34,37 @@ def kept(live: Live, files: list[File]) -> list[Media]:
         )
         for file in files
     ]
+
+
+async def taken_once(hub: Hub, room: Room, live: Live, command: MessageSend) -> Taken:
+    """Give an agent a message, unless one with the same `once` is in the log or on its way there. Raises `JaatoError`s."""
+    once = command.once
+    if once and (seq := room.taken.get(once)):
+        return Taken(seq, again=True)
+    if once and (coming := room.coming.get(once)):
+        return msgspec.structs.replace(await coming, again=True)
+    media = kept(live, command.files)
+    mark = once or new_id("k")
+    taken = Accepted(mark)
+    forget = live.session.journal.bus.listen(taken)
+
+    async def turn() -> None:
+        try:
+            with live.in_use():
+                await live.session.post(command.text, [*command.attachments, *media], once=mark)
+        except JaatoError as error:
+            taken.failed(error)
+            raise
+        finally:
+            taken.failed(JaatoError("The message was not taken."))
+
+    room.coming[mark] = taken
+    hub.begin(turn)
+    try:
+        return await taken
+    finally:
+        forget()
+        room.coming.pop(mark, None)
 
 
 async def stop_task(live: Live | None, task_id: str) -> Done:
