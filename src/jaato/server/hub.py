@@ -211,12 +211,13 @@ class Hub:
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told by the end of its events."""
         await self.put_down(session_id)
-        self.store.hold(session_id)
-        try:
-            self.store.delete(session_id)
-        finally:
-            self.store.release(session_id)
-        self.rooms.pop(session_id, None)
+        async with self._alone(session_id):
+            self.store.hold(session_id)
+            try:
+                await anyio.to_thread.run_sync(self.store.delete, session_id)
+            finally:
+                self.store.release(session_id)
+            self.rooms.pop(session_id, None)
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs
-from jaato.storage.checkpoint import Checkpoint, quietly
+from jaato.storage.checkpoint import Checkpoint
 from jaato.storage.database import Durability, open_database
 from jaato.storage.events import (
     AT_ONCE,
@@ -30,23 +29,15 @@ from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
 from jaato.storage.listing import LAST, find_session, list_sessions
+from jaato.storage.removal import fold_away, remove_session, sweep
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import Search
-
-ABANDONED_S = 86_400.0
 
 CREATE = (
     "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 FIRST = "INSERT INTO event VALUES (?, ?, ?)"
-UNUSED = (
-    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
-    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
-)
-SWEPT = (
-    "SELECT digest FROM unused_blob WHERE NOT EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest)"
-)
 
 
 class SqliteLog:
@@ -196,7 +187,7 @@ class SqliteLog:
         return made
 
     def delete(self, session_id: str) -> None:
-        """Remove a session and the blobs that no other session refers to.
+        """Remove a session and the blobs that no other session refers to. Slow, so not for the loop.
 
         Raises `SessionNotFound`, and `SessionBusy` when another process has it.
         """
@@ -214,19 +205,11 @@ class SqliteLog:
 
     def _delete(self, session_id: str) -> None:
         with self._guard as connection:
-            connection.execute("BEGIN IMMEDIATE")
             number = self._number(connection, session_id)
-            connection.execute(UNUSED, (number, number))
-            connection.execute("DELETE FROM blob WHERE session = ?", (number,))
-            connection.execute(
-                "DELETE FROM event WHERE position > ? AND position < ?",
-                (number << SEQ_BITS, (number + 1) << SEQ_BITS),
-            )
-            connection.execute("DELETE FROM session WHERE number = ?", (number,))
-            connection.execute("COMMIT")
             self._logs.pop(session_id, None)
-            self._sweep(connection)
-            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+        remove_session(self._guard, number, self._checkpoint.written)
+        sweep(self._guard, self._blobs)
+        fold_away(self.path)
 
     def close(self) -> None:
         """Finish what is being written and let go of the file; a second time does nothing."""
@@ -257,13 +240,3 @@ class SqliteLog:
         number = self._number(connection, session_id)
         row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
         return row[0] - (number << SEQ_BITS) if row else 0
-
-    def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
-        connection.execute("BEGIN IMMEDIATE")
-        for (digest,) in connection.execute(SWEPT).fetchall():
-            self._blobs.remove(digest)
-        connection.execute("DELETE FROM unused_blob")
-        connection.execute("COMMIT")
-        for path in self._blobs.abandoned(time.time() - ABANDONED_S):
-            path.unlink(missing_ok=True)

@@ -11,7 +11,8 @@ from jaato.abc.store import KEEP_ALL, Holder, Retention, SessionRow, Upkeep
 from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import chunks_of
-from jaato.storage.log import ABANDONED_S, SqliteLog
+from jaato.storage.log import SqliteLog
+from jaato.storage.removal import ABANDONED_S, sweep
 from jaato.storage.unpack import unpack, workspace_text
 from jaato.storage.vacuum import (
     clear_drafts,
@@ -137,8 +138,8 @@ class SqliteStore(SqliteLog):
         held = self._leases.held()
         if not held:
             clear_drafts(self._guard)
+        sweep(self._guard, self._blobs)
         with self._guard as connection:
-            self._sweep(connection)
             connection.execute("BEGIN IMMEDIATE")
             for path in stray_blobs(connection, self.path.parent / "blobs", time.time() - ABANDONED_S):
                 path.unlink(missing_ok=True)
