@@ -67,9 +67,11 @@ class SessionSteps:
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
+        journal = self._session.journal
+        if journal.frozen:
+            raise CancelledException("The program ends; what has not begun begins in the next one.")
         if call.again:
             return
-        journal = self._session.journal
         journal.record(
             ToolCallStart(
                 **journal.head(),

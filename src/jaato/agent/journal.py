@@ -78,6 +78,11 @@ class Journal:
         """Write and show nothing any more: the log stays as it is now."""
         self._frozen = True
 
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing is written any more; nothing may be done then that has to be written first."""
+        return self._frozen
+
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
         if self.held or self.fault is not None:
@@ -177,6 +182,11 @@ class Branch(Journal):
     def show(self, event: Event) -> None:
         """As the root's."""
         self._root.show(event)
+
+    @property
+    def frozen(self) -> bool:
+        """As the root's."""
+        return self._root.frozen
 
     def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """As the root's."""

@@ -13,6 +13,7 @@ import msgspec
 from jaato.abc.asker import Answer, Clarification, Question
 from jaato.agent.earlier import Asked, Given, Key, key_of, settlement
 from jaato.agent.journal import Journal
+from jaato.errors import SessionBusy
 from jaato.protocol.events import AgentStatusChanged, ClarificationQuestion, PermissionRequested
 
 NOTHING: Given = []
@@ -220,7 +221,9 @@ class Desk:
 
     def answer(self, question_id: str, answer: Answer | list[str | None], by: str = "") -> bool:
         """Answer an open question; False when it is not open (answered, withdrawn, too late or never asked). Raises
-        `StoreError`; it is open then as before."""
+        `StoreError`, and `SessionBusy` when the program ends; it is open then as before."""
+        if self._journal.frozen:
+            raise SessionBusy("The server is going down; answer when it is there again.")
         self.expire()
         waiting = self._open.get(question_id)
         if waiting is None or waiting.asked is None or waiting.answered.is_set():
