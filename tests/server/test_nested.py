@@ -95,7 +95,7 @@ def the_end(client: Client, agent_id: str) -> TurnCompleted:
 def test_a_question_from_the_bottom_survives_the_server(home: Path, gently: bool) -> None:
     """Three deep: the question has the same id and agent after the next start, the list says that it waits, its answer lets
     the call run once, and every agent above goes on in the turn and the call it was in."""
-    scripts = {**CHAIN, "three": [EFFECT, {"say": "three did"}]}
+    scripts: Scripts = {**CHAIN, "three": [EFFECT, {"say": "three did"}]}
     with server(home, scripts) as process:
         client, session_id = begun(home)
         asked = until(client, PermissionRequested)
@@ -166,7 +166,7 @@ def test_what_came_of_a_subagents_call_is_asked_and_never_repeated(home: Path, s
     """Kill -9 in the middle of a command of a subagent: what came of it is a question; the answer, or that nobody knows it, is in
     the result `interrupted`, and the turn goes on from there."""
     slow = {"call": "run", "with": {"command": "echo begun >> effects; sleep 30"}}
-    scripts = {**CHAIN, "three": [slow, {"say": "three did"}]}
+    scripts: Scripts = {**CHAIN, "three": [slow, {"say": "three did"}]}
     with server(home, scripts) as process:
         client, session_id = begun(home)
         first = until(client, PermissionRequested)
@@ -196,7 +196,7 @@ def test_what_came_of_a_subagents_call_is_asked_and_never_repeated(home: Path, s
 
 def test_what_was_cut_off_can_be_stopped(home: Path) -> None:
     """`session.stop` after a restart ends every task and question for good; nothing is offered any more."""
-    scripts = {**CHAIN, "three": [EFFECT, {"say": "three did"}]}
+    scripts: Scripts = {**CHAIN, "three": [EFFECT, {"say": "three did"}]}
     with server(home, scripts) as process:
         client, session_id = begun(home)
         asked = until(client, PermissionRequested)

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def server(home: Path, script: list[dict[str, Any]]) -> Iterator[subprocess.Popen[str]]:
+def server(home: Path, script: Script | dict[str, Script]) -> Iterator[subprocess.Popen[str]]:
     """A server in a process of its own; killed in the end, if it is still there."""
     command = [sys.executable, "-m", "tests.server.serve_script", str(home), json.dumps(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -50,7 +50,7 @@ def server(home: Path, script: list[dict[str, Any]]) -> Iterator[subprocess.Pope
             process.kill()
 
 
-def until(client: Client, kind: type[Any]) -> Any:
+def until(client: Client, kind: Any) -> Any:
     """The next event of a kind."""
     return next(event for event in client.events(20.0) if isinstance(event, kind))
 

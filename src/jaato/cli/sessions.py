@@ -60,8 +60,9 @@ def main(args: Namespace) -> int:
 def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
     """Sessions, newest first."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
+    left = cut_off(store, {row.id for row in rows})
     if args.json:
-        print_json([msgspec.to_builtins(row) for row in rows])
+        print_json([msgspec.to_builtins(row) | left.get(row.id, {}) for row in rows])
         return
     if not rows:
         where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
@@ -76,8 +77,24 @@ def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
             row.model,
             *place,
             what,
+            *(["cut off in its work; `jaato attach` goes on"] if row.id in left else []),
         ]
         print_rows([line])
+
+
+def cut_off(store: Store, among: set[str]) -> dict[str, dict[str, object]]:
+    """Those of these sessions whose work the end of a program has cut off, and how many questions wait in each."""
+    found = sorted(among.intersection(store.abandoned()))
+    if not found:
+        return {}
+    from jaato.server.left import standing_of
+
+    known = {session_id: standing_of(store, session_id) for session_id in found}
+    return {
+        session_id: {"interrupted": True, "questions": standing.questions}
+        for session_id, standing in known.items()
+        if standing.unfinished
+    }
 
 
 def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:

@@ -21,7 +21,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.left import Left
 from jaato.server.listing import entries, tools_of
-from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.live import AS_BEFORE, Live, Lives, Resume, works
 from jaato.server.opening import change_model
 from jaato.server.room import Room, stored_room
 from jaato.tools.secrets import Secrets
@@ -101,7 +101,7 @@ class Hub:
     def _settle(self, room: Room) -> None:
         room.sessions = self._listed
         room.at_work = lambda: (
-            (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
+            (live := self.lives.by_id.get(room.session_id)) is not None and works(live.session)
         )
         self.rooms[room.session_id] = room
 
@@ -261,6 +261,7 @@ class Hub:
         while True:
             await anyio.sleep(min(SWEEP_S, self.idle_after_s))
             for session_id, live in list(self.lives.by_id.items()):
+                await guarded(live.expire)
                 if live.passed:
                     await self.put_down(session_id)
                 elif self._idle(session_id, live):

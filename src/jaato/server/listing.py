@@ -8,7 +8,7 @@ from jaato.abc.store import SessionRow, Store
 from jaato.agent.suspension import suspended
 from jaato.protocol.specs import SessionEntry
 from jaato.server.left import Left, Standing
-from jaato.server.live import Live
+from jaato.server.live import Live, works
 
 
 def entries(
@@ -52,7 +52,7 @@ def page_entries(
                 updated_at=row.updated_at,
                 last_seq=row.last_seq,
                 is_loaded=session is not None,
-                busy=session is not None and (session.busy or bool(session.crew.working())),
+                busy=session is not None and works(session),
                 interrupted=standing.unfinished if session is None else suspended(session),
                 questions=standing.questions,
                 found=(found or {}).get(row.id),

@@ -67,9 +67,11 @@ class Live:
     @property
     def resting(self) -> bool:
         """Whether nothing would be lost by putting it down now."""
-        session = self.session
-        working = session.busy or bool(session.crew.working()) or bool(list(session.tasks.running()))
-        return not self.uses and not working
+        return not self.uses and not works(self.session) and not list(self.session.tasks.running())
+
+    async def expire(self) -> None:
+        """Questions of an earlier process end at their deadline. Raises `StoreError`."""
+        self.session.desk.expire()
 
     def rests(self, after_s: float, *, watched: bool) -> bool:
         """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
@@ -204,12 +206,17 @@ class Lives:
         """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
         for live in self.by_id.values():
             session = live.session
-            if session.busy or session.state.open_turn is not None or session.crew.working():
+            if works(session) or session.journal.family.unfinished:
                 suspend(session)
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)
         await self.sweep(-1.0)
+
+
+def works(session: Session) -> bool:
+    """Whether the agent or one below it is at work."""
+    return session.busy or bool(session.crew.working())
 
 
 def digest_of(environment: Mapping[str, str]) -> str:

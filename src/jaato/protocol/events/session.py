@@ -45,7 +45,7 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     clients: list[ClientView] = []
     """Who watches."""
     at_work: bool = False
-    """Whether a turn runs in the server: else an open turn works in another process, or was cut off by a crash."""
+    """Whether an agent works in the server: else an open turn works in another process, or was cut off by a crash."""
     state: State | None = None
     live: Live | None = None
 
