@@ -120,7 +120,7 @@ def test_going_on_with_a_saved_session(desk: Desk) -> None:
     """`/resume` takes a file that `/save` wrote when the store does not have the session any more."""
     script = desk.script(say("one"), say("two"))
     with talking(desk, *script) as child:
-        for line, expected in (("hello", "one"), ("/save", "saved as")):
+        for line, expected in (("hello", "one"), ("/save", "[Ss]aved as")):
             child.expect("> $")
             child.sendline(line)
             child.expect(expected)

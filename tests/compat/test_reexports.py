@@ -67,7 +67,6 @@ DOCUMENTED = {
 
 LATER = [
     "tool_registry",
-    "rich_client",
 ]
 
 

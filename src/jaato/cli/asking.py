@@ -50,7 +50,7 @@ class Questions:
     def __init__(self, desk: Answering, screen: Screen, kin: Kin | None = None) -> None:
         self._desk = desk
         self._screen = screen
-        self._kin = kin or Kin()
+        self._kin = Kin() if kin is None else kin
         self._waiting: list[PermissionRequested | ClarificationQuestion] = []
         self._replies: list[str | None] = []
         self._editing = False

@@ -104,7 +104,7 @@ class Hearing:
             self._open = True
             self._heard(event)
         elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
-            self._open = self.session.state.open_turn is not None  # it goes on after a crash
+            self._open = self._open or event.seq == self.told_seq  # it goes on after a crash
         self._stream(event)
         self.questions(event)
         if isinstance(event, TurnCompleted):

@@ -12,7 +12,7 @@ import msgspec
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.cli.shown import plan_lines, root_plan
-from jaato.errors import ConfigError, JaatoError
+from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionUpdate, TaskStop, TurnContinue
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ COMMANDS = {
     "new": "[NAME] begin a new session (in jaato chat)",
     "resume": "ID go on with another session",
     "image": "FILE show the model an image with your next message",
-    "save": "how a session's events are written to a file",
+    "save": "save the session as a file of its workspace",
     "continue": "go on with a turn that was cut off; what had begun is not repeated",
     "stop": "stop what the agent is doing, as Ctrl-C does",
     "exit": "leave",
@@ -41,7 +41,6 @@ COMMANDS = {
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
 ELSEWHERE = {
     "permissions": "`jaato permissions` lists and revokes lasting answers, beside the server too.",
-    "save": "`jaato sessions export ID --to FILE` writes a session's events to a file, beside the server too.",
 }
 
 
@@ -185,18 +184,20 @@ async def resume_command(joined: Joined, rest: str) -> None:
         await sessions_command(joined, "")
         joined.screen.note("Say which: /resume ID")
         return
+    try:
+        await go_on(joined, rest)
+    except SessionNotFound:
+        joined.screen.note(await joined.session.execute("resume", rest), "dim")  # a saved one is stored again
+        await go_on(joined, rest)
+
+
+async def go_on(joined: Joined, named: str) -> None:
+    """Leave for another session. Raises `JaatoError`, and stays."""
     if joined.creation is None:
-        await joined.change(None, rest)
+        await joined.change(None, named)
         return
-    begun = msgspec.structs.replace(
-        joined.creation,
-        session_id=rest,
-        resume=False,
-        name=None,
-        provider=None,
-        model=None,
-        once=os.urandom(12).hex(),
-    )
+    fresh = {"name": None, "provider": None, "model": None, "once": os.urandom(12).hex()}
+    begun = msgspec.structs.replace(joined.creation, session_id=named, resume=False, **fresh)
     await joined.change(begun, None)
 
 

@@ -10,6 +10,7 @@ from jaato.cli.kin import Kin
 from jaato.cli.screen import Screen, one_line
 from jaato.protocol.events import (
     AgentOutput,
+    AgentStatusChanged,
     BackgroundUpdated,
     ErrorRaised,
     Event,
@@ -46,7 +47,7 @@ class Narrator:
         kin: Kin | None = None,
     ) -> None:
         self.screen = screen
-        self.kin = kin or Kin()
+        self.kin = Kin() if kin is None else kin
         self.verbose = verbose
         self.quiet_text = quiet_text
         self.plan = plan
@@ -79,6 +80,8 @@ class Narrator:
 
     def _below(self, event: Event) -> None:
         """What a subagent does."""
+        if self.plan and isinstance(event, AgentStatusChanged):
+            return  # whoever sits at the keyboard is asked the question itself
         name = self.kin.name_of(event.agent_id)
         if isinstance(event, ToolCallEnd) and event.permission and event.permission.decision == "denied":
             self.denied.append(event)
