@@ -23,13 +23,17 @@ UNUSED = (
     "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ?1 AND digest IN (SELECT digest "
     "FROM blob WHERE session = ?1 LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?1)"
 )
-BLOBS = "DELETE FROM blob WHERE session = ?1 AND digest IN (SELECT digest FROM blob WHERE session = ?1 LIMIT ?2)"
+BLOBS = (
+    "DELETE FROM blob WHERE session = ?1 AND digest IN (SELECT digest FROM blob WHERE session = ?1 LIMIT ?2)"
+)
 EVENTS = (
     "DELETE FROM event WHERE position IN "
     "(SELECT position FROM event WHERE position > ? AND position < ? ORDER BY position DESC LIMIT ?)"
 )
 """The newest first: whoever reads on finds the end, and no gap."""
-SWEPT = "SELECT digest, EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest) FROM unused_blob LIMIT ?"
+SWEPT = (
+    "SELECT digest, EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest) FROM unused_blob LIMIT ?"
+)
 
 
 def remove_session(guard: Guard, number: int, written: Callable[[sqlite3.Connection, int], None]) -> None:
