@@ -26,8 +26,8 @@ from jaato.agent.recovery import recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
-from jaato.agent.suspension import leave_behind
-from jaato.agent.turn import Limits, run_turn
+from jaato.agent.suspension import begin
+from jaato.agent.turn import Limits
 from jaato.agent.usage import Context, context_of, price_of
 from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
@@ -179,7 +179,7 @@ class Session:
                 self._queue(message)
                 return None
             await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
-        return await self._turn(message, stopped)
+        return await self.occupied(lambda: begin(self, message), stopped)
 
     async def leave(self, text: str, source: Source, once: str = "") -> None:
         """Put something into the inbox, for `heed`. Raises `StoreError`."""
@@ -187,15 +187,9 @@ class Session:
 
     async def heed(self) -> TurnCompleted | None:
         """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
-        return None if self._busy or self._closed or not self._inbox else await self._turn(self._inbox[0])
-
-    async def _turn(self, message: Message, stopped: bool = False) -> TurnCompleted:
-        async def work() -> TurnCompleted:
-            if self.state.open_turn is not None or self.crew.children:
-                await leave_behind(self)
-            return await run_turn(self, message)
-
-        return await self.occupied(work, stopped)
+        if self._busy or self._closed or not self._inbox:
+            return None
+        return await self.occupied(lambda: begin(self, self._inbox[0]))
 
     async def occupied(
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from jaato.abc.asker import Clarification
 from jaato.agent.earlier import Asked, answers_of
 from jaato.agent.recovery import close_turn, unanswered
-from jaato.agent.turn import INTERRUPTED, continue_turn
+from jaato.agent.turn import INTERRUPTED, continue_turn, run_turn
 from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested, ToolCallEnd, TurnCompleted
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Problem, ToolCall, ToolResult
+from jaato.protocol.messages import Message, Problem, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -144,6 +144,13 @@ async def take_up(session: Session) -> TurnCompleted | None:
     if session.state.open_turn is not None:
         return await session.occupied(lambda: continue_turn(session))
     return await session.heed()
+
+
+async def begin(session: Session, message: Message) -> TurnCompleted:
+    """Open a turn; one that was cut off is left behind."""
+    if session.state.open_turn is not None or session.crew.children:
+        await leave_behind(session)
+    return await run_turn(session, message)
 
 
 async def leave_behind(session: Session) -> None:
