@@ -70,7 +70,9 @@ class CrewDesk:
             child.session.notice(message, source, once=once)
             await self._crew.labour.resume(child)
             return
-        await child.session.leave(message, source, once)  # in the log before anybody says that it was given
+        await child.session.post(
+            message, source=source, once=once, later=True
+        )  # in the log before anybody says that it was given
         if not child.at_work:
             await self._crew.labour.start(child, None)
 

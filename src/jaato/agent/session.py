@@ -166,30 +166,30 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", once: str = ""
+        self,
+        text: str,
+        attachments: Sequence[Media] = (),
+        source: Source = "user",
+        once: str = "",
+        later: bool = False,
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class. `once` is the sender's own word for it."""
+        """Say something to the agent; see the class. `once` is the sender's own word for it; `later`, it is for `heed`."""
         if self._closed:
             raise JaatoError(CLOSED)
         message, stopped = await self._composer.message(text, attachments, source, once)
         if self._closed:
             raise JaatoError(CLOSED)
-        while self._busy:
-            if not self.stopping and not self._making_room:
+        while self._busy or later:
+            if later or (not self.stopping and not self._making_room):
                 self._queue(message)
                 return None
             await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
         return await self.occupied(lambda: begin(self, message), stopped)
 
-    async def leave(self, text: str, source: Source, once: str = "") -> None:
-        """Put something into the inbox, for `heed`. Raises `StoreError`."""
-        self._queue((await self._composer.message(text, (), source, once))[0])
-
     async def heed(self) -> TurnCompleted | None:
         """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
-        if self._busy or self._closed or not self._inbox:
-            return None
-        return await self.occupied(lambda: begin(self, self._inbox[0]))
+        may = self._inbox and not (self._busy or self._closed)
+        return await self.occupied(lambda: begin(self, self._inbox[0])) if may else None
 
     async def occupied(
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
