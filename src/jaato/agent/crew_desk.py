@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.abc.subagents import Order
 from jaato.agent.child import Child, NoSubagent
+from jaato.agent.compose import Author
 from jaato.agent.family import Shared
 from jaato.protocol.events import MessageUser, MidTurnQueued, SharedUpdated
 from jaato.protocol.messages import Source
@@ -63,15 +64,16 @@ class CrewDesk:
     async def _give(self, child: Child, message: str, source: Source, once: str = "") -> None:
         """Let an agent read a message: at its next pause, or as its next task."""
         self._crew.refuse_if_closed()
+        by = Author(once=once)
         if child.at_work:
-            child.session.notice(message, source, once=once)
+            child.session.notice(message, source, by=by)
             return
         if child.suspended:
-            child.session.notice(message, source, once=once)
+            child.session.notice(message, source, by=by)
             await self._crew.labour.resume(child)
             return
         await child.session.post(
-            message, source=source, once=once, later=True
+            message, source=source, by=by, later=True
         )  # in the log before anybody says that it was given
         if not child.at_work:
             await self._crew.labour.start(child, None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.agent.child import STOPPING_S, Child, Ending, NoSubagent, ending_of
+from jaato.agent.compose import Author
 from jaato.agent.places import Places
 from jaato.agent.suspension import take_up
 from jaato.errors import JaatoError
@@ -80,7 +81,7 @@ class Labour:
                 if self._root.recruiter is not None:
                     await self._root.recruiter.outfit(child.session, child.created)
                 if text is not None:
-                    turn = await child.session.post(text, source=source, once=once)
+                    turn = await child.session.post(text, source=source, by=Author(once=once))
                 else:
                     turn = await take_up(child.session) or child.member.last_turn
                 while turn is not None and turn.reason == "stop":

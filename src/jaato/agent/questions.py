@@ -106,6 +106,10 @@ class Desk:
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question
 
+    def waits(self, question_id: str) -> bool:
+        """Whether anybody waits for the answer to a question."""
+        return question_id in self._open
+
     # --- who is there --------------------------------------------------------------------------------------------
 
     def attend(self, *, patient: bool = False) -> Callable[[], None]:

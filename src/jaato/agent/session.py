@@ -13,7 +13,7 @@ import anyio
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import Composer, Enrich, said
+from jaato.agent.compose import NOBODY, Author, Composer, Enrich, said, urgency
 from jaato.agent.crew import Crew, Recruiter
 from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
@@ -22,7 +22,7 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import recover
+from jaato.agent.recovery import make_good, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
@@ -43,7 +43,6 @@ from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
 from jaato.tools.tool import Tool
 
-SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""
 CLOSED = "The session is closed; open it again to go on."
@@ -95,7 +94,7 @@ class Session:
         self.reply = ReplyStream(self.journal, self.retry)
         self._declared = Declared(self.journal, self.catalog, deferred=self.deferred, core=self.core)
         self._info: ModelInfo | None = None
-        self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
+        self._inbox: list[Message] = sorted(self.state.queued.values(), key=urgency)
         self._group = Group()
         self._composer = Composer(self.enrich, self.services)
         self._busy = self._closed = self._making_room = False
@@ -170,13 +169,13 @@ class Session:
         text: str,
         attachments: Sequence[Media] = (),
         source: Source = "user",
-        once: str = "",
+        by: Author = NOBODY,
         later: bool = False,
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class. `once` is the sender's own word for it; `later`, it is for `heed`."""
+        """Say something to the agent; see the class. `by` is whose it is; `later`, it is for `heed`."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source, once)
+        message, stopped = await self._composer.message(text, attachments, source, by)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy or later:
@@ -195,6 +194,7 @@ class Session:
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
     ) -> TurnCompleted:
         """Do the work of a turn while nothing else begins."""
+        make_good(self)
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             return await work()
@@ -206,11 +206,11 @@ class Session:
     def _queue(self, message: Message, *before: Event) -> None:
         self.journal.record(*before, MidTurnQueued(**self.journal.head(), message=message))
         self._inbox.append(message)
-        self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
+        self._inbox.sort(key=urgency)
 
-    def notice(self, text: str, source: Source = "system", *before: Event, once: str = "") -> None:
+    def notice(self, text: str, source: Source = "system", *before: Event, by: Author = NOBODY) -> None:
         """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
-        self._queue(said(text, "", (), source, once), *before)
+        self._queue(said(text, "", (), source, by), *before)
 
     def heard(self, message: Message) -> None:
         """This message has joined the conversation and waits no longer."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from jaato.abc.asker import Clarification
 from jaato.agent.earlier import Asked, answers_of
 from jaato.agent.recovery import close_turn, unanswered
-from jaato.agent.turn import INTERRUPTED, continue_turn, run_turn
+from jaato.agent.turn import continue_turn, interrupted, run_turn
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.events import ClarificationQuestion, PermissionRequested, ToolCallEnd, TurnCompleted
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested, TurnCompleted
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Message, Problem, ToolCall, ToolResult
+from jaato.protocol.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -35,21 +35,34 @@ def keep_open(session: Session) -> None:
             kept.append(question)
         else:
             journal.record(unanswered(question, session))
-    known = {one.call_id for one in kept} | {
-        call_id for call_id, (question, _) in state.answered.items() if is_outcome(question)
-    }
-    for call in list(state.open_calls.values()):
-        begun = state.started.get(call.call_id)
-        if begun is None or resumes(session, begun.tool) or call.call_id in known:
-            continue
-        if begun.digest is None:
+    session.desk.restore(kept, answers_of(state))
+    ask_what_came(session)
+    session.desk.expire()
+
+
+def ask_what_came(session: Session) -> None:
+    """Ask about every call that was cut off; those that only read are interrupted. Raises `StoreError`."""
+    for call in cut_off(session):
+        if session.state.started[call.call_id].digest is None:
             close_begun(session, call)
         else:
             asked = question_about(session, call)
-            journal.record(asked)
-            kept.append(state.questions[asked.question_id])
-    session.desk.restore(kept, answers_of(state))
-    session.desk.expire()
+            session.journal.record(asked)
+            session.desk.restore([session.state.questions[asked.question_id]], {})
+
+
+def cut_off(session: Session) -> list[ToolCall]:
+    """The calls that have begun, do not go on where they were, and that nobody was asked about."""
+    state = session.state
+    asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
+    known = {question.call_id for question in asked if is_outcome(question)}
+    return [
+        call
+        for call in state.open_calls.values()
+        if call.call_id not in known
+        and (begun := state.started.get(call.call_id)) is not None
+        and not resumes(session, begun.tool)
+    ]
 
 
 def waits(session: Session, question: Asked) -> bool:
@@ -108,12 +121,7 @@ async def learn(session: Session, call: ToolCall) -> None:
 
 def close_begun(session: Session, call: ToolCall, said: str = "") -> None:
     """The result of a call that had begun when the program ended. Raises `StoreError`."""
-    journal = session.journal
-    words = f'{INTERRUPTED} The user says of it: "{said}"' if said else INTERRUPTED
-    result = ToolResult(call.call_id, call.name, False, error=Problem(code="interrupted", message=words))
-    journal.record(
-        ToolCallEnd(**journal.head(), call_id=call.call_id, tool=call.name, result=result, duration_s=0.0)
-    )
+    session.journal.record(interrupted(session, call.call_id, call.name, said))
 
 
 def suspended(session: Session) -> bool:
@@ -126,7 +134,11 @@ async def go_on(session: Session, *, patient: bool = False) -> TurnCompleted | N
     nobody is asked what came of calls: nobody knows. Raises `ConfigError` when there is nothing to go on with."""
     if not suspended(session):
         raise ConfigError("No turn was cut off here; say something to begin one.")
-    if not patient:
+    if patient:
+        ask_what_came(session)  # where not the process has failed but the store
+    else:
+        for call in cut_off(session):
+            close_begun(session, call)
         session.desk.leave_open()
     if session.state.open_turn is None:
         await session.crew.take_up()

@@ -164,6 +164,14 @@ def close_calls(session: Session, why: str) -> None:
         )
 
 
+def interrupted(session: Session, call_id: str, tool: str, said: str = "") -> ToolCallEnd:
+    """The end of a call that an earlier process has begun, with what somebody has said of it."""
+    words = f'{INTERRUPTED} The user says of it: "{said}"' if said else INTERRUPTED
+    result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=words))
+    head = session.journal.head()
+    return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
+
+
 INTERRUPTED = (
     "Interrupted: the program ended while this call ran. It may have done all, part or nothing of its work; "
     "it was not repeated. Look at what is there before you do it again."

@@ -22,6 +22,7 @@ class Keyboard:
         history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
         self._editor = Editor(environ, screen, self.lines, history, commands)
         self.interactive = self._editor.interactive
+        self._commands = commands
         self._begun: list[str] = []
         self._resting = False
 
@@ -36,6 +37,10 @@ class Keyboard:
             return BROKEN  # a task must not raise it: it would end the loop
         finally:
             self._resting = False
+
+    def offer(self, more: Sequence[str]) -> None:
+        """What Tab completes beside the commands: models and sessions, as the server tells them."""
+        self._editor.commands = [*self._commands, *more]
 
     def whole(self, line: str) -> str | None:
         """The message a line ends, None when it goes on."""

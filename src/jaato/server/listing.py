@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from jaato.abc.store import SessionRow, Store
 from jaato.agent.suspension import suspended
+from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
 from jaato.server.left import Left, Standing
 from jaato.server.live import Live, works
@@ -75,3 +76,11 @@ def tools_of(live: Live) -> list[dict[str, object]]:
         }
         for tool in session.catalog
     ]
+
+
+def is_stored(store: Store, session_id: str) -> bool:
+    """Whether there is a session with this id."""
+    try:
+        return store.last_seq(session_id) > 0
+    except SessionNotFound:
+        return False

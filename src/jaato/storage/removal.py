@@ -36,10 +36,19 @@ SWEPT = (
 )
 
 
-def remove_session(guard: Guard, number: int, written: Callable[[sqlite3.Connection, int], None]) -> None:
-    """Remove the session of this number, its events and its claims to blobs; `written` is told of every piece."""
+def remove_session(
+    guard: Guard,
+    number: int,
+    forget: Callable[[], None],
+    written: Callable[[sqlite3.Connection, int], None],
+) -> None:
+    """Remove the session of this number, its events and its claims to blobs. What `forget` forgets goes with it or
+    not at all, and `written` is told of every piece."""
     with guard as connection:
+        connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM session WHERE number = ?", (number,))
+        forget()
+        connection.execute("COMMIT")
     whole = (number << SEQ_BITS, (number + 1) << SEQ_BITS)
     while True:
         with guard as connection:
