@@ -85,6 +85,7 @@ class Viewer:
     async def ask(self, command: Command) -> Any:
         """What a command gives, or the error it is refused with."""
         try:
+            await self.carrier.ready(command)
             work = self.carrier.carry_out(command)
             return await work if isinstance(work, Awaitable) else work
         except JaatoError as error:

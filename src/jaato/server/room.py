@@ -140,7 +140,8 @@ class Room:
     def _tell(self) -> None:
         self._to_tell = False
         self._told_at = time.monotonic()
-        self.hear(self._info(None))
+        if self._watchers:  # they may have gone meanwhile, and the store with the server
+            self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A notice to everybody who watches."""
