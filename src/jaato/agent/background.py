@@ -10,6 +10,7 @@ import anyio
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
+from jaato.agent.touched import files_changed
 from jaato.errors import ToolError, ToolTimeout
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
@@ -123,6 +124,7 @@ class Background:
         if isinstance(call.output, OutputSink):
             call.output.outlives = False
             call.output.end()
+        self._session.journal.record(*files_changed(self._session.journal, call))
         self._announce(task, self._steps.results.of(call, outcome))
         self._session.notice(
             f"Background task {task.id} ({task.tool}): {task.status.value}. "

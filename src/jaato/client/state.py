@@ -14,10 +14,13 @@ from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,
     ClarificationResolved,
+    CommandList,
     ContextUpdated,
     ErrorRaised,
     Event,
+    FilesChanged,
     GcCompleted,
+    MemoryList,
     MessageModel,
     MessageUser,
     MidTurnInjected,
@@ -46,6 +49,8 @@ WINDOW = 200
 """Entries a state keeps."""
 WINDOW_CHARS = 400_000
 """About how many characters they may have; the newest entry is kept whatever it has."""
+FILES = 200
+"""Changed files a state keeps."""
 OUTPUT_CHARS = 16_000
 """Characters kept of what a running call prints."""
 
@@ -147,6 +152,32 @@ def apply_lists(state: State, event: Event) -> None:
             state.shared[event.key] = event.value
         case ToolsStatus():
             state.disabled = list(event.disabled)
+        case _:
+            apply_surroundings(state, event)
+
+
+def apply_surroundings(state: State, event: Event) -> None:
+    """What is around the conversation."""
+    match event:
+        case FilesChanged():
+            changed(state, event)
+        case CommandList():
+            state.commands = list(event.commands)
+        case MemoryList():
+            state.memories, state.memory_count = list(event.memories), event.total
+
+
+def changed(state: State, event: FilesChanged) -> None:
+    """Files are no longer as they were."""
+    state.files_left_out += event.more
+    for told in event.files:
+        before = state.files.pop(told.path, None)
+        now = told if before is None else before.then(told)
+        if now is not None:
+            state.files[told.path] = now
+    while len(state.files) > FILES:
+        del state.files[next(iter(state.files))]
+        state.files_left_out += 1
 
 
 def agent_of(state: State, event: Event) -> AgentView:
@@ -198,7 +229,7 @@ def live_of(state: State) -> Live:
         for agent in state.agents.values()
     }
     outputs = {call.call_id: (call.output_start, call.output) for call in state.calls.values()}
-    return Live(agents, outputs)
+    return Live(agents, outputs, list(state.commands), list(state.memories), state.memory_count)
 
 
 def lived(state: State, live: Live) -> None:
@@ -212,6 +243,8 @@ def lived(state: State, live: Live) -> None:
         call = state.calls.get(call_id)
         if call is not None:
             call.output_start, call.output = start, text
+    state.commands, state.memories = list(live.commands), list(live.memories)
+    state.memory_count = live.memory_count
 
 
 def conversed(state: State, event: Entry) -> None:

@@ -8,6 +8,7 @@ import anyio.to_thread
 
 from jaato.abc.plugin import Plugin
 from jaato.agent.session import Session
+from jaato.agent.touched import files_changed
 from jaato.errors import JaatoError, PluginError
 from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.codec import encode
@@ -30,7 +31,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command is None or run is None:
             continue
         given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
-        before = CURRENT.set(call_of(session, name, rest))
+        call = call_of(session, name, rest)
+        before = CURRENT.set(call)
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):
@@ -42,6 +44,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             raise PluginError(problem) from error
         finally:
             CURRENT.reset(before)
+            if changed := files_changed(session.journal, call):
+                session.journal.record(*changed)
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )

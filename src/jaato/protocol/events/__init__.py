@@ -21,8 +21,10 @@ from jaato.protocol.events.session import (
     AgentCreated,
     AgentOutput,
     AgentStatusChanged,
+    CommandList,
     ErrorRaised,
     InitProgress,
+    MemoryList,
     PlanCleared,
     PlanUpdated,
     Retry,
@@ -35,6 +37,7 @@ from jaato.protocol.events.session import (
 )
 from jaato.protocol.events.tools import (
     BackgroundUpdated,
+    FilesChanged,
     ToolActivated,
     ToolCallEnd,
     ToolCallStart,
@@ -75,6 +78,7 @@ Event = (
     | ToolActivated
     | ToolsStatus
     | BackgroundUpdated
+    | FilesChanged
     | PermissionRequested
     | PermissionResolved
     | PermissionGranted
@@ -85,6 +89,8 @@ Event = (
     | PlanCleared
     | SharedUpdated
     | WaypointUpdated
+    | CommandList
+    | MemoryList
     | ErrorRaised
     | Retry
     | InitProgress
@@ -99,13 +105,16 @@ __all__ = [
     "BackgroundUpdated",
     "ClarificationQuestion",
     "ClarificationResolved",
+    "CommandList",
     "ContextUpdated",
     "Ephemeral",
     "ErrorRaised",
     "Event",
     "EventBase",
+    "FilesChanged",
     "GcCompleted",
     "InitProgress",
+    "MemoryList",
     "MessageModel",
     "MessageUser",
     "MidTurnInjected",
