@@ -108,7 +108,7 @@ class Editor:
         from prompt_toolkit.history import FileHistory, InMemoryHistory
 
         history = FileHistory(str(self._history)) if self._prepare() else InMemoryHistory()
-        completer = WordCompleter(list(self._commands), sentence=True)
+        completer = WordCompleter(lambda: list(self._commands), sentence=True)
         return PromptSession(history=history, completer=completer, complete_while_typing=False)
 
     def _prepare(self) -> bool:

@@ -16,6 +16,7 @@ from jaato.client.session import RemoteSession
 from jaato.protocol.events import (
     AgentOutput,
     AgentStatusChanged,
+    CommandList,
     Event,
     MessageUser,
     SessionInfo,
@@ -56,6 +57,8 @@ class Hearing:
         self.ending = False
         """Whether the terminal leaves when the turn is over."""
         self.leaving = False
+        self.commands: list[str] = []
+        """The terminal's own, which are completed beside the session's."""
         self._below: list[TurnCompleted] = []
         self._open = False
         assert session.info is not None
@@ -94,8 +97,15 @@ class Hearing:
             self._informed(event)
         elif not event.durable or event.seq > self.told_seq:
             self._one(event)
+        if isinstance(event, SessionInfo | CommandList):
+            self.complete()
         if before != (self.busy, self.questions.current) or self.leaving:
             self.changed.set()
+
+    def complete(self) -> None:
+        """Have the commands completed that there are now."""
+        theirs = [command.name for command in self.session.state.commands]
+        self.keyboard.completes([f"/{name}" for name in dict.fromkeys([*self.commands, *theirs])])
 
     def _one(self, event: Event) -> None:
         self.told_seq = max(self.told_seq, event.seq)
@@ -173,3 +183,4 @@ class Hearing:
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
+        self.complete()

@@ -127,6 +127,7 @@ class Joined:
         self.session, self.desk.session_id = session, session.id
         verbose = getattr(self.args, "verbose", False)
         self.hearing = Hearing(self.client, session, self.screen, self.keyboard, self.desk, verbose=verbose)
+        self.hearing.commands = list(COMMANDS)
 
     async def close(self) -> None:
         """Leave the session: what the command line said of it holds no more."""

@@ -19,8 +19,9 @@ class Keyboard:
     def __init__(self, environ: Mapping[str, str], screen: Screen, commands: Sequence[str]) -> None:
         self.lines = Lines()
         self._screen = screen
+        self._commands = list(commands)
         history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
-        self._editor = Editor(environ, screen, self.lines, history, commands)
+        self._editor = Editor(environ, screen, self.lines, history, self._commands)
         self.interactive = self._editor.interactive
         self._begun: list[str] = []
         self._resting = False
@@ -36,6 +37,10 @@ class Keyboard:
             return BROKEN  # a task must not raise it: it would end the loop
         finally:
             self._resting = False
+
+    def completes(self, commands: Sequence[str]) -> None:
+        """Complete these words from now on."""
+        self._commands[:] = commands
 
     def whole(self, line: str) -> str | None:
         """The message a line ends, None when it goes on."""

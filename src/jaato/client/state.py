@@ -6,6 +6,7 @@ state to the byte, however the streamed text was cut into pieces on its way. Its
 
 from __future__ import annotations
 
+from jaato.client.sizes import size_of
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -43,7 +44,6 @@ from jaato.protocol.events import (
     WaypointUpdated,
 )
 from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
-from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
 
 WINDOW = 200
 """Entries a state keeps."""
@@ -272,34 +272,3 @@ def conversed(state: State, event: Entry) -> None:
     while len(state.entries) > 1 and (len(state.entries) > WINDOW or state.chars > WINDOW_CHARS):
         state.chars -= size_of(state.entries.pop(0))
         state.earlier += 1
-
-
-def size_of(entry: Entry) -> int:
-    """About how many characters an entry has."""
-    match entry:
-        case MessageUser() | MessageModel():
-            return message_chars(entry.message)
-        case ToolCallEnd():
-            return result_chars(entry.result)
-        case GcCompleted():
-            return sum(message_chars(placed.message) for placed in entry.added)
-    return 100
-
-
-def message_chars(message: Message) -> int:
-    """About how many characters a message has."""
-    chars = 100
-    for part in message.parts:
-        match part:
-            case Text() | Thinking() | Refusal():
-                chars += len(part.text)
-            case ToolCall():
-                chars += 50 + sum(len(str(value)) for value in part.arguments.values())
-            case ToolResult():
-                chars += result_chars(part)
-    return chars
-
-
-def result_chars(result: ToolResult) -> int:
-    """About how many characters a result has."""
-    return 100 + sum(len(item.text) for item in result.content if isinstance(item, Text))

@@ -22,7 +22,7 @@ from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
 from jaato.runtime.plugin_tree import Tree
-from jaato.runtime.wiring import Sessions, exchange, move, place, release
+from jaato.runtime.wiring import Sessions, Watchers, exchange, move, place, release
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -63,6 +63,7 @@ class PluginRegistry:
         self._discovered = False
         self._own_names: dict[str, str] = {}
         self._sessions = Sessions(self.report)
+        self.watchers = Watchers()
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
@@ -158,6 +159,7 @@ class PluginRegistry:
             said = str(error) if foreign else f"{type(error).__name__}: {brief(error)}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
+        self.watchers.tell()
         return True
 
     def _suits(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
@@ -184,6 +186,7 @@ class PluginRegistry:
         toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
+            self.watchers.tell()
             release(toolset.plugin, toolset.name, foreign=toolset.foreign)
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
@@ -220,10 +223,12 @@ class PluginRegistry:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
+        self.watchers.tell()
 
     def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
         """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
         exchange(self._exposed.get(name), self.catalog, old, new)
+        self.watchers.tell()
 
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""

@@ -22,6 +22,7 @@ from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.opening import change_model
 from jaato.server.room import Room, folded
+from jaato.server.surroundings import Surroundings
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -48,6 +49,7 @@ class Hub:
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
+        self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -108,6 +110,8 @@ class Hub:
         """Watch a session; a watcher who can answer keeps its questions from being answered for want of anybody."""
         feed = room.enter(wire, client, after_seq, deltas=deltas)
         self._answerable(room)
+        if live := self.lives.by_id.get(room.session_id):
+            self._surroundings.look(live)
         return feed
 
     def leave(self, room: Room, feed: Feed) -> None:
@@ -153,6 +157,7 @@ class Hub:
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         room.tell()
+        self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""
