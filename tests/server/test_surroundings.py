@@ -1,0 +1,328 @@
+"""What is around the conversation: commands, notes and changed files, as clients are told them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from tests.kit import call, calls, say
+from tests.server.serving import served
+
+from jaato.client.connection import connect
+from jaato.client.session import RemoteSession
+from jaato.client.state import FILES, apply
+from jaato.plugins.memory.notes import entries_of, notes_of
+from jaato.protocol.codec import encode
+from jaato.protocol.events import CommandList, FilesChanged, MemoryList, SessionInfo
+from jaato.protocol.events.state import State
+from jaato.protocol.frames import Opened
+from jaato.protocol.specs import FileChange
+from jaato.server.room import folded
+from jaato.tools.files.told import MAX_TOLD, counted, summed
+
+C8 = pytest.mark.spec("C8", "Server and events")
+GREET = """
+from jaato.abc.plugin import UserCommand
+
+PLUGIN_KIND = "tool"
+
+
+class Greet:
+    name = "greet"
+    def get_tool_schemas(self): return []
+    def get_executors(self): return {"greet": lambda given: f"Hello {given['input']}."}
+    def initialize(self, config=None): pass
+    def shutdown(self): pass
+    def get_system_instructions(self): return None
+    def get_auto_approved_tools(self): return []
+    def get_user_commands(self): return [UserCommand("greet", "Say hello\\x1b[31m: greet NAME"), ("silent", "no function")]
+"""
+LONG = "The build is started by make in the directory tools, never by the script beside it. " * 4
+
+
+async def until(session: RemoteSession, holds: Callable[[State], bool]) -> None:
+    """Wait for a state."""
+    with session.events() as events:
+        if not holds(session.state):
+            async for _ in events:
+                if holds(session.state):
+                    return
+
+
+def names(state: State) -> list[str]:
+    """The commands there are."""
+    return [command.name for command in state.commands]
+
+
+@C8
+def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
+    """A client knows every plugin's commands, with their arguments, when it has attached; a plugin that comes or goes
+    is told to all, on whichever thread it does, and so are the tools. What is told can be executed."""
+    plugins = tmp_path / ".config" / "jaato" / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "greet.py").write_text(GREET)
+
+    async def main() -> None:
+        async with served(tmp_path, []) as server, connect(server.path, name="one") as one:
+            session = await one.create(tmp_path / "work")
+            known = {command.name: command for command in session.state.commands}
+            assert {"greet", "waypoint", "resume", "save", "plan"} <= set(known)
+            assert names(session.state) == sorted(known)
+            assert (known["resume"].description, known["resume"].parameters) == ("Go on with a session", "ID")
+            assert (known["greet"].parameters, known["greet"].plugin) == ("NAME", "greet")
+            assert known["greet"].description.isprintable()
+            assert "silent" not in known
+            assert await session.execute("greet", "you") == "Hello you."
+            registry = server.hub.lives.by_id[session.id].session.services["registry"]
+            with session.events() as events:
+                await anyio.to_thread.run_sync(registry.unexpose_tool, "waypoint")
+                told: list[Any] = []
+                async for event in events:
+                    told.append(event)
+                    if isinstance(event, SessionInfo):
+                        break
+            assert [type(event) for event in told] == [CommandList, SessionInfo]
+            assert set(names(session.state)) == set(known) - {"waypoint"}
+            assert "create_waypoint" not in {tool["name"] for tool in told[-1].tools}
+            registry.unexpose_tool("greet")
+            await until(session, lambda state: "greet" not in names(state))
+            registry.expose_tool("greet")
+            await until(session, lambda state: "greet" in names(state))
+            async with server.client("two") as two:
+                await two.ask("session.attach", session_id=session.id, after_seq=session.state.seq - 1)
+                two.states[session.id] = State(session_id=session.id, seq=session.state.seq - 1)
+                await two.until(SessionInfo)
+                assert two.states[session.id].commands == session.state.commands
+
+    anyio.run(main)
+
+
+@C8
+def test_notes_are_told_and_told_again(tmp_path: Path) -> None:
+    """Every client of a workspace learns which notes it has, in short, when it attaches and when one was kept, replaced
+    or removed, by whichever session or hand."""
+    work = tmp_path / "work"
+    script = [
+        call("get_tool_schemas", names=["store_memory"]),
+        call("store_memory", content=LONG, tags=["Build", "make it"]),
+        say("Kept."),
+        call("list_tools"),
+        say("Looked."),
+    ]
+
+    async def main() -> None:
+        async with served(tmp_path, script, yes=True) as server, connect(server.path) as client:
+            mine = await client.create(work)
+            other = await client.create(work)
+            assert (mine.state.memories, mine.state.memory_count) == ([], 0)
+            await mine.run("Remember how it is built.")
+            for session in (mine, other):
+                await until(session, lambda state: state.memory_count == 1)
+                (note,) = session.state.memories
+                assert note.tags == ["build", "make-it"]
+                assert note.at
+                assert LONG.startswith(note.description.rstrip("…"))
+                assert len(note.description) <= 80
+            await anyio.to_thread.run_sync(lambda: notes_of(work).add("Shorter.", [], note.id, ""))
+            async with server.client("late") as late:
+                await late.ask("session.create", workspace=str(work))
+                await late.ask("client.config")
+                (state,) = late.states.values()
+                if not state.memories:
+                    await late.until(MemoryList)
+                assert [one.description for one in state.memories] == ["Shorter."]
+                await until(mine, lambda state: state.memories[0].description == "Shorter.")
+                (work / ".jaato/memory/memories.jsonl").unlink()
+                await late.ask("session.attach", session_id=mine.id)
+                for session in (mine, other):
+                    await until(session, lambda state: not state.memories and state.memory_count == 0)
+            await client.list()
+            assert encode(mine.state) == encode(server.hub.rooms[mine.id].state)
+
+    anyio.run(main)
+
+
+def test_of_many_notes_the_newest_are_told(tmp_path: Path) -> None:
+    """However many notes a file has, and whatever a stranger wrote into it, what is told of it is bounded and printable."""
+    notes = notes_of(tmp_path)
+    for number in range(3):
+        notes.add(f"note {number}", [], None, "")
+    file = tmp_path / ".jaato/memory/memories.jsonl"
+    lines = [
+        f'{{"id":"x{n}\\u001b","at":"now","content":"{"w " * 999}","tags":{["t" * 99] * 99}}}'
+        for n in range(300)
+    ]
+    file.write_text(file.read_text() + "\n".join(lines).replace("'", '"'))
+    told = entries_of(notes.read())
+    assert len(told) == 100
+    assert told[0].id.startswith("x299")
+    assert all(entry.id.isprintable() and len(encode(entry)) < 1_500 for entry in told)
+
+
+FILE_SCRIPT = [
+    call(
+        "get_tool_schemas",
+        names=(
+            "writeNewFile updateFile removeFile moveFile multiFileEdit findAndReplace apply_patch undoFileChange "
+            "createDirectory copyFile renderTemplate create_template delete_template archive_create archive_extract "
+            "sqlite_execute notebook_create"
+        ).split(),
+    ),
+    call("writeNewFile", path="src/new.py", content="a\nb\n"),
+    call("updateFile", path="old.txt", new_content="one\n2\nthree\nfour\n"),
+    calls(
+        ("updateFile", {"path": "src/new.py", "old": "b", "new": "c"}),
+        ("removeFile", {"path": "gone.txt"}),
+    ),
+    call(
+        "multiFileEdit",
+        edits=[{"path": "m1", "new_content": "x"}, {"path": "old.txt", "old": "2", "new": "two"}],
+    ),
+    call("moveFile", source_path="m1", destination_path="deep/m2"),
+    call("findAndReplace", pattern="three", replacement="3", dry_run=True),
+    call("findAndReplace", pattern="three", replacement="3", dry_run=False),
+    call("undoFileChange", path="old.txt"),
+    call("updateFile", path="missing.txt", old="a", new="b"),
+    call("renderTemplate", template="Dear {{name}}", variables={"name": "Ann"}, output_path="letter.txt"),
+    call("create_template", name="t.md", content="{{ x }}"),
+    call("delete_template", name="t.md"),
+    call("archive_create", path="all.zip", paths=["old.txt"]),
+    call("archive_extract", path="all.zip", destination="out"),
+    call("sqlite_execute", path="data.db", sql="CREATE TABLE t (a)", create=True),
+    call("run", command="echo shell > shell.txt"),
+    say("Done."),
+]
+
+
+@C8
+def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
+    """Each call that has changed files says which, with its end; a client that comes back, one that comes anew, and the
+    log itself give the same list; the user going back to a waypoint is told, too."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "old.txt").write_text("one\ntwo\n")
+    (work / "gone.txt").write_text("1\n2\n3\n")
+
+    async def main() -> None:
+        async with served(tmp_path, FILE_SCRIPT, yes=True) as server, connect(server.path) as client:
+            session = await client.create(work)
+            heard: list[FilesChanged] = []
+            with session.events() as events:
+                await session.run("Go.")
+                await session.execute("waypoint", "restore w0")
+                await client.list()
+                heard = [event for event in list(events._held) if isinstance(event, FilesChanged)]
+            changes = [
+                [(one.path, one.change, one.added, one.removed) for one in event.files] for event in heard
+            ]
+            restored = changes.pop()
+            assert not heard[-1].call_id
+            assert all(event.call_id for event in heard[:-1])
+            assert changes == [
+                [("src/new.py", "created", 2, 0)],
+                [("old.txt", "modified", 3, 1)],
+                [("src/new.py", "modified", 1, 1)],
+                [("gone.txt", "deleted", 0, 3)],
+                [("m1", "created", 1, 0), ("old.txt", "modified", 1, 1)],
+                [("m1", "deleted", None, None), ("deep/m2", "created", None, None)],
+                [("old.txt", "modified", 1, 1)],
+                [("old.txt", "modified", 1, 1)],
+                [("letter.txt", "created", None, None)],
+                [(".jaato/templates/t.md", "created", None, None)],
+                [(".jaato/templates/t.md", "deleted", None, None)],
+                [("all.zip", "created", None, None)],
+                [("out", "modified", None, None)],
+                [("data.db", "created", None, None)],
+            ]
+            assert {path for path, *_ in restored} >= {"old.txt", "gone.txt", "src/new.py"}
+            assert sqlite3.connect(work / "data.db").close() is None
+            assert (work / "shell.txt").exists()
+            state = session.state
+            assert "shell.txt" not in state.files
+            assert state.files["gone.txt"].change == "modified"
+            assert "m1" not in state.files
+            assert "src/new.py" not in state.files
+            room = server.hub.rooms[session.id]
+            assert encode(state) == encode(room.state)
+            stored = folded(server.hub.store, room.secrets, session.id)
+            assert (stored.files, stored.files_left_out) == (state.files, state.files_left_out)
+            async with server.client("late") as late:
+                await late.ask("session.attach", session_id=session.id)
+                await late.ask("client.config")
+                assert late.states[session.id].files == state.files
+                forked = await late.ask("session.fork", session_id=session.id)
+                assert isinstance(forked.result, Opened)
+                await late.ask("session.attach", session_id=forked.result.session_id)
+                await late.ask("client.config")
+                assert late.states[forked.result.session_id].files == state.files
+
+    anyio.run(main)
+
+
+def changed(
+    path: str, change: Any = "modified", added: int | None = None, removed: int | None = None
+) -> FileChange:
+    """A change."""
+    return FileChange(path, change, added, removed)
+
+
+def test_changes_of_one_file_are_one() -> None:
+    """What came and went is not told, what went and came was modified, and lines are summed where they are known."""
+    both = [
+        ("created", "modified", "created"),
+        ("created", "deleted", None),
+        ("modified", "deleted", "deleted"),
+        ("deleted", "created", "modified"),
+        ("modified", "created", "modified"),
+        ("deleted", "deleted", "deleted"),
+    ]
+    for first, second, told in both:
+        now = changed("a", first).then(changed("a", second))
+        assert (now.change if now else None) == told
+    assert changed("a", "created", 3, 0).then(changed("a", "modified", 2, 1)) == changed("a", "created", 5, 1)
+    assert changed("a", "modified", 3, 0).then(changed("a")) == changed("a")
+    assert changed("a", "deleted", 0, 3).then(changed("a", "created", 3, 0)) == changed("a")
+
+
+def test_lines_are_counted_where_that_is_cheap() -> None:
+    """Lines only one side has are counted; what is large or no text is not."""
+    assert counted(b"a\nb\n", b"a\nc\nd\n") == (2, 1)
+    assert counted(b"a\nb", b"b\na") == (0, 0)
+    assert counted(b"a\0", b"b") == counted(None, b"") == counted(b"", b"x" * (2 << 20)) == (None, None)
+
+
+def test_lists_of_files_are_bounded() -> None:
+    """A call that changes thousands of files says how many it leaves out, and a state keeps the latest."""
+    many = [changed(f"f{n}", "created") for n in range(MAX_TOLD + 7)] + [changed("x" * 5_000)]
+    files, more = summed(many)
+    assert (len(files), more) == (MAX_TOLD, 8)
+    state = State(session_id="s")
+    head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
+    for seq in range(1, 4):
+        apply(state, FilesChanged(**head, seq=seq, files=files, more=more))
+    assert len(state.files) == FILES
+    assert next(iter(state.files)) == f"f{MAX_TOLD - FILES}"
+    assert state.files_left_out == 3 * (MAX_TOLD - FILES + 8)
+
+
+def test_a_batch_of_changes_reaches_clients_once(tmp_path: Path) -> None:
+    """However many servers of tools change what they offer in one moment, clients are told once."""
+
+    async def main() -> None:
+        async with served(tmp_path, []) as server, connect(server.path) as client:
+            session = await client.create(tmp_path / "work")
+            registry = server.hub.lives.by_id[session.id].session.services["registry"]
+            with session.events() as events:
+                for _ in range(100):
+                    registry.renew("waypoint", [], [])
+                await asyncio.sleep(0)
+                await client.list()
+                assert [type(event) for event in events._held] == [SessionInfo]
+
+    anyio.run(main)
