@@ -14,6 +14,8 @@ import pytest
 from tests.kit import call, calls, say
 from tests.server.serving import served
 
+from jaato.cli.keyboard import Keyboard
+from jaato.cli.screen import Screen
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
 from jaato.client.state import FILES, apply
@@ -326,3 +328,22 @@ def test_a_batch_of_changes_reaches_clients_once(tmp_path: Path) -> None:
                 assert [type(event) for event in events._held] == [SessionInfo]
 
     anyio.run(main)
+
+
+def test_what_is_completed_follows_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The editor completes the commands there are now, with either of its libraries."""
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    with Path("/dev/null").open() as nobody:
+        monkeypatch.setattr("sys.stdin", nobody)
+        keyboard = Keyboard(environ, Screen(environ), ["/help"])
+        completer = keyboard._editor._toolkit_session().completer
+
+        def completed(text: str) -> list[str]:
+            return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
+
+        assert (completed("/h"), completed("/w")) == (["/help"], [])
+        keyboard.completes(["/help", "/waypoint"])
+        assert completed("/w") == [keyboard._editor._complete("/w", 0)] == ["/waypoint"]
