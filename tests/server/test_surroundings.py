@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,7 +242,6 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
                 [("data.db", "created", None, None)],
             ]
             assert {path for path, *_ in restored} >= {"old.txt", "gone.txt", "src/new.py"}
-            assert sqlite3.connect(work / "data.db").close() is None
             assert (work / "shell.txt").exists()
             state = session.state
             assert "shell.txt" not in state.files
@@ -347,3 +345,23 @@ def test_what_is_completed_follows_the_session(tmp_path: Path, monkeypatch: pyte
         assert (completed("/h"), completed("/w")) == (["/help"], [])
         keyboard.completes(["/help", "/waypoint"])
         assert completed("/w") == [keyboard._editor._complete("/w", 0)] == ["/waypoint"]
+
+
+@C8
+def test_what_fails_beside_the_turn_is_told(tmp_path: Path) -> None:
+    """A session that cannot be saved as a file, as its workspace asks for, says so to everybody: an `error` with its code."""
+    kept = tmp_path / "work/.jaato"
+    kept.mkdir(parents=True)
+    (kept / ".sessions.json").write_text('{"checkpoint_after_turns": 1}')
+    (kept / "sessions").write_text("a file where the directory would be")
+
+    async def main() -> None:
+        async with served(tmp_path, [say("Hello.")]) as server, connect(server.path) as client:
+            session = await client.create(tmp_path / "work")
+            await session.run("Hi.")
+            await until(session, lambda state: state.problem is not None)
+            assert session.state.problem is not None
+            assert "failed in save" in session.state.problem.message
+            assert session.state.problem.code
+
+    anyio.run(main)

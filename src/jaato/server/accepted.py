@@ -24,10 +24,12 @@ class Accepted:
         if event.message.source == "user":
             self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
-    def failed(self, error: JaatoError) -> None:
-        """It will not be."""
-        if not self._taken.done():
-            self._taken.set_exception(error)
+    def failed(self, error: JaatoError) -> bool:
+        """It will not be; whether that is news to whoever waits."""
+        if self._taken.done():
+            return False
+        self._taken.set_exception(error)
+        return True
 
     def __await__(self) -> Generator[Any, None, Taken]:
         return self._taken.__await__()

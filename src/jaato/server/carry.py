@@ -9,7 +9,7 @@ import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.agent.recovery import close_turn
-from jaato.agent.suspension import go_on, suspended
+from jaato.agent.suspension import suspended
 from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.commands import (
     ClarificationResponse,
@@ -45,7 +45,7 @@ from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.opening import create, visited
 from jaato.server.room import Room
-from jaato.server.said import kept, settled, settled_down, stop_task
+from jaato.server.said import broken_off, continued, kept, settled, settled_down, stop_task
 from jaato.server.shelf import forked, searched
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
@@ -243,7 +243,8 @@ class Carrier:
                 with live.in_use():
                     await live.session.post(command.text, [*command.attachments, *media])
             except JaatoError as error:
-                taken.failed(error)
+                if not taken.failed(error):
+                    broken_off(live, room, error)
                 raise
             finally:
                 taken.failed(JaatoError("The message was not taken."))
@@ -267,10 +268,10 @@ class Carrier:
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
-        session = (await self._live(command)).session
-        if not suspended(session):
+        live = await self._live(command)
+        if not suspended(live.session):
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.begin(lambda: go_on(session))
+        self._hub.begin(partial(continued, live, self._room(command)))
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:

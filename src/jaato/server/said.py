@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from jaato.errors import ConfigError
+from jaato.agent.suspension import go_on
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.commands import File
+from jaato.protocol.events import ErrorRaised
 from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
 from jaato.server.live import Live
 from jaato.server.room import Room
+from jaato.tools.call import problem_of
 
 SETTLED_S = 2.0
 
@@ -26,6 +29,24 @@ def kept(live: Live, files: list[File]) -> list[Media]:
         )
         for file in files
     ]
+
+
+def broken_off(live: Live, room: Room, error: JaatoError) -> None:
+    """Tell everybody that a turn could not go on; where not even that can be stored, as a notice."""
+    journal = live.session.journal
+    try:
+        journal.record(ErrorRaised(**journal.head(), error=problem_of(error)))
+    except JaatoError:
+        room.say(f"The turn could not go on: {error}", "error")
+
+
+async def continued(live: Live, room: Room) -> None:
+    """Go on with a turn that was cut off. Raises what ends it before its end."""
+    try:
+        await go_on(live.session)
+    except JaatoError as error:
+        broken_off(live, room, error)
+        raise
 
 
 async def stop_task(live: Live | None, task_id: str) -> Done:
