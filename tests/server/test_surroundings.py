@@ -64,7 +64,8 @@ def names(state: State) -> list[str]:
 @C8
 def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
     """A client knows every plugin's commands, with their arguments, when it has attached; a plugin that comes or goes
-    is told to all, on whichever thread it does, and so are the tools. The models of its provider are told, too. What is told can be executed."""
+    is told to all, on whichever thread it does, and so are the tools. The models of its provider are told,
+    too. What is told can be executed."""
     plugins = tmp_path / ".config" / "jaato" / "plugins"
     plugins.mkdir(parents=True)
     (plugins / "greet.py").write_text(GREET)

@@ -74,7 +74,8 @@ class FilesChanged(
 ):
     """Files that a call or a user command has changed, each once, told with its end: by the file tools, patches, templates,
     notebooks' own files, archives, databases, and by going back to a waypoint or undoing. What a shell command or code of
-    a notebook changes is not known here, nor what a call had changed when its process died. `more` were left out."""
+    a notebook changes is not known here. After a crash it is told what a call had changed, or was about to. `more` were
+    left out."""
 
     files: list[FileChange]
     call_id: str = ""
