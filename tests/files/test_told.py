@@ -10,7 +10,7 @@ import pytest
 from tests.kit import call, recorded, reopened, say, session
 
 from jaato.agent.suspension import suspend
-from jaato.protocol.events import FilesChanged, ToolCallEnd
+from jaato.protocol.events import ToolCallEnd, WorkspaceFilesChanged
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -43,13 +43,19 @@ def test_what_a_call_had_changed_is_told_after_a_crash(tmp_path: Path) -> None:
     async def main() -> None:
         async with session(tmp_path, [call("half"), say("?")], [half], PLUGINS) as live:
             await live.post("go")
-            assert not [event for event in recorded(live) if isinstance(event, FilesChanged | ToolCallEnd)]
+            assert not [
+                event for event in recorded(live) if isinstance(event, WorkspaceFilesChanged | ToolCallEnd)
+            ]
             session_id = live.state.session_id
         for _ in range(2):
             async with reopened(tmp_path, session_id, [say("?")], [half], PLUGINS) as again:
-                told = [event for event in recorded(again) if isinstance(event, FilesChanged | ToolCallEnd)]
-                assert [type(event) for event in told] == [FilesChanged, ToolCallEnd]
-                assert isinstance(told[0], FilesChanged)
+                told = [
+                    event
+                    for event in recorded(again)
+                    if isinstance(event, WorkspaceFilesChanged | ToolCallEnd)
+                ]
+                assert [type(event) for event in told] == [WorkspaceFilesChanged, ToolCallEnd]
+                assert isinstance(told[0], WorkspaceFilesChanged)
                 assert told[0].call_id == told[1].call_id
                 assert {one.path: one.change for one in told[0].files} == {
                     "new": "created",

@@ -20,7 +20,7 @@ from jaato.client.session import RemoteSession
 from jaato.client.state import FILES, apply
 from jaato.plugins.memory.notes import entries_of, notes_of
 from jaato.protocol.codec import encode
-from jaato.protocol.events import CommandList, FilesChanged, MemoryList, SessionInfo
+from jaato.protocol.events import CommandList, MemoryList, SessionInfo, WorkspaceFilesChanged
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
@@ -216,12 +216,12 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, FILE_SCRIPT, yes=True) as server, connect(server.path) as client:
             session = await client.create(work)
-            heard: list[FilesChanged] = []
+            heard: list[WorkspaceFilesChanged] = []
             with session.events() as events:
                 await session.run("Go.")
                 await session.execute("waypoint", "restore w0")
                 await client.list()
-                heard = [event for event in list(events._held) if isinstance(event, FilesChanged)]
+                heard = [event for event in list(events._held) if isinstance(event, WorkspaceFilesChanged)]
             changes = [
                 [(one.path, one.change, one.added, one.removed) for one in event.files] for event in heard
             ]
@@ -308,7 +308,7 @@ def test_lists_of_files_are_bounded() -> None:
     state = State(session_id="s")
     head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
     for seq in range(1, 4):
-        apply(state, FilesChanged(**head, seq=seq, files=files, more=more))
+        apply(state, WorkspaceFilesChanged(**head, seq=seq, files=files, more=more))
     assert len(state.files) == FILES
     assert next(iter(state.files)) == f"f{MAX_TOLD - FILES}"
     assert state.files_left_out == 3 * (MAX_TOLD - FILES + 8)

@@ -33,7 +33,6 @@ from jaato.protocol.events import CommandList as CommandListEvent
 from jaato.protocol.events import ContextUpdated as ContextUpdatedEvent
 from jaato.protocol.events import ErrorRaised as ErrorRaisedEvent
 from jaato.protocol.events import Event
-from jaato.protocol.events import FilesChanged as FilesChangedEvent
 from jaato.protocol.events import GcCompleted as GcCompletedEvent
 from jaato.protocol.events import InitProgress as InitProgressEvent
 from jaato.protocol.events import MemoryList as MemoryListEvent
@@ -61,6 +60,7 @@ from jaato.protocol.events import ToolsStatus as ToolsStatusEvent
 from jaato.protocol.events import TurnCompleted as TurnCompletedEvent
 from jaato.protocol.events import TurnProgress as TurnProgressEvent
 from jaato.protocol.events import WaypointUpdated as WaypointUpdatedEvent
+from jaato.protocol.events import WorkspaceFilesChanged as WorkspaceFilesChangedEvent
 
 __all__ = [
     "AgentCompletedEvent",
@@ -78,7 +78,6 @@ __all__ = [
     "ContextUpdatedEvent",
     "ErrorRaisedEvent",
     "Event",
-    "FilesChangedEvent",
     "GcCompletedEvent",
     "HistoryRequestRequest",
     "InitProgressEvent",
@@ -121,5 +120,6 @@ __all__ = [
     "TurnContinueRequest",
     "TurnProgressEvent",
     "WaypointUpdatedEvent",
+    "WorkspaceFilesChangedEvent",
     "encode",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaato.agent.journal import Journal
 from jaato.errors import ToolError
-from jaato.protocol.events import FilesChanged, ToolCallStart
+from jaato.protocol.events import ToolCallStart, WorkspaceFilesChanged
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jaato.tools.files.records import Record
 
 
-def files_changed(journal: Journal, call: Call) -> list[FilesChanged]:
+def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
     """What a call has changed since it was asked last, to be recorded at once; none where nothing was."""
     taken = call.changed[:]
     if not taken:
@@ -28,7 +28,7 @@ def files_changed(journal: Journal, call: Call) -> list[FilesChanged]:
     if not files and not more:
         return []
     call_id = "" if call.door == "user" else call.id
-    return [FilesChanged(**journal.head(), files=files, call_id=call_id, more=more)]
+    return [WorkspaceFilesChanged(**journal.head(), files=files, call_id=call_id, more=more)]
 
 
 def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
@@ -48,7 +48,9 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
     for start in begun:
         files, more = summed([noted(record) for record in records if record.call_id == start.call_id])
         if files or more:
-            journal.record(FilesChanged(**journal.head(), files=files, call_id=start.call_id, more=more))
+            journal.record(
+                WorkspaceFilesChanged(**journal.head(), files=files, call_id=start.call_id, more=more)
+            )
 
 
 def noted(record: Record) -> FileChange:

@@ -94,6 +94,7 @@ def examine(args: Namespace) -> Iterator[Finding]:
         "keyring": keyring,
         "ripgrep": lambda: searcher(settings),
         "chat": line_editor,
+        "tracing": lambda: tracing(settings, workspace),
     }
     for name, check in checks.items():
         yield checked(name, check)
@@ -282,3 +283,12 @@ def line_editor() -> Finding:
             "pip install 'jaato[chat]'",
         )
     return Finding("chat", "ok", "prompt_toolkit edits lines")
+
+
+def tracing(settings: Settings, workspace: Path) -> Finding:
+    """Where spans go."""
+    from jaato.runtime.tracing.targets import targets_of
+    from jaato.runtime.tracing.tracer import examined
+
+    text, wrong = examined(targets_of(settings, workspace))
+    return Finding("tracing", "warn" if wrong else "ok", "; ".join([text, *wrong]))

@@ -32,7 +32,7 @@ def make_parser() -> ArgumentParser:
     """The whole command line."""
     from jaato.cli.mcp_arguments import add_mcp
     from jaato.cli.server_arguments import add_server, add_tokens
-    from jaato.cli.session_arguments import add_sessions
+    from jaato.cli.session_arguments import add_sessions, add_trace
 
     parser = Parser(
         prog="jaato",
@@ -49,6 +49,7 @@ def make_parser() -> ArgumentParser:
     add_tokens(commands)
     add_listings(commands)
     add_sessions(commands, command, action)
+    add_trace(commands, command)
     add_permissions(commands)
     add_plugins(commands)
     add_mcp(commands)

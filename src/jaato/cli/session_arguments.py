@@ -72,6 +72,35 @@ def add_sessions(
         one.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
 
 
+TRACE = """Without SESSION the newest of this workspace. A bar says when a piece of work went on within its turn; what waits for a
+person is dotted. A session that is at work can be looked at, too.
+
+examples:
+  jaato trace
+  jaato trace s_01k --last 3
+  jaato trace notes --html trace.html
+  jaato trace notes --json > spans.jsonl
+  jaato trace --from ~/spans.jsonl"""
+
+
+def add_trace(commands: Commands, command: Callable[..., Parser]) -> None:
+    """`jaato trace`."""
+    text = "show what a session spent its time and tokens on, as spans of turns, model calls and tool calls"
+    trace = command(commands, "trace", "trace", text, TRACE)
+    trace.add_argument(
+        "session", nargs="?", metavar="SESSION", help="its id, the beginning of it, or its name"
+    )
+    trace.add_argument("--from", dest="file", metavar="FILE", help="spans of a trace file instead")
+    trace.add_argument("--last", type=positive, default=10, metavar="N", help="the last N turns (default 10)")
+    kinds = trace.add_mutually_exclusive_group()
+    kinds.add_argument("--json", action="store_true", help="as OTLP, a document for each turn on a line")
+    kinds.add_argument("--html", metavar="FILE", help="as a page that any browser shows")
+    trace.add_argument(
+        "--content", action="store_true", help="with --json, also what was said, arguments and results"
+    )
+    trace.add_argument("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
+
+
 def add_vacuum(kinds: Commands, action: Callable[[Commands, str, str, str], Parser]) -> Parser:
     """`jaato sessions vacuum`."""
     text = "remove the sessions beyond what is kept, of every workspace, and make the files small again"

@@ -19,7 +19,6 @@ from jaato.protocol.events import (
     ContextUpdated,
     ErrorRaised,
     Event,
-    FilesChanged,
     GcCompleted,
     MemoryList,
     MessageModel,
@@ -42,6 +41,7 @@ from jaato.protocol.events import (
     ToolsStatus,
     TurnCompleted,
     WaypointUpdated,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
 
@@ -159,7 +159,7 @@ def apply_lists(state: State, event: Event) -> None:
 def apply_surroundings(state: State, event: Event) -> None:
     """What is around the conversation."""
     match event:
-        case FilesChanged():
+        case WorkspaceFilesChanged():
             changed(state, event)
         case CommandList():
             state.commands = list(event.commands)
@@ -167,7 +167,7 @@ def apply_surroundings(state: State, event: Event) -> None:
             state.memories, state.memory_count = list(event.memories), event.total
 
 
-def changed(state: State, event: FilesChanged) -> None:
+def changed(state: State, event: WorkspaceFilesChanged) -> None:
     """Files are no longer as they were."""
     state.files_left_out += event.more
     for told in event.files:

@@ -54,7 +54,9 @@ def surroundings() -> Surroundings:
     """The process as it is now; threads of jaato's own do not count."""
     signals = {one.name: id(signal.getsignal(one)) for one in signal.Signals if one.name != "SIGKILL"}
     threads = [
-        one.ident or 0 for one in threading.enumerate() if one.name not in ("jaato-plugin", "jaato-tool")
+        one.ident or 0
+        for one in threading.enumerate()
+        if one.name not in ("jaato-plugin", "jaato-tool", "jaato-trace")
     ]
     try:
         place = os.getcwd()

@@ -19,6 +19,7 @@ from jaato.runtime.keeper import keeper_for
 from jaato.runtime.outfit import make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
 from jaato.runtime.secret_values import learned
+from jaato.runtime.tracing import Tally, tracer_for
 from jaato.runtime.wiring import release
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 class Workshop:
     """One workspace at work. Its plugins are made for the first session of each model, and shut down by `close`."""
 
-    def __init__(self, workspace: Path, settings: Settings, store: Store, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        settings: Settings,
+        store: Store,
+        secrets: Secrets,
+        spans: Tally | None = None,
+    ) -> None:
         if not workspace.is_dir():
             raise ConfigError(
                 f"The workspace {workspace} is not a directory (any more); create it, or begin a session in another one."
@@ -43,6 +51,7 @@ class Workshop:
         self._providers: dict[tuple[object, ...], tuple[Provider, str, Choice]] = {}
         self._scripted: list[Provider] = []
         self.sessions = 0
+        self._tracer = tracer_for(settings, workspace, secrets, spans)
 
     async def session(
         self,
@@ -68,6 +77,7 @@ class Workshop:
         try:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
             session.compaction, session.resumable = strategy, resumable
+            untraced = self._tracer.follow(session.journal) if self._tracer else lambda: None
             await session.__aenter__()
             keeper = session.services["keeper"] = keeper_for(session)
             await keeper.begin()
@@ -86,6 +96,7 @@ class Workshop:
                 await entered.__aexit__(None, None, None)
                 await keeper.end()
             finally:
+                untraced()
                 self.sessions -= 1
                 if wire:
                     registry.forget_session(entered)
@@ -141,8 +152,12 @@ class Workshop:
             for provider in (*self._scripted, *(known[0] for known in self._providers.values())):
                 await provider.aclose()
         finally:
-            for runtime in self._runtimes.values():
-                runtime.shut_down()
+            try:
+                for runtime in self._runtimes.values():
+                    runtime.shut_down()
+            finally:
+                if self._tracer is not None:
+                    await self._tracer.close()
 
 
 def let_go(strategy: Compaction | None, settings: Settings) -> None:

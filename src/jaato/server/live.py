@@ -20,6 +20,7 @@ from jaato.runtime.assemble import settings_for, stored
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.tracing import Tally
 from jaato.runtime.workshop import Workshop
 
 LOG = logger("server")
@@ -121,6 +122,7 @@ class Lives:
         self._shops: dict[tuple[str, str], Shop] = {}
         self._left: list[Shop] = []
         self.by_id: dict[str, Live] = {}
+        self.spans = Tally()
 
     async def begin(
         self, blueprint: Blueprint, environment: Mapping[str, str], *, alone: bool = False
@@ -178,7 +180,8 @@ class Lives:
                 own = {} if alone else base.environ or {}
                 base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
-            workshop = Workshop(workspace, settings, self.store, known_secrets(settings, base))
+            secrets = known_secrets(settings, base)
+            workshop = Workshop(workspace, settings, self.store, secrets, self.spans)
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
         return shop
 

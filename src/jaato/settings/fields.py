@@ -106,6 +106,26 @@ FIELDS: dict[str, Field] = {
         "read from the environment and your own file alone",
         ("auto", "always", "never"),
     ),
+    "trace_file": Field(
+        "text",
+        None,
+        "a file for spans of turns, model calls and tool calls, as OTLP in JSON lines; none without",
+    ),
+    "trace_file_mb": Field(
+        "number", 20.0, "megabytes after which trace_file begins anew; the one before is kept beside it"
+    ),
+    "trace_endpoint": Field(
+        "text",
+        None,
+        "a collector that spans are sent to over OTLP/HTTP: http://localhost:4318; "
+        "without it what OTEL_EXPORTER_OTLP_ENDPOINT names; off: none",
+    ),
+    "trace_content": Field(
+        "switch",
+        False,
+        "put into spans what was said, and the arguments and results of calls",
+        tighten=lambda new, old: not new,
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

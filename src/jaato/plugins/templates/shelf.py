@@ -123,9 +123,9 @@ class Shelf:
             raise TemplateTaken(
                 f"The template {name!r} is the user's own, for every workspace; ask them to remove it."
             )
-        source, folder, file = self._place(name)
-        folder.remove(file)
-        return FileChange(file_of(source, file), "deleted")
+        file = name.rpartition("/")[2]
+        self.folders[row.source].remove(file)
+        return FileChange(file_of(row.source, file), "deleted")
 
     def _place(self, name: str) -> tuple[str, Folder, str]:
         """The folder and file a name stands for. Raises `ToolError` for what is no name."""

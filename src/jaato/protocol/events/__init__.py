@@ -37,12 +37,12 @@ from jaato.protocol.events.session import (
 )
 from jaato.protocol.events.tools import (
     BackgroundUpdated,
-    FilesChanged,
     ToolActivated,
     ToolCallEnd,
     ToolCallStart,
     ToolOutput,
     ToolsStatus,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.events.turn import (
     ContextUpdated,
@@ -78,7 +78,7 @@ Event = (
     | ToolActivated
     | ToolsStatus
     | BackgroundUpdated
-    | FilesChanged
+    | WorkspaceFilesChanged
     | PermissionRequested
     | PermissionResolved
     | PermissionGranted
@@ -111,7 +111,6 @@ __all__ = [
     "ErrorRaised",
     "Event",
     "EventBase",
-    "FilesChanged",
     "GcCompleted",
     "InitProgress",
     "MemoryList",
@@ -141,5 +140,6 @@ __all__ = [
     "TurnCompleted",
     "TurnProgress",
     "WaypointUpdated",
+    "WorkspaceFilesChanged",
     "now",
 ]

@@ -69,7 +69,7 @@ class BackgroundUpdated(
     result: ToolResult | None = None
 
 
-class FilesChanged(
+class WorkspaceFilesChanged(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="workspace.files_changed"
 ):
     """Files that a call or a user command has changed, each once, told with its end: by the file tools, patches, templates,
