@@ -92,10 +92,10 @@ class PluginRegistry:
             return True
         if name not in self._known and not self._discovered:
             self.discover()
-        load = None if name in self.disabled else self._known.get(name)
+        if name in self.disabled:
+            raise PluginError(f"The plugin {name!r} is switched off by the setting disabled_plugins.")
+        load = self._known.get(name)
         if load is None:
-            if name in self.disabled:
-                raise PluginError(f"The plugin {name!r} is switched off by the setting disabled_plugins.")
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         foreign = is_foreign(load)
         try:
@@ -181,13 +181,12 @@ class PluginRegistry:
 
     def unexpose_tool(self, name: str) -> None:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
-        name = self._own_names.get(name, name)
-        self._enrichment_only.pop(name, None)
+        self._enrichment_only.pop(name := self._own_names.get(name, name), None)
         toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
-            self.watchers.tell()
             release(toolset.plugin, toolset.name, foreign=toolset.foreign)
+            self.watchers.tell()
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
         """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
@@ -204,8 +203,7 @@ class PluginRegistry:
     def register_plugin(self, plugin: Any, expose: bool = False, enrichment_only: bool = False) -> None:
         """Add a plugin by hand: exposed at once, for prompt enrichment alone, or known to `expose_tool` by name.
 
-        One that is there for enrichment alone belongs to somebody else, who initialises it and shuts it down.
-        Raises `PluginError` for a plugin that cannot be used.
+        One for enrichment alone is initialised and shut down by its owner. Raises `PluginError` for one of no use.
         """
         name = plugin_name(plugin)
         if not expose and not enrichment_only:
