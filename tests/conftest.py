@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.cli import warm
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,6 +52,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     """After the last test no process of ours lives and no file was added to the checkout."""
     files, processes = untracked(), children()
     yield
+    warm.HELD.close()
     until = time.monotonic() + 10
     while children() - processes and time.monotonic() < until:
         time.sleep(0.05)

@@ -7,6 +7,8 @@ JaatoError
 │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
 │   ├── SessionNotFound    no such session, or the prefix fits several
 │   └── SessionBusy        another process appended to the session meanwhile
+├── NotAllowed             the client's role does not allow it           (exit 4)
+├── Overloaded             retryable: the server does enough for this client already
 ├── ToolError              a call failed; to the model it is a value
 │   ├── UnknownTool, ToolInactive, ToolDisabled
 │   ├── InvalidArguments   with every problem and its path
@@ -19,6 +21,7 @@ JaatoError
 │   ├── ConnectionFault    retryable: no connection, cut stream, timeout
 │   │   └── ServerGone     the server of sessions does not answer (exit 1)
 │   └── MalformedReply     retryable: the reply could not be understood
+├── Overloaded             retryable: the server has as much at hand as it can
 ├── LimitReached           a turn, call or token limit                   (exit 5)
 └── CancelledException     someone asked to stop                         (exit 130)
 """
@@ -72,6 +75,13 @@ class SessionBusy(StoreError):
     """Another process appended to this session since it was opened."""
 
     code = "session_busy"
+
+
+class Overloaded(JaatoError):
+    """The server has as much at hand, or does as much for this client, as it can; try again later."""
+
+    code = "overloaded"
+    retryable = True
 
 
 class NotAllowed(JaatoError):

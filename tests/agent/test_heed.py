@@ -136,3 +136,22 @@ def test_values_and_errors_pass_through() -> None:
         assert scope.cancelled_caught
 
     anyio.run(main)
+
+
+def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that waits in rounds with a time limit each goes on for as long as it likes."""
+    monkeypatch.setattr(heed, "GRACE_S", 0.0)
+
+    async def waits() -> int:
+        ended = 0
+        for _ in range(3):
+            with anyio.move_on_after(0.001) as round_:
+                await anyio.sleep_forever()
+            ended += round_.cancelled_caught
+            await anyio.lowlevel.checkpoint()
+        return ended
+
+    async def main() -> None:
+        assert await heeding(waits(), "waits") == 3
+
+    anyio.run(main)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.cli.warm import warm
+
 from jaato.settings import environment
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -71,13 +73,22 @@ class Desk:
     ) -> subprocess.CompletedProcess[str]:
         """A finished `jaato`; without `stdin` it has none."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
+        more = dict(environ or {})
+        if not prefix and not any(name.startswith(("PYTHON", "LD_")) for name in more):
+            own = {**self.env, "PYTHONPATH": f"{SOURCE}:{SOURCE.parent}"}
+            forked = warm(own).run(
+                list(args), data=data, cwd=cwd or self.work, env={**self.env, **more}, timeout_s=TIMEOUT_S
+            )
+            return subprocess.CompletedProcess(
+                forked.args, forked.returncode, forked.stdout.decode(), forked.stderr.decode()
+            )
         made = subprocess.run(
             [*prefix, *self.command, *args],
             input=data,
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
             cwd=cwd or self.work,
-            env={**self.env, **(environ or {})},
+            env={**self.env, **more},
             timeout=TIMEOUT_S,
             check=False,
         )

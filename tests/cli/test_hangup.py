@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 
 import pexpect
 import pytest
@@ -50,21 +52,36 @@ def test_a_signal_that_is_ignored_stays_ignored(desk: Desk, number: signal.Signa
 
 
 def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: Desk) -> None:
-    """A chat whose terminal goes away stops its turn and closes its log."""
-    script = desk.script(call("run", command=f"sleep {NAP}"), say("x"))
+    """A chat whose terminal goes away stops its turn and closes its log; one in a server leaves its turn at work."""
+    begun, gate = desk.work / "begun", desk.work / "gate"
+    os.mkfifo(gate)
+    script = desk.script(call("run", command="touch begun; read x < gate"), say("x"))
     child = pexpect.spawn(
         sys.executable, ["-m", "jaato", "chat", "--yes", *script],
         cwd=str(desk.work), env={**desk.env, "NO_COLOR": "1"}, encoding="utf-8", timeout=20,
     )  # fmt: skip
     child.expect("> $")
     child.send("wait\n")
-    child.expect("> run sleep")
+    child.expect("> run touch")
+    while not begun.exists():
+        time.sleep(0.01)
     child.kill(signal.SIGHUP)
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 130
-    kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
-    assert kinds[-2:] == ["tool.call_end", "turn.completed"]
+    session_id = desk.sessions()[0]["id"]
+    if desk.served:
+        assert desk.events(session_id)[-1]["type"] == "tool.call_start"
+        gate.write_text("on\n")
+        with desk.start("events", session_id, "--follow") as following:
+            assert following.stdout is not None
+            while b"turn.completed" not in following.stdout.readline():
+                pass
+            following.kill()
+    kinds = [event["type"] for event in desk.events(session_id)]
+    assert kinds[-2:] == (
+        ["message.model", "turn.completed"] if desk.served else ["tool.call_end", "turn.completed"]
+    )
 
 
 @pytest.mark.parametrize("toolkit", [True, False])

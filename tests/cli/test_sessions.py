@@ -133,3 +133,22 @@ def test_vacuum_keeps_what_the_settings_say(desk: Desk) -> None:
         assert desk.run("sessions", "vacuum", *flags).returncode == 2
     assert len(desk.sessions()) == 2
     assert not [name for name in os.listdir(desk.state) if name.endswith(("-wal", "-shm"))]
+
+
+def test_the_list_says_what_each_session_is(desk: Desk) -> None:
+    """A session without a name is listed by its first words, columns stand below each other, and a name that nobody could
+    find again is refused wherever one is given."""
+    for number, words in enumerate(("where is the key?", "and the door?")):
+        script = desk.script(say("Here. " * number), name=f"{number}.json")
+        assert desk.run("run", *script, words).returncode == 0
+    first, second = desk.run("sessions", "list").stdout.splitlines()
+    assert (first.endswith("and the door?"), second.endswith("where is the key?")) == (True, True)
+    assert first.index(" events") == second.index(" events")
+    session_id = desk.sessions()[0]["id"]
+    for name in ("x" * 201, "two\nlines", "\x1b[31m"):
+        for args in (("rename", session_id, name), ("fork", session_id, "--name", name)):
+            made = desk.run("sessions", *args)
+            assert (made.returncode, "at most 200" in made.stderr) == (2, True), made
+        made = desk.run("run", *desk.script(say("x")), "--name", name, "hi")
+        assert (made.returncode, "at most 200" in made.stderr) == (2, True), made
+    assert len(desk.sessions()) == 2

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import anyio
+import pytest
 from tests.client.breaking import Breaking
 from tests.server.serving import served
 
@@ -18,6 +19,8 @@ from jaato.providers.scripted import ScriptedCall, Step
 CUTS = 100
 
 
+@pytest.mark.spec("S4", "2. Server-First Architecture", "S4.server.3")
+@pytest.mark.spec("C8", "Server and events", "C8.events.2")
 def test_many_disconnects_under_load(tmp_path: Path) -> None:
     """However often clients are cut off while a session works, each ends with the server's state, to the byte, and has
     seen every durable event once."""

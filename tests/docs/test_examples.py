@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,37 @@ def test_the_demo_leaves_its_workspace_behind_nowhere(tmp_path: Path) -> None:
     assert "JAATO_LOCAL_MODEL" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_the_client_of_the_server(tmp_path: Path) -> None:
+    """The twenty lines of the guide are the program in examples/, and it runs against a server of the user's own."""
+    program = (EXAMPLES / "client.py").read_text()
+    assert program in (ROOT / "docs/guides/client.md").read_text()
+    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
+        env = {
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "XDG_RUNTIME_DIR": runtime,
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAATO_PROVIDER": "scripted",
+            "JAATO_MODEL": str(EXAMPLES / "replies" / "client.json"),
+        }
+
+        def run(*args: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+                check=False,
+            )  # fmt: skip
+
+        alone = run(str(EXAMPLES / "client.py"))
+        assert "`jaato serve --daemon` starts one" in alone.stderr
+        assert run("-m", "jaato", "serve", "--daemon").returncode == 0
+        try:
+            done = run("-W", "error", str(EXAMPLES / "client.py"))
+            assert (done.returncode, done.stderr) == (0, "")
+            assert done.stdout.splitlines()[0] == "I was not allowed to write it."
+            assert done.stdout.splitlines()[1].startswith("1 turn, ")
+            assert not (tmp_path / "tea.md").exists()
+        finally:
+            run("-m", "jaato", "serve", "--stop")

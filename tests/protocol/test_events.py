@@ -38,6 +38,7 @@ OUR_COMMANDS = {
     "session.update",
     "session.fork",
     "session.settle",
+    "blob.request",
 }
 """Commands that no document names."""
 
@@ -56,7 +57,7 @@ def test_events_have_documented_names(kind: type[Any]) -> None:
     assert {tag(one) for one in EVENT_TYPES} | replies >= DOCUMENTED_EVENTS
 
 
-@pytest.mark.spec("C8", "Server and events")
+@pytest.mark.spec("C8", "Server and events", "C8.events.3")
 @pytest.mark.parametrize("kind", COMMAND_TYPES)
 def test_commands_have_documented_names(kind: type[Any]) -> None:
     """The `type` of every command is one the documents name, or one of ours, and every documented one is there."""

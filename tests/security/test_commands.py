@@ -17,6 +17,19 @@ from jaato.server.tokens import add_token, remove_token
 
 WATCHING = {"session.attach", "session.detach", "session.list", "history.request", "client.config"}
 ANSWERING = {"permission.response", "clarification.response"}
+OWNING = {
+    "command.execute",
+    "message.send",
+    "session.create",
+    "session.delete",
+    "session.fork",
+    "session.settle",
+    "session.stop",
+    "session.update",
+    "task.stop",
+    "tools.disable",
+    "turn.continue",
+}
 COMMANDS = {kind.__struct_config__.tag: kind for kind in typing.get_args(Command)}
 
 
@@ -31,7 +44,8 @@ def filled(kind: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_role_is_what_it_may_do(keep: Keep, name: str) -> None:
-    """A viewer watches, an approver also answers, an owner does everything; a command new to the protocol is the owner's."""
+    """A viewer watches, an approver also answers, an owner does everything; for each command somebody has decided."""
+    assert sum(name in names for names in (WATCHING, ANSWERING, OWNING)) == 1, "whose is it? say so above"
     allowed = {"viewer": WATCHING, "approver": WATCHING | ANSWERING, "owner": set(COMMANDS)}
     for role, names in allowed.items():
         with keep.client(keep.tokens[role]) as line:

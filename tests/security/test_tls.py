@@ -206,8 +206,10 @@ def test_what_comes_with_the_end_of_the_handshake_is_not_lost(secure: Keep, plac
 
 
 def test_a_new_certificate_is_taken_by_a_hangup(tmp_path: Path) -> None:
-    """SIGHUP reads the files anew, for new connections; files that do not fit leave the old one in force."""
+    """SIGHUP reads the files anew, for new connections, whatever else is wrong; files that do not fit leave the old one in
+    force."""
     cert, key = certificate(tmp_path, "first")
+    (tmp_path / "before.pem").write_bytes(cert.read_bytes())
     keep = Keep(tmp_path / "keep", "--web-socket", ":0", "--tls-cert", str(cert), "--tls-key", str(key))
     try:
         second, second_key = certificate(tmp_path, "second")
@@ -215,7 +217,9 @@ def test_a_new_certificate_is_taken_by_a_hangup(tmp_path: Path) -> None:
         keep.process.send_signal(signal.SIGHUP)
         assert keep.process.stderr is not None
         assert "cannot be used for TLS" in keep.process.stderr.readline()
+        tls(keep, tmp_path, "before").close()
         key.write_bytes(second_key.read_bytes())
+        (keep.state / "server-token").chmod(0o644)
         keep.process.send_signal(signal.SIGHUP)
 
         def renewed() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from jaato.client.state import apply
 from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Reply, Welcome
-from jaato.providers.scripted import ScriptedProvider, Step
+from jaato.providers.scripted import Answer, ScriptedProvider
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.hub import Hub
 from jaato.server.run import Doors, running
@@ -49,18 +49,17 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    path: Path, script: list[Step], idle_after_s: float = 300.0, **base: Any
+    path: Path, script: Sequence[Answer] | ScriptedProvider, idle_after_s: float = 300.0, **base: Any
 ) -> AsyncIterator[Served]:
     """A server whose sessions are answered by a script, and put down after so long without work or watchers."""
     state = path / "state"
     work = path / "work"
     work.mkdir(parents=True, exist_ok=True)
     blueprint = Blueprint(
-        provider=ScriptedProvider(script),
+        provider=script if isinstance(script, ScriptedProvider) else ScriptedProvider(script),
         model="script",
         state_dir=state,
-        environ={"HOME": str(path), "PATH": "/usr/bin:/bin"},
-        **base,
+        **({"environ": {"HOME": str(path), "PATH": "/usr/bin:/bin"}} | base),
     )
     tcp = socket.create_server(("127.0.0.1", 0))
     address = path / "run/jaato.sock"

@@ -17,8 +17,10 @@ from jaato.protocol.events import WorkspaceFilesChanged
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
-from jaato.server.room import folded
+from jaato.server.folding import Folding
+from jaato.server.hub import Hub
 from jaato.tools.files.told import MAX_TOLD, counted, summed
+from jaato.tools.secrets import Secrets
 
 C8 = pytest.mark.spec("C8", "Server and events")
 FILE_SCRIPT = [
@@ -103,7 +105,7 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
             assert not {"m1", "src/new.py"} & set(state.files)
             room = server.hub.rooms[session.id]
             assert encode(state) == encode(room.state)
-            stored = folded(server.hub.store, room.secrets, session.id)
+            stored = folded(server.hub, session.id)
             assert (stored.files, stored.files_left_out) == (state.files, state.files_left_out)
             async with server.client("late") as late:
                 await late.ask("session.attach", session_id=session.id)
@@ -116,6 +118,14 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
                 assert late.states[forked.result.session_id].files == state.files
 
     anyio.run(main)
+
+
+def folded(hub: Hub, session_id: str) -> State:
+    """What the log alone says."""
+    folding = Folding(hub.store, Secrets.none(), session_id)
+    for _ in folding:
+        pass
+    return folding.state
 
 
 def changed(

@@ -18,8 +18,10 @@ from jaato.protocol.frames import FRAMES
 from jaato.protocol.specs import ClientView
 from jaato.server import feed as feeds
 from jaato.server.feed import Feed
+from jaato.server.folding import Folding
 from jaato.server.ring import Ring
-from jaato.server.room import Room, folded
+from jaato.server.room import Room
+from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 
 
@@ -89,11 +91,20 @@ def happenings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Happe
 def room_of(happenings: Happenings) -> Room:
     """The room of the session."""
     session_id = happenings.journal.state.session_id
-    room = Room(happenings.store, Secrets.none(), folded(happenings.store, Secrets.none(), session_id))
+    room = Room(happenings.store, Secrets.none(), folded(happenings.store, session_id))
     happenings.journal.bus.listen(room.hear)
     return room
 
 
+def folded(store: SqliteStore, session_id: str) -> State:
+    """The state of a stored session."""
+    folding = Folding(store, Secrets.none(), session_id)
+    for _ in folding:
+        pass
+    return folding.state
+
+
+@pytest.mark.spec("S4", "2. Server-First Architecture", "S4.server.1")
 def test_every_client_has_the_servers_state_to_the_byte(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +142,7 @@ def test_a_state_from_the_log_alone_is_the_one_that_was_heard(happenings: Happen
     room = room_of(happenings)
     for _ in range(1_500):
         happenings.step()
-    stored = folded(happenings.store, Secrets.none(), room.session_id)
+    stored = folded(happenings.store, room.session_id)
     mine = msgspec.convert(msgspec.to_builtins(room.state), State)
     for state in (stored, mine):
         for agent in state.agents.values():

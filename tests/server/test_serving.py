@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 from tests.server.serving import served
 
 from jaato.protocol.codec import encode
@@ -13,6 +14,7 @@ from jaato.protocol.frames import Opened, Taken
 from jaato.providers.scripted import Step
 
 
+@pytest.mark.spec("S4", "2. Server-First Architecture", "S4.server.2")
 def test_two_clients_see_one_session(tmp_path: Path) -> None:
     """What one client starts, another sees: the same state, to the byte."""
 

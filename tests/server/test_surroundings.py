@@ -1,4 +1,4 @@
-"""What is around the conversation, as clients are told it: commands, tools, models, notes, and what fails beside a turn."""
+"""What is around the conversation, as clients are told it: commands, tools, notes, and what fails beside a turn."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ def names(state: State) -> list[str]:
 @C8
 def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
     """A client knows every plugin's commands, with their arguments, when it has attached; a plugin that comes or goes
-    is told to all, on whichever thread it does, and so are the tools. The models of its provider are told,
-    too. What is told can be executed."""
+    is told to all, on whichever thread it does, and so are the tools. What is told can be executed."""
     plugins = tmp_path / ".config" / "jaato" / "plugins"
     plugins.mkdir(parents=True)
     (plugins / "greet.py").write_text(GREET)
@@ -71,8 +70,6 @@ def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
             known = {command.name: command for command in session.state.commands}
             assert {"greet", "waypoint", "resume", "save", "plan"} <= set(known)
             assert names(session.state) == sorted(known)
-            assert session.info is not None
-            assert session.info.models == ["script"]
             assert (known["resume"].description, known["resume"].parameters) == ("Go on with a session", "ID")
             assert (known["greet"].parameters, known["greet"].plugin) == ("NAME", "greet")
             assert known["greet"].description.isprintable()
@@ -196,7 +193,7 @@ def test_what_is_completed_follows_the_session(tmp_path: Path, monkeypatch: pyte
             return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
 
         assert (completed("/h"), completed("/w")) == (["/help"], [])
-        keyboard.completes(["/help", "/waypoint"])
+        keyboard.offer(["/waypoint"])
         assert completed("/w") == [keyboard._editor._complete("/w", 0)] == ["/waypoint"]
 
 

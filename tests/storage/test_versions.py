@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import shutil
 import sqlite3
 import stat
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from tests.storage.logs import begin, created, said, sound, text_of
 
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.protocol.codec import encode
-from jaato.storage.database import open_database
+from jaato.storage.connection import opened_here
+from jaato.storage.database import connect, open_database
 from jaato.storage.schema import APPLICATION_ID, FIRST, SEQ_BITS, STEPS, migrate
 from jaato.storage.sqlite import SqliteStore
 
@@ -174,6 +177,18 @@ def test_a_half_made_store_is_completed(path: Path) -> None:
     with pytest.raises(StoreError, match="as it was"):
         SqliteStore(path)
     assert len(list(path.parent.glob("jaato.db.v0-*.backup"))) == 1
+
+
+def test_a_connection_nobody_closed_is_not_open_for_ever(tmp_path: Path) -> None:
+    """A later file may have the number of its file, and is checked as any other."""
+    path = tmp_path / "jaato.db"
+    path.touch(0o600)
+    left = connect(path, "mode=rw")
+    assert opened_here(path)
+    with pytest.warns(ResourceWarning) if sys.version_info >= (3, 13) else contextlib.nullcontext():
+        del left
+        gc.collect()
+    assert not opened_here(path)
 
 
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ class Log(Protocol):
     """
 
     read_only: bool
+    refusal: str
+    """Why it cannot be written; empty when it can."""
 
     def create(self, first: Sequence[Event]) -> None: ...
 
@@ -123,8 +125,10 @@ class Log(Protocol):
         """One page of the sessions that have all words of a query; slow, so not for the loop."""
         ...
 
-    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
-        """A new session with what this one has up to `seq`; returns its id. Slow, so not for the loop."""
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
+        """A new session with what this one has up to `seq`; returns its id, which may be given. Slow, so not for the loop."""
         ...
 
     def delete(self, session_id: str) -> None: ...
@@ -164,6 +168,14 @@ class Store(Log, Protocol):
         ...
 
     def blob_size(self, session_id: str, digest: str) -> int: ...
+
+    def fold_of(self, session_id: str) -> bytes | None:
+        """What `keep_fold` has kept last of a session, None when nothing is there any more."""
+        ...
+
+    def keep_fold(self, session_id: str, data: bytes) -> None:
+        """Keep what was made of a long log, so that it need not be made again. It goes with the session."""
+        ...
 
     def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
         """A new session from a bundle; returns its id. Raises `StoreError`, and stores nothing then."""

@@ -11,7 +11,7 @@ import anyio
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
 from jaato.agent.touched import files_changed
-from jaato.errors import ToolError, ToolTimeout
+from jaato.errors import StoreError, ToolError, ToolTimeout
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
@@ -32,6 +32,7 @@ class Background:
         self._session = session
         self._steps = steps
         self._loop = loop
+        self._refused: list[tuple[Task, Call, Outcome]] = []
 
     async def start(
         self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
@@ -62,7 +63,7 @@ class Background:
                 self._finish(task, call, outcome)
 
         self._session.tasks.add(task)
-        self._announce(task, None)
+        self._session.journal.record(self._event(task))
         await self._session.background(body)
         return task
 
@@ -103,7 +104,7 @@ class Background:
             if isinstance(call.output, OutputSink):
                 call.output.outlives = True
             self._session.tasks.add(task)
-            self._announce(task, None)
+            self._session.journal.record(self._event(task))
             return promise(task.id, tool.plugin, tool.name, threshold_s)
         outcome = outcomes[0]
         if not outcome.ok:
@@ -124,26 +125,45 @@ class Background:
         if isinstance(call.output, OutputSink):
             call.output.outlives = False
             call.output.end()
-        self._session.journal.record(*files_changed(self._session.journal, call))
-        self._announce(task, self._steps.results.of(call, outcome))
-        self._session.notice(
-            f"Background task {task.id} ({task.tool}): {task.status.value}. "
-            f"get_background_output shows its result."
-        )
+        try:
+            self._record(task, call, outcome)
+        except StoreError:
+            self._refused.append((task, call, outcome))
+            raise
 
-    def _announce(self, task: Task, result: ToolResult | None) -> None:
-        journal = self._session.journal
-        status: Any = task.status.value
-        journal.record(
-            BackgroundUpdated(
-                **journal.head(),
-                task_id=task.id,
-                tool=task.tool,
-                plugin=task.plugin,
-                status=status,
-                call_id=task.call_id,
-                result=result,
+    def make_good(self) -> None:
+        """Record the ends of tasks that the store has refused. Raises `StoreError` when it still does."""
+        while self._refused:
+            self._record(*self._refused[0])
+            del self._refused[0]
+
+    def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
+        """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
+        state, changed = self._session.state, call.changed[:]
+        try:
+            if call.id in state.started and call.id not in state.open_calls:
+                self._steps.ended(call, outcome)
+            self._session.notice(
+                f"Background task {task.id} ({task.tool}): {task.status.value}. "
+                f"get_background_output shows its result.",
+                "system",
+                *files_changed(self._session.journal, call),
+                self._event(task, self._steps.results.of(call, outcome)),
             )
+        except StoreError:
+            call.changed[:] = changed
+            raise
+
+    def _event(self, task: Task, result: ToolResult | None = None) -> BackgroundUpdated:
+        status: Any = task.status.value
+        return BackgroundUpdated(
+            **self._session.journal.head(),
+            task_id=task.id,
+            tool=task.tool,
+            plugin=task.plugin,
+            status=status,
+            call_id=task.call_id,
+            result=result,
         )
 
 

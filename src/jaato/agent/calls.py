@@ -64,6 +64,8 @@ class SessionSteps:
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
         journal = self._session.journal
+        if any(asked.call_id == call.id for asked in self._session.desk.restored):
+            return  # an earlier process has begun it: it only asks, and goes on with its question
         journal.record(
             ToolCallStart(
                 **journal.head(),

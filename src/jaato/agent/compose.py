@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -13,6 +13,16 @@ from jaato.protocol.messages import Media, Message, Part, Source, Text
 from jaato.tools.call import SERVICES, clean
 
 Enrich = Callable[[str], Awaitable[str]]
+
+
+class Author(NamedTuple):
+    """Whose message it is, where several may speak, and the sender's own word for it."""
+
+    name: str = ""
+    once: str = ""
+
+
+NOBODY = Author()
 
 
 class Composer:
@@ -29,13 +39,15 @@ class Composer:
         for scope in self._under_way:
             scope.cancel()
 
-    async def message(self, text: str, attachments: Sequence[Media], source: Source) -> tuple[Message, bool]:
+    async def message(
+        self, text: str, attachments: Sequence[Media], source: Source, by: Author = NOBODY
+    ) -> tuple[Message, bool]:
         """What was said as a message, and whether it was stopped meanwhile. Raises `ConfigError` for nothing at all."""
         text = clean(text or "")
         if not text and not attachments:
             raise ConfigError("The message is empty; say what the agent should do.")
         if self._enrich is None or source not in ("user", "parent"):
-            return said(text, "", attachments, source), False
+            return said(text, "", attachments, source, by), False
         with anyio.CancelScope() as scope:
             self._under_way.append(scope)
             try:
@@ -44,10 +56,10 @@ class Composer:
             finally:
                 self._under_way.remove(scope)
         if scope.cancelled_caught:
-            return said(text, "", attachments, source), True
+            return said(text, "", attachments, source, by), True
         if added.startswith(text):
-            return said(text, added[len(text) :].lstrip("\n"), attachments, source), False
-        return said(added, "", attachments, source), False
+            return said(text, added[len(text) :].lstrip("\n"), attachments, source, by), False
+        return said(added, "", attachments, source, by), False
 
     async def _added(self, text: str) -> str:
         """The text as plugins would have it, who find the session among the services."""
@@ -59,12 +71,12 @@ class Composer:
             SERVICES.reset(before)
 
 
-def said(text: str, added: str, attachments: Sequence[Media], source: Source) -> Message:
+def said(text: str, added: str, attachments: Sequence[Media], source: Source, by: Author) -> Message:
     """A message of these parts; what was added to the words stays apart from them."""
     parts: list[Part] = [Text(labelled(text, source))] if text else []
     parts += attachments
     parts += [Text(added)] if added else []
-    return Message("user", parts, id=new_id("m"), source=source)
+    return Message("user", parts, id=new_id("m"), source=source, by=by.name, once=by.once)
 
 
 def labelled(text: str, source: Source) -> str:

@@ -17,7 +17,7 @@ LOG = logger("tool")
 
 class Heeding:
     """Awaits a coroutine as `await` does. One that goes on after it was cancelled is closed when its time is over; in
-    a shield it has all the time it needs.
+    a shield it has all the time it needs. Time limits of its own, which it cancels itself by and goes on, are its affair.
 
     A coroutine that resists even that is left where it is, and never resumed.
     """
@@ -30,6 +30,8 @@ class Heeding:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         work = self._work
+        runner = asyncio.current_task()
+        before = runner.cancelling() if runner is not None else 0
         until: float | None = None
         step, thing = work.send, None
         while True:
@@ -37,6 +39,8 @@ class Heeding:
                 awaited = step(thing)
             except StopIteration as done:
                 return done.value
+            if runner is not None and runner.cancelling() <= before:
+                until = None  # a scope of its own, which has ended
             try:
                 thing = yield awaited
                 step = work.send

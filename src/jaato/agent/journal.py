@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaato.abc.store import Damaged, Store
@@ -15,6 +15,9 @@ from jaato.agent.state import State
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event
 from jaato.tools.secrets import Secrets
+
+AT_ONCE = 64
+"""Events of a stored log that are folded in one go."""
 
 
 class Journal:
@@ -143,11 +146,18 @@ class Journal:
 
     def load(self, session_id: str) -> None:
         """Fold the stored log into the state; damaged records are kept aside in `damaged`."""
-        for event in self.store.read(session_id):
+        for _ in self.loading(session_id):
+            pass
+
+    def loading(self, session_id: str) -> Iterator[None]:
+        """The same, piece by piece: others may have their turn after each. Use the journal after the last one only."""
+        for number, event in enumerate(self.store.read(session_id), 1):
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
                 self.family.apply(*masked_events((event,), self.secrets))
+            if number % AT_ONCE == 0:
+                yield
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
         self.state.seq = self.loaded_seq = self._next - 1
 

@@ -28,7 +28,7 @@ STRUCTURAL = frozenset(
         "message_id provider_id continuation_id digest before dropped note blob handle opaque mime_type workspace "
         "type status role source mode code decision method scope effect access tool plugin provider model "
         "model_provider model_name models tools core_tools disabled jaato_version options deadline expires "
-        "change created_at finish_reason default strategy dialect level"
+        "change created_at finish_reason default strategy dialect level once"
     ).split()
 )
 """Fields that name, order or steer: they hold no text of anybody's."""
@@ -79,6 +79,8 @@ def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
             after = masked_list(before, secrets)
         elif isinstance(before, msgspec.Struct):
             after = masked_struct(before, secrets)
+        elif before.__class__ is dict:
+            after = masked_dict(before, secrets)
         else:
             after = secrets.masked(before)
         if after is not before:
@@ -94,6 +96,14 @@ def masked_list(values: list[Any], secrets: Secrets) -> list[Any]:
         return values and secrets.masked(values)
     items = [masked_struct(item, secrets) for item in values]
     return items if any(map(operator.is_not, items, values)) else values
+
+
+def masked_dict(values: dict[Any, Any], secrets: Secrets) -> Any:
+    """Plain data, or structs by their ids; the same where nothing is masked."""
+    if not values or not isinstance(next(iter(values.values())), msgspec.Struct):
+        return secrets.masked(values)
+    items = {key: masked_struct(item, secrets) for key, item in values.items()}
+    return items if any(map(operator.is_not, items.values(), values.values())) else values
 
 
 # --- blobs -----------------------------------------------------------------------------------------------------------

@@ -62,9 +62,14 @@ class Desk:
             permission = isinstance(question, PermissionRequested)
             self._open[question.question_id] = Waiting(permission, asked=question)
 
+    @property
+    def restored(self) -> list[Asked]:
+        """Those of them that no call has gone on with yet."""
+        return [waiting.asked for waiting in self._open.values() if waiting.asked is not None]
+
     def forget(self) -> list[Asked]:
         """The questions nobody goes on with any more."""
-        left = [waiting.asked for waiting in self._open.values() if waiting.asked is not None]
+        left = self.restored
         self._open = {key: waiting for key, waiting in self._open.items() if waiting.asked is None}
         return left
 
@@ -86,6 +91,10 @@ class Desk:
             if isinstance(held, PermissionRequested) and (held.call_id, held.digest) == mine:
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question
+
+    def waits(self, question_id: str) -> bool:
+        """Whether anybody waits for the answer to a question."""
+        return question_id in self._open
 
     # --- who is there --------------------------------------------------------------------------------------------
 

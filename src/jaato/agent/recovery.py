@@ -8,7 +8,7 @@ import msgspec
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.touched import left_behind
-from jaato.agent.turn import close_calls
+from jaato.agent.turn import close_calls, interrupted
 from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationResolved,
@@ -48,14 +48,26 @@ def recover(session: Session) -> None:
         close_turn(session)
     for grant in [grant for grant in state.grants.values() if grant.scope in PASSING]:
         journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
+    for start in [start for key, start in state.started.items() if key not in state.open_calls]:
+        journal.record(interrupted(session, start.call_id, start.tool))  # not one the model asked for
     for task in list(state.tasks.values()):
         if task.status == "running":
-            journal.record(msgspec.structs.replace(task, **journal.head(), status="interrupted"))
             session.notice(
-                f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended."
+                f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended.",
+                "system",
+                msgspec.structs.replace(task, **journal.head(), status="interrupted"),
             )
     for task in state.tasks.values():
         session.tasks.add(remembered(task))
+
+
+def make_good(session: Session) -> None:
+    """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks.
+    Raises `StoreError` when it still does."""
+    for question in list(session.state.questions.values()):
+        if not session.desk.waits(question.question_id):
+            session.journal.record(unanswered(question, session))
+    session.steps.background.make_good()
 
 
 def unanswered(question: Question, session: Session) -> Event:

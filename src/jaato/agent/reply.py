@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import anyio
+import anyio.lowlevel
 
 from jaato.abc.provider import CallDelta, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
 from jaato.agent.journal import Journal
@@ -12,6 +13,9 @@ from jaato.agent.retry import RetryPolicy
 from jaato.errors import CancelledException, ConnectionFault, ProviderError
 from jaato.protocol.events import AgentOutput, Retry
 from jaato.tools.call import problem_of
+
+AT_ONCE = 32
+"""Pieces of a reply that are shown before others have their turn."""
 
 
 class ReplyStream:
@@ -62,10 +66,14 @@ class ReplyStream:
         said = self._said
         shown = Shown(self._journal, head) if self.streaming else None
         stream = provider.stream(request)
+        chunks = 0
         try:
             async for chunk in stream:
                 if self.stopped:
                     raise CancelledException("Stopped while the model was speaking.")
+                chunks += 1
+                if chunks % AT_ONCE == 0:
+                    await anyio.lowlevel.checkpoint()  # a model may say more at once than others can wait for
                 match chunk:
                     case TextDelta(text=text):
                         said.append(text)

@@ -13,7 +13,7 @@ import anyio
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import Composer, Enrich, labelled
+from jaato.agent.compose import NOBODY, Author, Composer, Enrich, labelled
 from jaato.agent.crew import Crew, Recruiter
 from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
@@ -22,7 +22,7 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import close_turn, recover
+from jaato.agent.recovery import close_turn, make_good, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
@@ -165,12 +165,12 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user"
+        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", by: Author = NOBODY
     ) -> TurnCompleted | None:
         """Say something to the agent; see the class."""
         if self._closed:
             raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source)
+        message, stopped = await self._composer.message(text, attachments, source, by)
         if self._closed:
             raise JaatoError(CLOSED)
         while self._busy:
@@ -193,6 +193,7 @@ class Session:
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
     ) -> TurnCompleted:
         """Do the work of a turn while nothing else begins."""
+        make_good(self)
         self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
         try:
             return await work()

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jaato.agent.recovery import unanswered
-from jaato.agent.turn import INTERRUPTED, continue_turn
+from jaato.agent.turn import continue_turn, interrupted
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.events import ClarificationQuestion, ToolCallEnd, TurnCompleted
-from jaato.protocol.messages import Problem, ToolResult
+from jaato.protocol.events import ClarificationQuestion, TurnCompleted
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -30,17 +29,17 @@ def keep_open(session: Session) -> None:
     for question in list(state.questions.values()):
         if question.question_id not in mine:
             journal.record(unanswered(question, session))
-    asking = {one.call_id for one in mine.values() if isinstance(one, ClarificationQuestion)}
+    session.desk.restore(list(mine.values()))
+    close_begun(session)
+
+
+def close_begun(session: Session) -> None:
+    """Calls that have begun and are not at work are interrupted, but for those that only asked. Raises `StoreError`."""
+    state = session.state
+    asking = {one.call_id for one in session.desk.restored if isinstance(one, ClarificationQuestion)}
     for call in list(state.open_calls.values()):
         if call.call_id in state.started and call.call_id not in asking:
-            problem = Problem(code="interrupted", message=INTERRUPTED)
-            result = ToolResult(call.call_id, call.name, False, error=problem)
-            journal.record(
-                ToolCallEnd(
-                    **journal.head(), call_id=call.call_id, tool=call.name, result=result, duration_s=0.0
-                )
-            )
-    session.desk.restore(list(mine.values()))
+            session.journal.record(interrupted(session, call.call_id, call.name))
 
 
 def suspended(session: Session) -> bool:
@@ -52,6 +51,7 @@ async def go_on(session: Session) -> TurnCompleted:
     """Go on with the turn that was cut off, to its end. Raises `ConfigError` when there is none."""
     if not suspended(session):
         raise ConfigError("No turn was cut off here; say something to begin one.")
+    close_begun(session)  # where not the process has failed but the store
     return await session.occupied(lambda: continue_turn(session))
 
 

@@ -158,6 +158,13 @@ def close_calls(session: Session, why: str) -> None:
         )
 
 
+def interrupted(session: Session, call_id: str, tool: str) -> ToolCallEnd:
+    """The end of a call that an earlier process has begun."""
+    result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=INTERRUPTED))
+    head = session.journal.head()
+    return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
+
+
 INTERRUPTED = (
     "Interrupted: the program ended while this call ran. It may have done all, part or nothing of its work; "
     "it was not repeated. Look at what is there before you do it again."

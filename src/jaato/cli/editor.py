@@ -34,7 +34,7 @@ class Editor:
         self._screen = screen
         self._lines = lines
         self._history = history
-        self._commands = commands
+        self.commands = commands
         self.interactive = sys.stdin.isatty()
         able = self.interactive and screen.out_is_terminal and environ.get("TERM", "") not in ("", "dumb")
         self.kind = "plain"
@@ -85,7 +85,11 @@ class Editor:
         return line
 
     def _complete(self, text: str, state: int) -> str | None:
-        fitting = [command for command in self._commands if command.startswith(text)] if text else []
+        import readline
+
+        line = readline.get_line_buffer()
+        before = len(line) - len(text)
+        fitting = [command[before:] for command in self.commands if command.startswith(line)] if line else []
         return fitting[state] if state < len(fitting) else None
 
     async def _read_toolkit(self) -> str | None:
@@ -108,7 +112,7 @@ class Editor:
         from prompt_toolkit.history import FileHistory, InMemoryHistory
 
         history = FileHistory(str(self._history)) if self._prepare() else InMemoryHistory()
-        completer = WordCompleter(lambda: list(self._commands), sentence=True)
+        completer = WordCompleter(lambda: list(self.commands), sentence=True)
         return PromptSession(history=history, completer=completer, complete_while_typing=False)
 
     def _prepare(self) -> bool:

@@ -11,6 +11,7 @@ from jaato.cli.kin import Kin
 from jaato.cli.narrate import Narrator, closing_line
 from jaato.cli.screen import Screen, one_line
 from jaato.cli.stream import Stream
+from jaato.cli.transcript import user_text
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
 from jaato.protocol.events import (
@@ -22,6 +23,8 @@ from jaato.protocol.events import (
     SessionInfo,
     TurnCompleted,
 )
+
+CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
 
 
 class Hearing:
@@ -57,12 +60,11 @@ class Hearing:
         self.ending = False
         """Whether the terminal leaves when the turn is over."""
         self.leaving = False
-        self.commands: list[str] = []
-        """The terminal's own, which are completed beside the session's."""
         self._below: list[TurnCompleted] = []
         self._open = False
         assert session.info is not None
         self.present = {one.id: one.name for one in session.info.clients}
+        self._own = {client.welcome.client_id}
         self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -103,9 +105,10 @@ class Hearing:
             self.changed.set()
 
     def complete(self) -> None:
-        """Have the commands completed that there are now."""
-        theirs = [command.name for command in self.session.state.commands]
-        self.keyboard.completes([f"/{name}" for name in dict.fromkeys([*self.commands, *theirs])])
+        """Have completed what there is now: commands of plugins, models, sessions."""
+        info = self.session.info
+        theirs = [f"/{command.name}" for command in self.session.state.commands]
+        self.keyboard.offer([*theirs, *(completions(info) if info is not None else [])])
 
     def _one(self, event: Event) -> None:
         self.told_seq = max(self.told_seq, event.seq)
@@ -125,17 +128,14 @@ class Hearing:
 
     def _heard(self, event: MessageUser) -> None:
         """A message has reached the agent: told where it was not said here."""
-        text = event.message.text
+        text = event.message.words
         mine = next((said for said in self.said if text.startswith(said)), None)
         if mine is not None:
             self.said.remove(mine)
         elif event.message.source == "user":
-            said = f"{self._somebody()}: {one_line(text, 2_000)}"
+            who = one_line(event.message.by, 80) or "somebody"
+            said = f"{who}: {one_line(user_text(event), 2_000)}"
             self.keyboard.aside(said, "bold", again=False)
-
-    def _somebody(self) -> str:
-        others = [name for client, name in self.present.items() if client != self.client.welcome.client_id]
-        return one_line(others[0], 80) if len(others) == 1 else "somebody else"
 
     def _over(self, turn: TurnCompleted) -> None:
         self._open = False
@@ -156,14 +156,15 @@ class Hearing:
     def _informed(self, info: SessionInfo) -> None:
         now = {client.id: client.name for client in info.clients}
         own = self.client.welcome.client_id
-        if self.client.connected:
-            for client, name in now.items():
-                if client not in self.present and client != own:
-                    self.keyboard.aside(f"{one_line(name, 80)} has come", "dim")
-            for client, name in self.present.items():
-                if client not in now and client != own:
-                    self.keyboard.aside(f"{one_line(name, 80)} has left", "dim")
-            self.present = now
+        if (
+            self.client.connected and own in self._own
+        ):  # on a new connection the others may have new ones, too
+            for client in now.keys() - self.present.keys() - self._own:
+                self.keyboard.aside(f"{one_line(now[client], 80)} has come", "dim")
+            for client in self.present.keys() - now.keys() - self._own:
+                self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
+        self.present = now
+        self._own.add(own)
         if info.state is not None or info.live is not None:
             self.catch_up()
 
@@ -175,12 +176,22 @@ class Hearing:
             if entry.seq > self.told_seq:
                 self._one(entry)
         self.told_seq = max(self.told_seq, state.seq)
+        was_open = self._open
         self._open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
                 head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
                 head |= {"seq": state.seq, "timestamp": state.updated_at}
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
+        if was_open and not self._open and state.open_turn is not None:
+            self.keyboard.aside(CUT_OFF, "yellow")
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
         self.complete()
+
+
+def completions(info: SessionInfo) -> list[str]:
+    """What Tab can make of the beginning of a command: the models and the sessions there are."""
+    sessions = [one.name or one.id for one in info.sessions if one.workspace == info.workspace]
+    known = [f"/model {name}" for name in info.models] + [f"/resume {name}" for name in sessions]
+    return [clean for text in known if (clean := one_line(text, 200)) == text]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from argparse import Namespace
 
 from jaato.cli.asking import Questions
@@ -12,12 +10,13 @@ from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.hearing import Hearing
 from jaato.cli.joined_commands import COMMANDS, obey
 from jaato.cli.keyboard import BROKEN, Keyboard
+from jaato.cli.leaving import close, signalled
 from jaato.cli.options import clean_text
 from jaato.cli.reach import own_name
 from jaato.cli.remote_desk import RemoteDesk
 from jaato.cli.screen import Screen
 from jaato.cli.shown import show, show_opening
-from jaato.cli.signals import heeded, restore_terminal
+from jaato.cli.signals import heeded
 from jaato.client.address import Address
 from jaato.client.connection import Client, connect
 from jaato.client.session import RemoteSession
@@ -31,9 +30,6 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.frames import Opened, Taken
 from jaato.settings import environment
-
-PATIENCE = 3
-"""How often Ctrl-C must be pressed in one turn until the program itself ends."""
 
 
 class Joined:
@@ -50,7 +46,10 @@ class Joined:
         self.client: Client
         self.session: RemoteSession
         self.leaving = False
+        self.cut_off = False
+        """Whether the terminal was closed: to the server its connection is lost, and the work goes on."""
         self.code = OK
+        self._greeted = False
         self.files: list[File] = []
         """What goes with the next message."""
         self.hearing: Hearing
@@ -60,12 +59,10 @@ class Joined:
         """Join, take line after line, leave."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        self._task = task
+        self.task = task
         numbers = heeded()
         for number in numbers:
-            loop.add_signal_handler(
-                number, self._interrupted if number == signal.SIGINT else self._terminated
-            )
+            loop.add_signal_handler(number, signalled, self, number)
         try:
             where = self.address
             async with connect(where.path or str(where), token=where.token, name=own_name()) as client:
@@ -74,14 +71,12 @@ class Joined:
                 if not self.keyboard.interactive:
                     await client.ask(ClientConfig(answers=False))
                 await self.open(self.creation)
-                if self.keyboard.interactive:
-                    self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
                 first = (clean_text(" ".join(getattr(self.args, "prompt", None) or [])) or "").strip()
                 if first:
                     await self.say(first)
                 while not (self.leaving or self.hearing.leaving):
                     await self._next()
-                await self.close()
+                await close(self)
         except asyncio.CancelledError:
             self.code = INTERRUPTED
         finally:
@@ -111,6 +106,9 @@ class Joined:
         else:
             self.hearing.told_seq = before
             show_opening(self.screen, session.state, before)
+        if self.keyboard.interactive and not self._greeted:
+            self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
+            self._greeted = True
         self.hearing.catch_up()
 
     async def change(self, creation: SessionCreate | None, named: str | None) -> None:
@@ -127,20 +125,6 @@ class Joined:
         self.session, self.desk.session_id = session, session.id
         verbose = getattr(self.args, "verbose", False)
         self.hearing = Hearing(self.client, session, self.screen, self.keyboard, self.desk, verbose=verbose)
-        self.hearing.commands = list(COMMANDS)
-
-    async def close(self) -> None:
-        """Leave the session: what the command line said of it holds no more."""
-        for task in self.session.state.tasks.values() if self.creation is not None else ():
-            text = f"background task {task.task_id} ({task.tool}) still runs and is stopped now"
-            self.screen.note(text, "yellow")
-        self.session.watched = False
-        self.hearing.stop()
-        try:
-            async with asyncio.timeout(None if self.creation is not None else 5.0):
-                await self.client.ask(SessionDetach(session_id=self.session.id))
-        except (JaatoError, TimeoutError):
-            pass  # the server is away, and forgets this terminal by itself
 
     # --- lines ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +140,7 @@ class Joined:
 
     async def _next(self) -> None:
         """Take one line, and do what it says."""
+        self.hearing.changed.clear()  # what has changed so far is seen now
         if not self.keyboard.interactive:
             while self.busy:
                 await self.hearing.change()
@@ -175,7 +160,7 @@ class Joined:
             return
         line = typed.result()
         if line == BROKEN:
-            self._hint()
+            self.hint()
         else:
             await self._take(line, working=working)
 
@@ -212,6 +197,7 @@ class Joined:
         except JaatoError as error:
             self.hearing.said.remove(text)
             self.screen.note(str(error), "red")
+            self.code = self.code if self.keyboard.interactive else error.exit_code
             return
         assert isinstance(taken, Taken)
         self.hearing.expected = max(self.hearing.expected, taken.seq)
@@ -229,7 +215,7 @@ class Joined:
             if self.keyboard.interactive:
                 self.screen.note("Leaving after this turn; Ctrl-C stops it.", "dim")
             self.hearing.ending = True
-            while self.busy:
+            while not self.leaving and self.busy:
                 await self.hearing.change()
         else:
             self.leaving = True
@@ -259,38 +245,16 @@ class Joined:
             )
             await self.client.ask(again)
 
-    # --- signals -------------------------------------------------------------------------------------------------
-
-    def _interrupted(self) -> None:
-        if not hasattr(self, "session"):
-            self._task.cancel()  # nothing is open yet
-            return
-        if not self.busy:
-            self._hint()
-            return
-        self.hearing.presses += 1
-        if self.hearing.presses >= PATIENCE:
-            restore_terminal()
-            os._exit(INTERRUPTED)
-        self.desk.later(self.session.stop())
-
-    def _hint(self) -> None:
+    def hint(self) -> None:
+        """Say how to leave."""
         self.screen.note("")
         self.screen.note("Ctrl-D or /exit leaves.", "dim")
         self.keyboard.again()
 
-    def _terminated(self) -> None:
+    def _hung_up(self) -> None:
         self.code = INTERRUPTED
         if not hasattr(self, "session"):
-            self._task.cancel()
+            self.task.cancel()
             return
-        self.desk.later(self._end())
-
-    async def _end(self) -> None:
-        """Leave in order; what the command line began is stopped before."""
-        if self.creation is not None and self.busy:
-            self.hearing.ending = True
-            await self.session.stop()
-        else:
-            self.leaving = True
-            self.hearing.changed.set()
+        self.cut_off = self.leaving = True
+        self.hearing.changed.set()

@@ -34,12 +34,15 @@ COMMANDS = {
     "resume": "ID go on with another session",
     "image": "FILE show the model an image with your next message",
     "save": "save the session as a file of its workspace",
+    "delete-session": "ID remove that file of a session; its log stays",
     "continue": "go on with a turn that was cut off; what had begun is not repeated",
     "stop": "stop what the agent is doing, as Ctrl-C does",
     "exit": "leave",
 }
 """Every command with its arguments and meaning."""
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
+MODELS = "`jaato models` lists what there is."
+MODELS_SHOWN = 40
 ELSEWHERE = {
     "permissions": "`jaato permissions` lists and revokes lasting answers, beside the server too.",
 }
@@ -70,11 +73,11 @@ async def obey(joined: Joined, text: str) -> None:
 async def help_command(joined: Joined, _rest: str) -> None:
     """/help"""
     for name, text in COMMANDS.items():
-        joined.screen.note(f"/{name:<12} {text}")
+        joined.screen.note(f"/{name:<15} {text}")
     for command in joined.session.state.commands:
         if command.name not in COMMANDS:
             text = " ".join(filter(None, [command.parameters, command.description]))
-            joined.screen.note(one_line(f"/{command.name:<12} {text}", joined.screen.width))
+            joined.screen.note(one_line(f"/{command.name:<15} {text}", joined.screen.width))
 
 
 async def tools_command(joined: Joined, rest: str) -> None:
@@ -101,7 +104,13 @@ async def model_command(joined: Joined, rest: str) -> None:
     """/model"""
     state = joined.session.state
     if not rest:
-        joined.screen.note(f"{state.provider} {state.model}; `jaato models` lists what there is")
+        joined.screen.note(f"{state.provider} {state.model} answers.")
+        others = [
+            name
+            for name in (joined.session.info.models if joined.session.info else [])
+            if name != state.model
+        ]
+        joined.screen.note(f"/model NAME: {', '.join(others[:MODELS_SHOWN])}" if others else MODELS)
         return
     words = rest.split()
     provider, model = (words[0], words[1]) if len(words) > 1 else (state.provider, words[0])
@@ -229,6 +238,15 @@ async def image_command(joined: Joined, rest: str) -> None:
     joined.screen.note(f"{path.name} goes with your next message.", "dim")
 
 
+async def save_command(joined: Joined, rest: str) -> None:
+    """/save"""
+    if rest:
+        raise ConfigError(
+            f"`jaato sessions export {joined.session.id} --to FILE` writes the events to a file."
+        )
+    joined.screen.note(await joined.session.execute("save"))
+
+
 async def continue_command(joined: Joined, _rest: str) -> None:
     """/continue"""
     await joined.client.ask(TurnContinue(session_id=joined.session.id))
@@ -258,6 +276,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "new": new_command,
     "resume": resume_command,
     "image": image_command,
+    "save": save_command,
     "continue": continue_command,
     "stop": stop_command,
     "exit": exit_command,

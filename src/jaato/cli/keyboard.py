@@ -19,10 +19,10 @@ class Keyboard:
     def __init__(self, environ: Mapping[str, str], screen: Screen, commands: Sequence[str]) -> None:
         self.lines = Lines()
         self._screen = screen
-        self._commands = list(commands)
         history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
-        self._editor = Editor(environ, screen, self.lines, history, self._commands)
+        self._editor = Editor(environ, screen, self.lines, history, commands)
         self.interactive = self._editor.interactive
+        self._commands = commands
         self._begun: list[str] = []
         self._resting = False
 
@@ -38,9 +38,9 @@ class Keyboard:
         finally:
             self._resting = False
 
-    def completes(self, commands: Sequence[str]) -> None:
-        """Complete these words from now on."""
-        self._commands[:] = commands
+    def offer(self, more: Sequence[str]) -> None:
+        """What Tab completes beside the commands: those of plugins, models and sessions, as the server tells them."""
+        self._editor.commands = list(dict.fromkeys([*self._commands, *more]))
 
     def whole(self, line: str) -> str | None:
         """The message a line ends, None when it goes on."""

@@ -35,6 +35,7 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.frames import Opened, Result
+from jaato.protocol.ids import session_name
 
 OPENING_S = 3_600.0
 """How long making a session may take: a model may have to be loaded first."""
@@ -82,7 +83,7 @@ class ServedRun:
         self.telling.outcome.open(opened.session_id, opened.agent_id, opened.provider, opened.model)
         self.session_id = opened.session_id
         self.telling.stop = self._stop
-        name = clean_text(self.args.name)
+        name = session_name(clean_text(self.args.name))
         self._wait_for(SessionAttach(session_id=self.session_id, after_seq=opened.before))
         if name and name != opened.name:
             self._wait_for(SessionUpdate(session_id=self.session_id, name=name))

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 SESSIONS = """examples:
   jaato sessions list --all
-  jaato sessions show s_01k
-  jaato sessions export s_01k > session.jsonl
-  jaato sessions export s_01k --bundle --to trip.jaato
+  jaato sessions show s01k
+  jaato sessions export s01k > session.jsonl
+  jaato sessions export s01k --bundle --to trip.jaato
   jaato sessions import trip.jaato
   jaato sessions search slow test
-  jaato sessions fork s_01k --at 40 --name "another way"
-  jaato sessions delete s_01k
+  jaato sessions fork s01k --at 40 --name "another way"
+  jaato sessions delete s01k
   jaato sessions vacuum --keep-days 90 --dry-run"""
 KINDS = "list|search|show|rename|fork|export|import|delete|vacuum"
 

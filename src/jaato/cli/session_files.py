@@ -15,6 +15,7 @@ from jaato.cli.ending import say
 from jaato.cli.options import clean_text
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
+from jaato.protocol.ids import session_name
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 
@@ -59,14 +60,14 @@ def session_of(store: Store, text: str, workspace: Path) -> str:
 
 def fork(store: Store, args: Namespace, workspace: Path) -> None:
     """Another session that begins as this one did."""
-    name = (clean_text(args.name) or "").strip() or None
+    name = session_name(clean_text(args.name))
     made = store.fork(session_of(store, args.session, workspace), args.at, name)
     tell_made(store, made, args)
 
 
 def take_in(store: Store, args: Namespace, workspace: Path) -> None:
     """A session from a bundle."""
-    name = (clean_text(args.name) or "").strip() or None
+    name = session_name(clean_text(args.name))
     tell_made(store, store.import_bundle(Path(args.file), workspace, name), args)
 
 

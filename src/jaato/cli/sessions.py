@@ -5,21 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
+from jaato.cli.at_server import done_here_or_there, standing
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.screen import one_line
 from jaato.cli.session_files import export_bundle, fork, search, session_of, take_in, vacuum
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
+from jaato.protocol.commands import SessionDelete, SessionUpdate
+from jaato.protocol.events import MessageUser
+from jaato.protocol.ids import session_name
 from jaato.runtime.assemble import open_store, settings_for, stored
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import secrets_of
 from jaato.tools.secrets import Secrets
+
+LOOKED_AT = 8
+"""Events among which the first message is."""
+WORDS_CHARS = 100
 
 
 def main(args: Namespace) -> int:
@@ -33,7 +44,7 @@ def main(args: Namespace) -> int:
     try:
         match args.action:
             case "list":
-                listing(store, args, None if args.all else workspace)
+                listing(store, args, None if args.all else workspace, secrets)
             case "show":
                 show(store, args, workspace, secrets)
             case "rename":
@@ -57,8 +68,8 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
-    """Sessions, newest first."""
+def listing(store: Store, args: Namespace, workspace: Path | None, secrets: Secrets) -> None:
+    """Sessions, newest first; one without a name or description by its first words."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
     if args.json:
         print_json([msgspec.to_builtins(row) for row in rows])
@@ -66,18 +77,24 @@ def listing(store: Store, args: Namespace, workspace: Path | None) -> None:
     if not rows:
         where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
         say(f"No session is stored{where}.")
+    words = standing(store, rows) if rows else {}
+    lines = []
     for row in rows:
-        what = row.name or row.description or ""
+        what = row.name or row.description or first_words(store, row.id, secrets)
+        if row.id in words:
+            what = f"({words[row.id]}) {what}"
         place = [] if workspace else [row.workspace]
-        line = [
-            row.id,
-            row.updated_at[:16].replace("T", " "),
-            f"{row.last_seq} events",
-            row.model,
-            *place,
-            what,
-        ]
-        print_rows([line])
+        when = row.updated_at[:16].replace("T", " ")
+        lines.append([row.id, when, f"{row.last_seq} events", row.model, *place, what])
+    print_rows(lines)
+
+
+def first_words(store: Store, session_id: str, secrets: Secrets) -> str:
+    """What the user has said first."""
+    for event in masked_log(islice(store.read(session_id), LOOKED_AT), secrets):
+        if isinstance(event, MessageUser):
+            return one_line(event.message.words, WORDS_CHARS)
+    return ""
 
 
 def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
@@ -96,11 +113,16 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
     """Another name."""
     from jaato.protocol.events import SessionUpdated
 
-    name = (clean_text(args.name) or "").strip()
-    if not name:
+    name = session_name(clean_text(args.name))
+    if name is None:
         raise ConfigError("The name is empty; give the session one that can be typed.")
-    journal = stored(store, session_of(store, args.session, workspace), secrets=secrets)
-    journal.record(SessionUpdated(**journal.head(), name=name))
+    session_id = session_of(store, args.session, workspace)
+
+    def note() -> None:
+        journal = stored(store, session_id, secrets=secrets)
+        journal.record(SessionUpdated(**journal.head(), name=name))
+
+    done_here_or_there(note, SessionUpdate(session_id=session_id, name=name))
 
 
 def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
@@ -146,6 +168,6 @@ def delete(store: Store, args: Namespace, workspace: Path) -> int:
             say("Nothing was deleted.")
             return 1
     for session_id in dict.fromkeys(ids):
-        store.delete(session_id)
+        done_here_or_there(partial(store.delete, session_id), SessionDelete(session_id=session_id))
         print_line(f"deleted {session_id}")
     return 0

@@ -91,7 +91,7 @@ def told(event: Event, arguments: dict[str, dict[str, object]], *, full: bool) -
 def user_text(event: MessageUser) -> str:
     """What the user said, with attachments named."""
     media = [f"[{part.name or part.mime_type}]" for part in event.message.parts if isinstance(part, Media)]
-    return "\n".join([event.message.text, *media]).strip()
+    return "\n".join([event.message.words, *media]).strip()
 
 
 def model_lines(event: MessageModel, *, full: bool) -> Iterator[str]:

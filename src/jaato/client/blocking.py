@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 from jaato.client.address import PATH, Address, address_of, dial
 from jaato.client.state import apply
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
-from jaato.errors import JaatoError, ServerGone, from_code
+from jaato.errors import ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import Command
 from jaato.protocol.events import Event, SessionInfo
@@ -21,6 +22,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL, Hello, Reply, Result, Welcome
 
 REPLY_S = 60.0
+GREETING_S = 15.0
 READ_BYTES = 1 << 18
 
 
@@ -76,17 +78,18 @@ class Client:
 
     def _greet(self) -> None:
         opening = Handshake(self.address.name, PATH, self.address.headers)
-        self._socket.settimeout(REPLY_S)
+        until = time.monotonic() + GREETING_S
+        self._socket.settimeout(GREETING_S)
         self._socket.sendall(opening.request)
-        while (rest := opening.take(self._received())) is None:
+        while (rest := opening.take(self._received(until))) is None:
             pass
         self._write(Hello(PROTOCOL, client="jaato", name=self._name))
         told = self._frames.take(rest)
         while not told:
-            told = self._frames.take(self._received())
+            told = self._frames.take(self._received(until))
         if isinstance(told[0], Closed):
             raise refused(told[0])
-        welcome = FRAMES.decode(told[0])
+        welcome = understood(told[0])
         if not isinstance(welcome, Welcome):
             raise ServerGone("The server does not greet.")
         self.welcome = welcome
@@ -192,10 +195,7 @@ class Client:
         """Take in one message. Messages of a kind this client does not know are passed over."""
         if isinstance(told, Closed):
             raise refused(told)
-        try:
-            value: Any = FRAMES.decode(told)
-        except msgspec.ValidationError:
-            return
+        value = understood(told)
         if isinstance(value, Reply):
             if value.id in self._replies:
                 self._replies[value.id] = value
@@ -212,8 +212,10 @@ class Client:
         except OSError as error:
             raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
 
-    def _received(self) -> bytes:
+    def _received(self, until: float | None = None) -> bytes:
         try:
+            if until is not None:  # a server may say a byte now and then, and never anything
+                self._socket.settimeout(max(0.001, until - time.monotonic()))
             return self._whole(self._socket.recv(READ_BYTES))
         except TimeoutError:
             raise ServerGone("The server does not answer.") from None
@@ -225,6 +227,16 @@ class Client:
         if not data:
             raise ServerGone("The server has ended the connection.")
         return data
+
+
+def understood(message: bytes) -> Any:
+    """What a server says, None for what is of a kind this client does not know. Raises `ConnectionFault` for no JSON."""
+    try:
+        return FRAMES.decode(message)
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConnectionFault("The server sent a message that is none.") from None
 
 
 def refused(closed: Closed) -> JaatoError:

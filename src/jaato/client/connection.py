@@ -24,6 +24,7 @@ from jaato.protocol.commands import (
     MessageSend,
     SessionAttach,
     SessionCreate,
+    SessionFork,
     SessionList,
 )
 from jaato.protocol.events import Event, SessionInfo
@@ -51,6 +52,9 @@ class Client:
         self._ids = 0
         self._closing = False
         self._lost: JaatoError | None = None
+        self._pause = FIRST_PAUSE_S
+        self._until = 0.0
+        """When a server counts as away for good; 0 while it says something."""
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
@@ -92,7 +96,7 @@ class Client:
         """The result of any command. Raises the `JaatoError` the server answers with."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
-        if isinstance(asked, MessageSend | SessionCreate) and not asked.once:
+        if isinstance(asked, MessageSend | SessionCreate | SessionFork) and not asked.once:
             asked = msgspec.structs.replace(asked, once=word())
         reply: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if self._lost is not None:
@@ -156,10 +160,14 @@ class Client:
                 await self._again(error)
 
     async def _again(self, lost: JaatoError) -> None:
-        pause = FIRST_PAUSE_S
-        until = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
+        now = asyncio.get_running_loop().time
+        self._until = self._until or now() + GIVE_UP_AFTER_S
         while True:
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
+            if now() > self._until:
+                self._fail(lost)
+                raise lost
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
             try:
                 link = await Link.open(self._address, self._name)
                 try:
@@ -169,10 +177,7 @@ class Client:
                     raise
                 return
             except ConnectionFault as error:
-                pause = min(2 * pause, LONGEST_PAUSE_S)
-                if asyncio.get_running_loop().time() > until:
-                    self._fail(error)
-                    raise
+                lost = error
             except JaatoError as error:
                 self._fail(error)
                 raise error from lost
@@ -190,22 +195,28 @@ class Client:
         assert link is not None
         while True:
             told = await link.receive()
+            if self._until:  # a server that only greets is none that is back
+                self._pause, self._until = FIRST_PAUSE_S, 0.0
             if isinstance(told, Reply):
                 self._replied(told)
             elif isinstance(told, Event):
                 self._happened(told)
 
     def _replied(self, reply: Reply) -> None:
-        _, waiting = self._waiting.get(reply.id, (None, None))
+        command, waiting = self._waiting.get(reply.id, (None, None))
         if waiting is None or waiting.done():
             return
+        if isinstance(command, SessionCreate | SessionAttach) and isinstance(reply.result, Opened):
+            self._session(reply.result.session_id)
         if reply.error is not None:
             waiting.set_exception(from_code(reply.error.code, reply.error.message))
         elif reply.result is not None:
             waiting.set_result(reply.result)
 
     def _happened(self, event: Event) -> None:
-        session = self._session(event.session_id)
+        session = self.sessions.get(event.session_id)
+        if session is None:
+            return  # nobody has asked for it
         if isinstance(event, SessionInfo) and event.state is not None:
             session.state = event.state
         else:

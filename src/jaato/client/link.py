@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
-
 from jaato.client.address import CONNECT_S, PATH, Address, check_owner, no_server, tls_of
-from jaato.client.blocking import refused
+from jaato.client.blocking import refused, understood
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
-from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Welcome
+from jaato.protocol.frames import PROTOCOL, Hello, Welcome
 
 READ_BYTES = 1 << 18
+MOST_UNREAD_BYTES = 1 << 20
+"""What a server may leave unread and still be owed answers to its pings."""
 
 
 class Link:
@@ -66,10 +66,8 @@ class Link:
                 told = self._told.pop(0)
                 if isinstance(told, Closed):
                     raise refused(told)
-                try:
-                    return FRAMES.decode(told)
-                except msgspec.ValidationError:
-                    continue
+                if (value := understood(told)) is not None:
+                    return value
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
@@ -78,7 +76,8 @@ class Link:
                 raise ServerGone("The server has ended the connection.")
             self._told = self._frames.take(data)
             for due in self._frames.due:
-                self._writer.write(due)
+                if self._writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
+                    self._writer.write(due)
             self._frames.due.clear()
 
     def drop(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaato.errors import JaatoError
 from jaato.protocol.commands import (
+    BlobRequest,
     ClarificationResponse,
     Command,
     CommandExecute,
@@ -21,7 +22,7 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import Event, MessageModel, SessionInfo, TurnCompleted
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import History, Result, Said, Settled, Taken
+from jaato.protocol.frames import Blob, History, Result, Said, Settled, Taken
 from jaato.protocol.messages import Media
 
 BACKLOG = 10_000
@@ -174,6 +175,16 @@ class RemoteSession:
         page = await self._ask(HistoryRequest(session_id=self.id, before_seq=before_seq, limit=limit))
         assert isinstance(page, History)
         return page
+
+    async def blob(self, name: str) -> bytes:
+        """The whole of an image, document or long result, by the SHA-256 or handle an event has. Raises `StoreError`."""
+        data = b""
+        while True:
+            piece = await self._ask(BlobRequest(session_id=self.id, blob=name, offset=len(data)))
+            assert isinstance(piece, Blob)
+            data += piece.data
+            if len(data) >= piece.size_bytes or not piece.data:
+                return data
 
     async def leave(self) -> None:
         """Watch no more; its work goes on."""

@@ -16,6 +16,8 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HEAD_BYTES = 16_384
 MAX_MESSAGE_BYTES = 64 << 20
 """The longest message that is taken: a state with what its newest entries hold."""
+MOST_PARTS = 10_000
+"""Parts a message may come in; parts that bring nothing would count for nothing else."""
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
@@ -132,7 +134,7 @@ class Frames:
             raise ConnectionFault("The server sent parts of messages in disorder.")
         self._parts.append(payload)
         self._size += len(payload)
-        if self._size > MAX_MESSAGE_BYTES:
+        if self._size > MAX_MESSAGE_BYTES or len(self._parts) > MOST_PARTS:
             raise ConnectionFault("The server sent a message that is too long.")
 
     def _frame(self) -> tuple[bool, int, bytes] | None:

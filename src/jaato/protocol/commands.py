@@ -147,10 +147,12 @@ class SessionUpdate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionFork(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.fork"):
-    """Begin a session with what another one had up to `seq`, or to its end."""
+    """Begin a session with what another one had up to `seq`, or to its end. `once` as in `message.send`: the same word
+    gives the same session."""
 
     seq: int | None = None
     name: str | None = None
+    once: str = ""
 
 
 class SessionDelete(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.delete"):
@@ -171,6 +173,15 @@ class HistoryRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True,
 
     before_seq: int | None = None
     limit: int = 100
+
+
+class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="blob.request"):
+    """Bytes of an image, document or long result that an event of the session names: by its SHA-256, or by its handle
+    (`result:…`). At most 256 kB come at once."""
+
+    blob: str
+    offset: int = 0
+    limit: int = 1 << 18
 
 
 class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
@@ -198,5 +209,6 @@ Command = (
     | SessionDelete
     | SessionList
     | HistoryRequest
+    | BlobRequest
     | ClientConfig
 )

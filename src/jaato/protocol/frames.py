@@ -15,8 +15,10 @@ PROTOCOL = 1
 MAX_HELLO_BYTES = 4_096
 HELLO_S = 5.0
 MAX_FRAME_BYTES = 16 << 20
-"""The longest frame of a client; images go in messages, so it is not small."""
-NOT_UNDERSTOOD, NOT_LET_IN, OTHER_PROTOCOL, GOING_DOWN = 4400, 4401, 4426, 4503
+"""The longest frame of an owner; images go in messages, so it is not small."""
+MAX_OTHERS_FRAME_BYTES = 1 << 20
+"""The longest of a viewer or an approver, who may edit a call's arguments and sends nothing larger."""
+NOT_UNDERSTOOD, NOT_LET_IN, OTHER_PROTOCOL = 4400, 4401, 4426
 """Close codes."""
 Role = Literal["viewer", "approver", "owner"]
 """What a client may do: watch, also answer questions, everything. The server knows it by the token."""
@@ -101,7 +103,15 @@ class History(Struct, frozen=True, tag="history", tag_field="type", omit_default
     before_seq: int | None = None
 
 
-Result = Opened | Taken | Settled | Said | Done | Sessions | History
+class Blob(Struct, frozen=True, tag="blob", tag_field="type", omit_defaults=True):
+    """Some bytes of a blob from `offset`, and how many it has."""
+
+    size_bytes: int
+    data: bytes
+    offset: int = 0
+
+
+Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob
 
 
 class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):

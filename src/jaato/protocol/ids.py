@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
 from typing import Literal
 
+from jaato.errors import ConfigError
+
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 ID_PATTERN = re.compile(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
 
+NAME_CHARS = 200
 Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b", "k"]
 """session, agent, call, question, message, turn, grant, background task, client"""
 
@@ -32,6 +36,21 @@ def new_id(kind: Kind) -> str:
 MOMENT = (-1, "")
 
 
+def id_of(kind: Kind, word: str) -> str:
+    """The identifier that a word stands for: always the same one, and no other word's. It says nothing of time."""
+    number = int.from_bytes(hashlib.sha256(f"{kind} {word}".encode("utf-8", "surrogatepass")).digest(), "big")
+    return kind + "".join([PAIRS[(number >> shift) & 1023] for shift in range(0, 130, 10)])
+
+
 def is_id(text: str, kind: Kind | None = None) -> bool:
     """Whether the text has the form of an identifier (of this kind)."""
     return ID_PATTERN.fullmatch(text) is not None and (kind is None or text[0] == kind)
+
+
+def session_name(text: str | None) -> str | None:
+    """A name for a session, by which it can be found again; None for none. Raises `ConfigError` for a longer one than
+    that, or one of several lines."""
+    name = (text or "").strip()
+    if len(name) > NAME_CHARS or not name.isprintable():
+        raise ConfigError(f"The name of a session is one line of at most {NAME_CHARS} characters.")
+    return name or None

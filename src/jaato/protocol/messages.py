@@ -131,7 +131,8 @@ Part = Text | Thinking | ToolCall | ToolResult | Media | Refusal
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One message of a conversation; tool results travel together in one message with role `tool`."""
+    """One message of a conversation; tool results travel together in one message with role `tool`. `by` is who said it,
+    as the server knows its clients by name."""
 
     role: Role
     parts: list[Part]
@@ -139,6 +140,15 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     source: Source = "user"
     provider: str | None = None
     model: str | None = None
+    once: str = ""
+    """The client's own word for it (`message.send`), by which one that is sent again is known."""
+    by: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was said, without what plugins added to it."""
+        first = self.parts[0] if self.parts else None
+        return first.text if isinstance(first, Text) else ""
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
@@ -151,6 +152,15 @@ def resumed(
 
 def stored(store: Store, text: str, workspace: str | None = None, secrets: Secrets | None = None) -> Journal:
     """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
+    journal = Journal(store, State(), secrets=secrets)
+    for _ in storing(journal, text, workspace):
+        pass
+    return journal
+
+
+def storing(journal: Journal, text: str, workspace: str | None = None) -> Generator[None, None, None]:
+    """Hold a stored session and fold its log into a new journal, piece by piece. Raises `SessionNotFound`."""
+    store = journal.store
     try:
         session_id = store.find(text, workspace)
     except SessionNotFound:
@@ -159,13 +169,15 @@ def stored(store: Store, text: str, workspace: str | None = None, secrets: Secre
         session_id = store.find(text)
     if not store.read_only:
         store.hold(session_id)
-    journal = Journal(store, State(), secrets=secrets)
-    journal.load(session_id)
-    if not journal.state.session_id:
-        raise StoreError(
-            f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
-        )
-    return journal
+    try:
+        yield from journal.loading(session_id)
+        if not journal.state.session_id:
+            raise StoreError(
+                f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
+            )
+    except BaseException:
+        store.release(session_id)
+        raise
 
 
 async def pick_provider(
@@ -231,7 +243,8 @@ def plan_of(
         model=model,
         workspace=workspace,
         policy=policy_for(blueprint, settings, workspace),
-        name=blueprint.name,
+        name=session_name(blueprint.name),
+        id=blueprint.id,
         prompt=prompt,
         settings=sampling,
         asker=blueprint.asker,

@@ -30,6 +30,8 @@ class Blueprint:
     tools: tuple[Callable[..., Any] | Tool, ...] = ()
     workspace: Path | None = None
     session: str | None = None
+    id: str | None = None
+    """The id of a new session, where it is to be known beforehand."""
     name: str | None = None
     prompt: str | None = None
     plugins: tuple[str, ...] | None = None

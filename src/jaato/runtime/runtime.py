@@ -52,6 +52,7 @@ class Plan:
     workspace: Path
     policy: Policy
     name: str | None = None
+    id: str | None = None
     agent_name: str = "main"
     prompt: str | None = None
     settings: ModelSettings = ModelSettings()
@@ -96,7 +97,7 @@ class Runtime:
             raise ConfigError(
                 f"The workspace {plan.workspace} is not a directory; create it or pass another one."
             )
-        state = State(session_id=new_id("s"), agent_id=new_id("a"))
+        state = State(session_id=plan.id or new_id("s"), agent_id=new_id("a"))
         journal = Journal(self.store, state, secrets=self.secrets)
         created = SessionCreated(
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__

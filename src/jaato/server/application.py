@@ -12,7 +12,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 import jaato
-from jaato.protocol.frames import MAX_FRAME_BYTES, PROTOCOL
+from jaato.protocol.frames import PROTOCOL
 from jaato.server.admission import KEY
 from jaato.server.asgi import App
 from jaato.server.connection import Connection
@@ -101,9 +101,9 @@ class Attached:
         """End the connection."""
         await self._websocket.close(code, reason)
 
-    def let_in(self) -> None:
-        """The client is known: take frames of every allowed size from now on."""
-        self._wire.let_in(MAX_FRAME_BYTES)
+    def let_in(self, frame_bytes: int) -> None:
+        """The client is known: take frames up to this size from now on."""
+        self._wire.let_in(frame_bytes)
 
     async def room(self) -> None:
         """Wait while the client leaves too much unread."""

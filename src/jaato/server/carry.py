@@ -8,10 +8,12 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
+from jaato.agent.compose import Author
 from jaato.agent.recovery import close_turn
-from jaato.agent.suspension import suspended
-from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.agent.suspension import go_on, suspended
+from jaato.errors import ConfigError, NotAllowed, Overloaded
 from jaato.protocol.commands import (
+    BlobRequest,
     ClarificationResponse,
     ClientConfig,
     Command,
@@ -32,27 +34,25 @@ from jaato.protocol.commands import (
     ToolsDisable,
     TurnContinue,
 )
-from jaato.protocol.events import (
-    ClarificationQuestion,
-    PermissionRequested,
-)
-from jaato.protocol.frames import Done, Opened, Result, Said, Sessions, Settled, Taken
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
+from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView
-from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
-from jaato.server.history import page_of
+from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
-from jaato.server.opening import create, visited
+from jaato.server.opening import checked_word, create, visited
 from jaato.server.room import Room
-from jaato.server.said import broken_off, continued, kept, settled, settled_down, stop_task
-from jaato.server.shelf import forked, searched
+from jaato.server.said import noted, said_to, settled, settled_down, stop_task
+from jaato.server.shelf import forked, listed
 
-WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, ClientConfig)
+WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
 """What an approver may do besides."""
-MOST_LISTED = 500
+MOST_WATCHED = 256
+"""Sessions one connection may watch: the state of each is in memory as long."""
 
 
 class Carrier:
@@ -81,8 +81,16 @@ class Carrier:
         for session_id in self._visits:
             hub.begin(partial(visited, hub, session_id, client_id, stop=False))
 
+    async def ready(self, command: Command) -> None:
+        """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
+        `SessionNotFound`."""
+        if isinstance(command, SessionAttach):
+            await self._hub.room(self._hub.find(command.session_id))
+        elif isinstance(command, HistoryRequest):
+            await self._room(command)
+
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
-        """The result of a command, or what will give it. Raises `JaatoError`s."""
+        """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
         self._must_be_allowed(command)
         match command:
             case SessionAttach():
@@ -90,9 +98,11 @@ class Carrier:
             case SessionDetach():
                 return self._detach(command)
             case SessionList():
-                return self._list(command)
+                return listed(self._hub, command)
             case HistoryRequest():
-                return page_of(self._room(command), command)
+                return page_of(self._hub.at_hand(self._id_of(command)), command)
+            case BlobRequest():
+                return piece_of(self._hub.at_hand(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -142,8 +152,8 @@ class Carrier:
             return next(iter(self._feeds))
         raise ConfigError("Say which session is meant: session_id.")
 
-    def _room(self, command: Command) -> Room:
-        return self._hub.room(self._id_of(command))
+    async def _room(self, command: Command) -> Room:
+        return await self._hub.room(self._id_of(command))
 
     async def _live(self, command: Command) -> Live:
         return await self._hub.live(self._id_of(command))
@@ -151,7 +161,7 @@ class Carrier:
     # --- watching ------------------------------------------------------------------------------------------------
 
     def _attach(self, command: SessionAttach) -> Opened:
-        room = self._hub.room(self._hub.find(command.session_id))
+        room = self._hub.at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         return Opened(room.session_id, room.state.seq, room.state.name)
 
@@ -159,6 +169,8 @@ class Carrier:
         held = self._feeds.pop(room.session_id, None)
         if held is not None:
             self._hub.leave(*held)
+        elif len(self._feeds) >= MOST_WATCHED:
+            raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
         feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
         self._feeds[room.session_id] = (room, feed)
 
@@ -182,16 +194,10 @@ class Carrier:
             self._hub.change(room, feed, self._client)
         return Done()
 
-    def _list(self, command: SessionList) -> Sessions | Awaitable[Sessions]:
-        limit = min(max(command.limit, 1), MOST_LISTED)
-        if command.query:
-            return searched(self._hub, command, limit)
-        return Sessions(*self._hub.listed(command.workspace, limit, command.cursor))
-
     # --- answering -----------------------------------------------------------------------------------------------
 
     async def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
-        room = self._room(command)
+        room = await self._room(command)
         if command.question_id in room.state.questions:
             live = await self._hub.live(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
@@ -216,6 +222,7 @@ class Carrier:
                 raise ConfigError("The question is of the other kind.")
         accepted = live.session.desk.answer(command.question_id, given)
         if accepted:
+            await noted(room, command.question_id)
             return Settled(True, self._client.name)
         return await settled(room, command.question_id)
 
@@ -230,36 +237,19 @@ class Carrier:
         return opened
 
     async def _send(self, command: MessageSend) -> Taken:
-        room = self._room(command)
+        room = await self._room(command)
         live = await self._hub.live(room.session_id)
-        if command.once and (seq := room.taken.get(command.once)):
-            return Taken(seq, again=True)
-        media = kept(live, command.files)
-        taken = Accepted()
-        forget = live.session.journal.bus.listen(taken)
-
-        async def turn() -> None:
-            try:
-                with live.in_use():
-                    await live.session.post(command.text, [*command.attachments, *media])
-            except JaatoError as error:
-                if not taken.failed(error):
-                    broken_off(live, room, error)
-                raise
-            finally:
-                taken.failed(JaatoError("The message was not taken."))
-
-        self._hub.begin(turn)
-        try:
-            result = await taken
-        finally:
-            forget()
-        if command.once:
-            room.taken[command.once] = result.seq
-        return result
+        word = checked_word(command.once) or new_id("m")
+        if (before := room.recall.taken.get(word)) is not None:
+            return msgspec.structs.replace(before, again=True)
+        if (under_way := room.taking.get(word)) is not None:
+            return msgspec.structs.replace(await under_way, again=True)
+        taken, turn = said_to(live, room, command, Author(self._client.name, word))
+        self._hub.work(room, turn)
+        return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
-        room = self._room(command)
+        room = await self._room(command)
         if room.session_id in self._hub.lives.by_id or room.state.open_turn is not None:
             session = (await self._hub.live(room.session_id)).session
             if suspended(session):
@@ -268,18 +258,19 @@ class Carrier:
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
-        live = await self._live(command)
-        if not suspended(live.session):
+        room = await self._room(command)
+        session = (await self._hub.live(room.session_id)).session
+        if not suspended(session):
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.begin(partial(continued, live, self._room(command)))
+        self._hub.work(room, lambda: go_on(session))
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:
         if not command.session_id:
             raise ConfigError("Say which session is to be removed: session_id.")
         session_id = self._hub.find(command.session_id)
-        self._feeds.pop(session_id, None)
         await self._hub.delete(session_id)
+        self._feeds.pop(session_id, None)
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:

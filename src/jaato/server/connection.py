@@ -9,14 +9,16 @@ from typing import Protocol
 import msgspec
 
 import jaato
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, Overloaded
 from jaato.log import logger
 from jaato.protocol.codec import COMMANDS, encode
 from jaato.protocol.commands import Command
 from jaato.protocol.frames import (
     HELLO,
     HELLO_S,
+    MAX_FRAME_BYTES,
     MAX_HELLO_BYTES,
+    MAX_OTHERS_FRAME_BYTES,
     NOT_LET_IN,
     NOT_UNDERSTOOD,
     OTHER_PROTOCOL,
@@ -54,8 +56,8 @@ class Socket(Wire, Protocol):
         """End the connection."""
         ...
 
-    def let_in(self) -> None:
-        """The client is known: take frames of every allowed size from now on."""
+    def let_in(self, frame_bytes: int) -> None:
+        """The client is known: take frames up to this size from now on."""
         ...
 
     async def room(self) -> None:
@@ -80,7 +82,7 @@ class Connection:
         client = await self._greeted()
         if client is None:
             return
-        self._socket.let_in()
+        self._socket.let_in(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
         carrier = Carrier(self._hub, self._socket, client)
         self._socket.drained = carrier.go_on
         try:
@@ -88,6 +90,7 @@ class Connection:
                 if not await self._take(carrier, text):
                     return
                 await self._socket.room()
+                await asyncio.sleep(0)  # many commands at once leave others their turn
         finally:
             self._socket.drained = None
             carrier.leave()
@@ -144,12 +147,11 @@ class Connection:
             self._send(Reply(id_of(text), error=problem))
             return True
         if len(self._tasks) >= AT_ONCE:
-            problem = Problem(
-                "overloaded", f"At most {AT_ONCE} commands at once; wait for replies.", retryable=True
-            )
-            self._send(Reply(command.id, error=problem))
+            refused = Overloaded(f"At most {AT_ONCE} commands at once; wait for replies.")
+            self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
+            await carrier.ready(command)
             work = carrier.carry_out(command)
         except JaatoError as error:
             self._send(Reply(command.id, error=problem_of(error)))

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 import jaato
-from jaato.errors import ConfigError, JaatoError
+from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.listen import bound, host_and_port
 from jaato.server.run import Doors, Running, opened
@@ -69,7 +69,7 @@ def found(path: Path) -> Record | None:
         data = os.pread(fd, 10_000, 0)
         try:
             return msgspec.json.decode(data, type=Record)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return Record(0, "", 0.0, str(path), [])  # it is just beginning
     finally:
         os.close(fd)
@@ -168,7 +168,11 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
             note(fd, Record(os.getpid(), jaato.__version__, time.time(), str(wanted.path), web))
             with contextlib.suppress(OSError):
                 write_private(user_dir(environ, "XDG_STATE_HOME", ".local/state") / LAST, bytes(wanted.path))
-            announce(f"serving at {wanted.path}" + "".join(f" and {address}" for address in web))
+            where = f"serving at {wanted.path}" + "".join(f" and {address}" for address in web)
+            if why := served.hub.store.refusal:
+                LOG.warning("Sessions can be read and not worked in: %s", why)
+                where += f"; sessions can be read and not worked in: {why}"
+            announce(where)
             LOG.info("Process %d serves at %s", os.getpid(), " and ".join([str(wanted.path), *web]))
             tell_supervisor(environ, "READY=1")
             while not stopping.is_set():
@@ -209,11 +213,10 @@ def at(wanted: Wanted, passed: list[socket.socket], stack: AsyncExitStack) -> li
 
 async def renewed(served: Running) -> None:
     """Read everything anew that a signal asks for; what is wrong with it is the log's, and the server serves on."""
-    try:
-        await served.renew()
-    except (JaatoError, OSError) as error:
-        LOG.error("Not everything could be read anew: %s", error)  # noqa: TRY400 it says all there is
-    else:
+    problems = await served.renew()
+    for problem in problems:
+        LOG.error("Not everything could be read anew: %s", problem)
+    if not problems:
         LOG.info("The configuration is read anew, for new sessions and connections")
 
 

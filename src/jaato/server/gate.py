@@ -70,9 +70,10 @@ class Gate:
 
 
 async def turn_away(scope: Scope, send: Send, refused: Refused, form: Form) -> None:
-    """Say no, in words, on whichever kind of connection."""
+    """Say no, in words, on whichever kind of connection, and end it: nothing else on it is looked at."""
     body = json.dumps(form(scope, refused)).encode()
-    named = {"content-type": "application/json", "content-length": str(len(body))} | refused.headers
+    named = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    named |= refused.headers
     headers = [(name.encode(), value.encode()) for name, value in named.items()]
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
     await send({"type": f"{kind}.start", "status": refused.status, "headers": headers})

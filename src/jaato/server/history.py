@@ -1,15 +1,18 @@
-"""The part of a conversation that a state no longer holds, page by page from the store."""
+"""What a state does not hold, from the store: the earlier part of a conversation, and large results and images."""
 
 from __future__ import annotations
 
 from jaato.agent.masking import masked_log
-from jaato.protocol.commands import HistoryRequest
+from jaato.errors import ConfigError
+from jaato.protocol.commands import BlobRequest, HistoryRequest
 from jaato.protocol.events import Event
 from jaato.protocol.events.state import Entry
-from jaato.protocol.frames import History
+from jaato.protocol.frames import Blob, History
 from jaato.server.room import Room
 
 MOST = 500
+MOST_BYTES = 1 << 18
+DIGEST_CHARS = 64
 READ = 4
 """Events read for each entry that is asked for, to begin with: not every event is one."""
 
@@ -42,3 +45,13 @@ def between(room: Room, first: int, end: int) -> list[Event]:
                 break
             read.append(event)
     return read
+
+
+def piece_of(room: Room, asked: BlobRequest) -> Blob:
+    """Bytes of a blob of this session, as it was kept: text without secrets. Raises `StoreError` for another's."""
+    digest = asked.blob.removeprefix("result:")
+    if len(digest) != DIGEST_CHARS or not digest.isalnum():
+        raise ConfigError("A blob is named by its SHA-256 or its handle, as an event has it.")
+    size_bytes = room.store.blob_size(room.session_id, digest)
+    offset, limit = max(asked.offset, 0), min(max(asked.limit, 1), MOST_BYTES)
+    return Blob(size_bytes, room.store.get_blob(room.session_id, digest, offset, limit), offset)

@@ -15,24 +15,24 @@ from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
+from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
+from jaato.server.folding import Folding
 from jaato.server.listing import entries, settle_rest, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.offered import learn
 from jaato.server.opening import change_model
-from jaato.server.room import Room, folded
+from jaato.server.room import Room
 from jaato.server.surroundings import Surroundings
+from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, renew, sweep
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0
 """How long a session that nobody watches and that does nothing stays at hand."""
-SWEEP_S = 5.0
-FOLLOW_S = 0.2
-"""How often the store is looked at for a session that works in another process."""
-REMEMBERED = 10_000
-"""Commands with a `once` that are remembered."""
 
 
 class Hub:
@@ -51,15 +51,17 @@ class Hub:
         self.once: dict[tuple[str, str], str] = {}
         self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
-        self.closing = False
+        self._heard = 0
+        self.closing = self.news = False  # news: of sessions that not all who watch others were told of
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
         settle_rest(self.store)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._sweep)
-            group.start_soon(self._follow)
+            group.start_soon(sweep, self)
+            group.start_soon(follow, self)
+            self._asking = group
             try:
                 yield
             finally:
@@ -71,15 +73,36 @@ class Hub:
                 await asyncio.wait(self._work)
 
     def begin(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do something that no command waits for; it ends before the server does."""
+        """Do what no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    def work(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
+        """Take a turn to its end, which no command waits for; who watches learns when it breaks off."""
+
+        async def told() -> None:
+            try:
+                await turn()
+            except JaatoError as error:
+                live = self.lives.by_id.get(room.session_id)
+                if live is not None and suspended(live.session):
+                    room.broke_off(error)
+                raise
+
+        self.begin(told)
+
     @property
     def events(self) -> int:
-        """How much has happened in the rooms there are."""
-        return sum(room.ring.end for room in self.rooms.values())
+        """How much has happened in the rooms there are and were."""
+        return self._heard + sum(room.ring.end for room in self.rooms.values())
+
+    def forget(self, session_id: str, said: str = "") -> None:
+        """Close a room, with a last word to who watches."""
+        if (room := self.rooms.pop(session_id, None)) is not None:
+            if said:
+                room.say(said, "warning")
+            self._heard += room.ring.end
 
     # --- rooms ---------------------------------------------------------------------------------------------------
 
@@ -89,16 +112,39 @@ class Hub:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         return text if text in self.rooms else self.store.find(text, workspace)
 
-    def room(self, session_id: str) -> Room:
-        """The room of a session, made if nobody watches it yet. Raises `SessionNotFound`."""
-        room = self.rooms.get(session_id)
-        if room is None:
-            room = Room(self.store, self.secrets, folded(self.store, self.secrets, session_id))
+    def stored(self, session_id: str) -> bool:
+        """Whether there is a session with this id."""
+        if session_id in self.rooms:
+            return True
+        try:
+            return self.store.last_seq(session_id) > 0
+        except SessionNotFound:
+            return False
+
+    async def room(self, session_id: str) -> Room:
+        """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is not None:
+            return room
+        async with self.alone(f"room {session_id}"):
+            if (room := self.rooms.get(session_id)) is not None:
+                return room
+            folding = Folding(self.store, self.secrets, session_id)
+            for _ in folding:
+                await asyncio.sleep(0)
+            room = Room(self.store, self.secrets, folding.state, folding.recall)
+            room.catch_up()
             self._settle(room)
         return room
 
+    def at_hand(self, session_id: str) -> Room:
+        """A room that is there. Raises `SessionNotFound`."""
+        if (room := self.rooms.get(session_id)) is None:
+            raise SessionNotFound(f"The session {session_id} has just been removed.")
+        return room
+
     def _settle(self, room: Room) -> None:
-        room.sessions = self._listed
+        room.sessions = lambda: self.listed(limit=20)[0]
+        room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
             (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
         )
@@ -107,11 +153,9 @@ class Hub:
     def enter(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
     ) -> Feed:
-        """Watch a session; a watcher who can answer keeps its questions from being answered for want of anybody."""
+        """Watch a session; its questions wait for a watcher who can answer."""
         feed = room.enter(wire, client, after_seq, deltas=deltas)
         self._answerable(room)
-        if live := self.lives.by_id.get(room.session_id):
-            self._surroundings.look(live)
         return feed
 
     def leave(self, room: Room, feed: Feed) -> None:
@@ -134,29 +178,47 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
-        async with self._alone(session_id):
-            known = self.lives.by_id.get(session_id)
-            if known is not None:
-                return known
-            if self.closing:
-                raise SessionBusy("The server is going down; start it again, nothing is lost.")
-            room = self.room(session_id)
-            live = await self.lives.resume(session_id, Path(room.state.workspace), how)
-            room.catch_up()
-            self.join(room, live)
-            return live
+        await make_room(self)
+        async with self.alone(session_id):
+            return self.lives.by_id.get(session_id) or await self._resumed(session_id, how)
+
+    async def _resumed(self, session_id: str, how: Resume) -> Live:
+        if self.closing:
+            raise SessionBusy("The server is going down; start it again, nothing is lost.")
+        room = await self.room(session_id)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        room.catch_up()
+        self.join(room, live)
+        return live
+
+    async def anew(self, session_id: str, how: Resume | None = None) -> Live | None:
+        """Have a session that rests ready again, as it was or under `how`, with nobody in between; its visit goes on. None
+        when it is at work. Raises `JaatoError`s; then it is as it was before, where that can be."""
+        async with self.alone(session_id):
+            live = self.lives.by_id.get(session_id)
+            if live is None:
+                return await self._resumed(session_id, how or AS_BEFORE)
+            if not live.resting:
+                return None
+            await self.lives.put_down(live)
+            try:
+                made = await self._resumed(session_id, how or live.how)
+            except JaatoError:
+                (await self._resumed(session_id, live.how)).visited_as(live)
+                raise
+            made.visited_as(live)
+            return made
 
     def join(self, room: Room, live: Live) -> None:
         """What happens in the session is heard in its room."""
         session = live.session
-        room.secrets = session.journal.secrets
+        room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: self.begin(lambda: go_on(session))
+        session.desk.early = lambda: self.work(room, lambda: go_on(session))
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
-        room.tell()
         self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
@@ -167,12 +229,14 @@ class Hub:
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and not live.answering:
             live.leave, live.answering = live.session.desk.attend(patient=True), True
+            self._asking.start_soon(learn, room, live)
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
 
     @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+    async def alone(self, session_id: str) -> AsyncIterator[None]:
+        """Keep others from opening, making or putting down a session while the body runs."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
@@ -181,54 +245,43 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    def remember(self, key: tuple[str, str], session_id: str) -> None:
-        self.once[key] = session_id
-        while len(self.once) > REMEMBERED:
-            del self.once[next(iter(self.once))]
-
     async def put_down(self, session_id: str, *, idle: bool = False) -> None:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
         live = self.lives.by_id.get(session_id)
         if live is not None:
-            async with self._alone(session_id):
-                if idle and not self._idle(session_id, live):
+            async with self.alone(session_id):
+                if idle and not is_idle(self, live):
                     return
                 await self.lives.put_down(live)
 
-    def _idle(self, session_id: str, live: Live) -> bool:
-        """Whether nobody watches a session and it has done nothing for long enough."""
-        room = self.rooms.get(session_id)
-        return live.rests(self.idle_after_s, watched=room is not None and room.watched)
-
     async def delete(self, session_id: str) -> None:
-        """Stop a session and remove it for good; who watches it is told by the end of its events."""
+        """Stop a session and remove it for good; who watches it is told."""
         await self.put_down(session_id)
         self.store.hold(session_id)
         try:
             self.store.delete(session_id)
         finally:
             self.store.release(session_id)
-        self.rooms.pop(session_id, None)
+        self.forget(session_id, REMOVED)
+        self.news = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
         if command.provider is not None or command.model is not None:
-            live = self.lives.by_id.get(session_id)
-            if live is not None and not live.resting:
-                raise SessionBusy(
-                    "The agent is at work; another model can go on when its turn and tasks are over."
-                )
-            await change_model(self, session_id, live, command)
+            await change_model(self, session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
-            journal.record(
-                SessionUpdated(**journal.head(), name=command.name, description=command.description)
-            )
-        self.room(session_id).tell()
+            name = session_name(command.name)
+            journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
+        (await self.room(session_id)).tell()
+        self.news = True
 
     async def reload(self) -> None:
-        """New sessions see the configuration as it is now; those at hand go on as they are."""
+        """Sessions see the configuration as it is now: new ones at once, those at hand when they rest. Raises `ConfigError`
+        for one that cannot be used; then workspaces that are open stay as they are."""
+        settings_for(self.base, self.base.workspace or Path.home())
         await self.lives.renew()
+        await renew(self)
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -237,36 +290,6 @@ class Hub:
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
         return entries(self.store, self.lives.by_id, workspace, limit, before)
-
-    def _listed(self) -> list[SessionEntry]:
-        return self.listed(limit=20)[0]
-
-    # --- looking after -------------------------------------------------------------------------------------------
-
-    async def _sweep(self) -> None:
-        """Put down what nobody needs, again and again."""
-        while True:
-            await anyio.sleep(min(SWEEP_S, self.idle_after_s))
-            for session_id, live in list(self.lives.by_id.items()):
-                if live.passed:
-                    await self.put_down(session_id)
-                elif self._idle(session_id, live):
-                    await self.put_down(session_id, idle=True)
-            for session_id, room in list(self.rooms.items()):
-                if not room.watched and session_id not in self.lives.by_id:
-                    del self.rooms[session_id]
-            await self.lives.sweep(self.idle_after_s)
-
-    async def _follow(self) -> None:
-        """Hear of what other processes write into sessions that are watched here."""
-        while True:
-            await anyio.sleep(FOLLOW_S)
-            for session_id, room in list(self.rooms.items()):
-                if room.watched and session_id not in self.lives.by_id:
-                    try:
-                        room.catch_up()
-                    except SessionNotFound:
-                        del self.rooms[session_id]
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import resource
 import socket
-import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,19 +14,28 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
-from jaato.server.tls import Secured
+from jaato.server.reading import LittleAtOnce
+from jaato.server.tls import Certificate, Secured
 
 HEAD_S = 15.0
 """How long a connection may take to say what it wants."""
 IDLE_S = 30
 ENDING_S = 1
 MAX_CONNECTIONS = 512
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_HEAD_BYTES = 32_768
 
 
-def config_of(app: Any) -> uvicorn.Config:
+class Config(uvicorn.Config):
+    """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be."""
+
+    doors = 1
+
+
+def config_of(app: Any) -> Config:
     """How the HTTP server is set."""
-    return uvicorn.Config(
+    return Config(
         app,
         http=Bounded,
         ws="none",
@@ -45,8 +53,9 @@ def config_of(app: Any) -> uvicorn.Config:
 class Listener(uvicorn.Server):
     """A server that leaves the signals to the program, and bounds handshakes of TLS as it does requests."""
 
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, config: Config, tls: Certificate | None = None) -> None:
         super().__init__(config)
+        self._doors = config.doors
         self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -61,11 +70,14 @@ class Listener(uvicorn.Server):
             return made
 
         def made() -> asyncio.Protocol:
-            return served() if self._tls is None else Secured(self._tls, served, handshakes)
+            if self._tls is None:
+                return served()
+            return Secured(self._tls.context, served, handshakes, most_connections(self._doors) // 2)
 
-        self.servers = [
-            await loop.create_server(made, sock=one, backlog=self.config.backlog) for one in sockets or []
-        ]
+        self.servers = []
+        for one in sockets or []:
+            self.servers.append(await loop.create_server(made, sock=one, backlog=ACCEPTED_AT_ONCE))
+            one.listen(self.config.backlog)  # as many may wait to be accepted
         self.started = True
 
     @contextlib.contextmanager
@@ -74,17 +86,20 @@ class Listener(uvicorn.Server):
         yield
 
 
-class Bounded(H11Protocol):
+class Bounded(H11Protocol, LittleAtOnce):
     """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
     longest makes room, so that silent ones keep nobody out."""
 
+    config: Config
     late: asyncio.TimerHandle | None = None
+    waits_since: float | None = None
+    """Since when the client has said nothing that could be served; None while it is served."""
     _counted = False
     _upgraded = False
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
-        if len(self.connections) >= most_connections() and not self._make_room():
+        if len(self.connections) >= most_connections(self.config.doors) and not self._make_room():
             transport.abort()
             return
         self._counted = True
@@ -95,13 +110,13 @@ class Bounded(H11Protocol):
         """A client says something."""
         super().data_received(data)
         self._watch()
+        if self._serves():
+            self.flow.pause_reading()  # until the body is asked for, which that of a stranger is not
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """The connection becomes a WebSocket, which looks after itself."""
         self._upgraded = True
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
+        self._forget()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -125,25 +140,23 @@ class Bounded(H11Protocol):
         self.connections.discard(oldest)
         return True
 
-    @property
-    def waits_since(self) -> float | None:
-        """Since when the client has said nothing that could be served; None while it is served."""
-        return None if self.late is None else self.late.when() - HEAD_S
-
     def _watch(self) -> None:
         """Begin to wait for a whole request, or stop waiting because there is one."""
         served = self._upgraded or self._serves()
-        if served and self.late is not None:
-            self.late.cancel()
-            self.late = None
-        elif not served and self.late is None:
+        if served:
+            self._forget()
+        elif self.late is None:
+            self.waits_since = self.loop.time()
             self.late = self.loop.call_later(HEAD_S, self.hurry)
+
+    def _forget(self) -> None:
+        if self.late is not None:
+            self.late.cancel()
+        self.late = self.waits_since = None
 
     def hurry(self) -> None:
         """Close the connection, unless it is being served."""
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
+        self._forget()
         if not self._serves():
             self.transport.abort()
 
@@ -153,10 +166,11 @@ class Bounded(H11Protocol):
         return cycle is not None and not cycle.response_complete
 
 
-def most_connections() -> int:
-    """As many connections as leave files enough for the work."""
+def most_connections(doors: int = 1) -> int:
+    """As many connections as one of several doors may have and leave descriptors enough for the others and for the work."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft // 4))
+    most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft // 4)
+    return max(16, most // doors)
 
 
 def bound(host: str, port: int) -> socket.socket:

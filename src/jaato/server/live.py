@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.state import State
 from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.runtime.assemble import settings_for, stored
+from jaato.runtime.assemble import settings_for, storing
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
@@ -66,6 +68,8 @@ class Live:
     uses: int = 0
     """How many commands are just being carried out in it; a message is one until its turn has ended."""
     idle_since: float = field(default_factory=anyio.current_time)
+    stale: bool = False
+    """Whether the configuration is another one since it was made or resumed."""
 
     @property
     def resting(self) -> bool:
@@ -86,6 +90,10 @@ class Live:
         """Whether the visit it is made for is over, and nothing would be lost."""
         late = anyio.current_time() - self.left_since >= COMES_BACK_S
         return bool(self.visit) and not self.visitor and late and self.resting
+
+    def visited_as(self, before: Live) -> None:
+        """The visit of what this takes the place of goes on."""
+        self.visit, self.visitor, self.left_since = before.visit, before.visitor, before.left_since
 
     @property
     def keeper(self) -> Keeper:
@@ -111,6 +119,8 @@ class Shop:
     key: tuple[str, str]
     workshop: Workshop
     idle_since: float = 0.0
+    models: dict[tuple[str, str | None], list[str]] = field(default_factory=dict)
+    """Those of each provider, by its name and address, as far as they were asked for."""
 
 
 class Lives:
@@ -138,7 +148,11 @@ class Lives:
         """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
-        journal = stored(self.store, session_id, secrets=shop.workshop.secrets)
+        journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
+        shop.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
+        with closing(storing(journal, session_id)) as pieces:
+            for _ in pieces:
+                await anyio.lowlevel.checkpoint()
         try:
             return await self._enter(
                 shop,
@@ -170,6 +184,10 @@ class Lives:
             await live.close()
         live.shop.idle_since = anyio.current_time()
 
+    def fresh(self, live: Live) -> None:
+        """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
+        self._shop(live.shop.workshop.workspace, live.how.environment, alone=live.how.alone)
+
     def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
         workspace = workspace.resolve()
         key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
@@ -186,7 +204,10 @@ class Lives:
         return shop
 
     async def renew(self) -> None:
-        """Make workshops anew for the sessions to come; those in use are closed when their last session is."""
+        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and their
+        sessions are `stale` until then."""
+        for live in self.by_id.values():
+            live.stale = True
         self._left += self._shops.values()
         self._shops.clear()
         await self._close_left()

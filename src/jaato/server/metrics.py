@@ -38,5 +38,5 @@ class Metrics:
         )
         lines = []
         for name, kind, meaning, value in rows:
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", f"{name} {value:g}"]
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", f"{name} {value}"]
         return "\n".join(lines) + "\n"

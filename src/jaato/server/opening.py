@@ -14,13 +14,20 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import SessionCreate, SessionUpdate
 from jaato.protocol.frames import Opened
+from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
+from jaato.server.recall import remember
 from jaato.server.room import Room
+from jaato.server.upkeep import make_room
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
+
+MAX_WORD_CHARS = 200
+REMEMBERED = 10_000
+"""Commands with a `once` that are remembered."""
 
 
 def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
@@ -73,14 +80,34 @@ def workspace_of(text: str) -> Path:
     return Path(text)
 
 
+def checked_word(once: str) -> str:
+    """A client's own word for a command. Raises `ConfigError` for one that is too long to be kept."""
+    if len(once) > MAX_WORD_CHARS:
+        raise ConfigError(f"A word for `once` has at most {MAX_WORD_CHARS} characters.")
+    return once
+
+
 async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
     """A new session, or a stored one opened under what the command says; the reply says whether an earlier
     command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
+    if not checked_word(command.once):
+        return await made_or_opened(hub, command, client_id, None)
+    named = id_of("s", command.once)
+    async with hub.alone(f"{named} is made"):
+        return await made_or_opened(hub, command, client_id, named)
+
+
+async def made_or_opened(
+    hub: Hub, command: SessionCreate, client_id: str, named: str | None
+) -> tuple[Room, Opened]:
+    """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
     key = ("create", command.once)
     made = hub.once.get(key) if command.once else None
+    if made is None and named is not None and not command.session_id and not command.resume:
+        made = named if hub.stored(named) else None
     live = hub.lives.by_id.get(made or "")
     if made and (live is not None or not command.passing):
-        room = hub.room(made)
+        room = await hub.room(made)
         if live is not None and live.visit:
             live.visitor = client_id  # its connection was lost; the visit goes on
         opened = Opened(made, room.state.seq, room.state.name, again=True)
@@ -88,19 +115,21 @@ async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple
     chosen: list[tuple[str, str]] = []
     blueprint = replace(
         blueprint_of(hub.base, command, workspace_of(command.workspace)),
+        id=named,
         chosen=lambda choice, model: chosen.append((model, choice.reason)),
     )
     stored = made or stored_session(hub.store, command)
     if stored is None:
+        await make_room(hub)
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
-        room, before = hub.room(live.session.state.session_id), 0
+        room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
     else:
         room, before, live = await reopened(hub, stored, command, blueprint)
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
     if command.once:
-        hub.remember(key, room.session_id)
+        remember(hub.once, key, room.session_id, REMEMBERED)
     state = live.session.state
     model, reason = chosen[0] if chosen else (state.model, "")
     opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
@@ -118,7 +147,7 @@ async def reopened(
     if live is not None and not live.resting:
         raise SessionBusy(at_work)
     await hub.put_down(session_id)
-    room = hub.room(session_id)
+    room = await hub.room(session_id)
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
@@ -141,16 +170,9 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
         await hub.put_down(session_id)
 
 
-async def change_model(hub: Hub, session_id: str, live: Live | None, command: SessionUpdate) -> None:
-    """Go on with another model, else as before; a visit goes on either way."""
+async def change_model(hub: Hub, session_id: str, command: SessionUpdate) -> None:
+    """Go on with another model, else as before; a visit goes on either way. Raises `SessionBusy` for one at work."""
+    live = hub.lives.by_id.get(session_id)
     before = live.how if live is not None else AS_BEFORE
-    made: Live | None = None
-    await hub.put_down(session_id)
-    try:
-        made = await hub.live(session_id, replace(before, provider=command.provider, model=command.model))
-    except JaatoError:
-        made = await hub.live(session_id, before)
-        raise
-    finally:
-        if live is not None and made is not None:
-            made.visit, made.visitor = live.visit, live.visitor
+    if await hub.anew(session_id, replace(before, provider=command.provider, model=command.model)) is None:
+        raise SessionBusy("The agent is at work; another model can go on when its turn and tasks are over.")

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_log
 from jaato.client.state import apply, live_of
+from jaato.errors import JaatoError
 from jaato.protocol.codec import encode
-from jaato.protocol.events import ClarificationResolved, Event, PermissionResolved, SessionInfo, SystemMessage
+from jaato.protocol.events import (
+    AgentStatusChanged,
+    Event,
+    SessionInfo,
+    SystemMessage,
+)
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
+from jaato.server.recall import Recall
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
 
-T = TypeVar("T")
-REMEMBERED = 500
+TELL_S = 0.1
+"""How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""
 
 
 class Room:
@@ -28,7 +37,7 @@ class Room:
     `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
     """
 
-    def __init__(self, store: Store, secrets: Secrets, state: State) -> None:
+    def __init__(self, store: Store, secrets: Secrets, state: State, recall: Recall | None = None) -> None:
         self.store = store
         self.secrets = secrets
         self.state = state
@@ -37,12 +46,17 @@ class Room:
         self.models: list[str] = []
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
+        self.came: Callable[[], None] = nobody_cares
+        """What is done when somebody has come."""
         self._watchers: dict[Feed, ClientView] = {}
-        self.settled: dict[str, tuple[str, str]] = {}
-        """Questions that were answered of late: how, and by whom."""
-        self.taken: dict[str, int] = {}
-        """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        self.recall = recall or Recall()
+        self.taking: dict[str, Accepted] = {}
+        """Those that are just being prepared."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
+        self.later: Callable[[float, Callable[[], None]], object] | None = None
+        """Does something after so many seconds, where there is a loop."""
+        self._told_at = 0.0
+        self._to_tell = False
 
     @property
     def session_id(self) -> str:
@@ -60,12 +74,7 @@ class Room:
         """Something has happened."""
         if event.durable and event.seq <= self.state.seq:
             return
-        apply(self.state, event)
-        match event:
-            case PermissionResolved():
-                remember(self.settled, event.question_id, (event.answer, event.by))
-            case ClarificationResolved():
-                remember(self.settled, event.question_id, ("answered", event.by))
+        self._keep(event)
         if not self._watchers:
             self.ring.end += 1
             self.ring.start = self.ring.end
@@ -74,6 +83,11 @@ class Room:
         durable = event.durable
         for feed in self._watchers:
             feed.heard(frame, durable)
+
+    def _keep(self, event: Event) -> None:
+        """What is known of the session after an event."""
+        apply(self.state, event)
+        self.recall.keep(event)
 
     def catch_up(self) -> None:
         """Take in what the store holds beyond what was heard."""
@@ -90,6 +104,7 @@ class Room:
         feed = Feed(self, wire, after_seq, deltas=deltas)
         self._watchers[feed] = client
         self.tell()
+        self.came()
         return feed
 
     def leave(self, feed: Feed) -> None:
@@ -99,6 +114,7 @@ class Room:
                 self.tell()
             else:
                 self.ring.clear()
+                self._snapshot = (-1, b"")
 
     def change(self, feed: Feed, client: ClientView) -> None:
         """What a watcher is has changed."""
@@ -112,7 +128,21 @@ class Room:
         return list({client.id: client for client in self._watchers.values()}.values())
 
     def tell(self) -> None:
-        """Tell everybody what no event says: tools, models, sessions, who is there."""
+        """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
+        many come together, it is said once for all of it."""
+        self._snapshot = (-1, b"")
+        if not self._watchers:
+            return
+        wait_s = self._told_at + TELL_S - time.monotonic()
+        if wait_s <= 0 or self.later is None:
+            self._tell()
+        elif not self._to_tell:
+            self._to_tell = True
+            self.later(wait_s, self._tell)
+
+    def _tell(self) -> None:
+        self._to_tell = False
+        self._told_at = time.monotonic()
         self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
@@ -124,6 +154,18 @@ class Room:
             "seq": mine.seq,
         }
         self.hear(SystemMessage(**head, text=text, level=level))
+
+    def broke_off(self, error: JaatoError) -> None:
+        """Tell everybody that a turn has broken off, and why."""
+        mine = self.state
+        root = mine.root_agent_id
+        self.hear(
+            AgentStatusChanged(
+                session_id=mine.session_id, agent_id=root, seq=mine.seq, status="error", reason=str(error)
+            )
+        )
+        self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
+        self.tell()
 
     # --- what feeds send -----------------------------------------------------------------------------------------
 
@@ -158,7 +200,7 @@ class Room:
             model_provider=mine.provider,
             model_name=mine.model,
             tools=self.tools(),
-            models=self.models,
+            models=self.models or [mine.model],
             sessions=self.sessions(),
             clients=self.clients,
             at_work=self.at_work(),
@@ -166,17 +208,5 @@ class Room:
         )
 
 
-def remember(kept: dict[str, T], key: str, value: T) -> None:
-    """Keep something, and no more than some."""
-    kept[key] = value
-    if len(kept) > REMEMBERED:
-        del kept[next(iter(kept))]
-
-
-def folded(store: Store, secrets: Secrets, session_id: str) -> State:
-    """The state of a stored session, in memory that does not grow with its log. Raises `SessionNotFound`."""
-    state = State()
-    for event in masked_log(store.read(session_id), secrets):
-        if isinstance(event, Event):
-            apply(state, event)
-    return state
+def nobody_cares() -> None:
+    """Nothing is to be done."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
+from jaato.errors import JaatoError
 from jaato.runtime.assemble import open_store, settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import known_secrets
@@ -21,7 +22,7 @@ from jaato.server.mcp.mounted import Mounted
 from jaato.server.metrics import Metrics
 from jaato.server.names import names_of
 from jaato.server.sockets import serving
-from jaato.server.tls import context_of, load
+from jaato.server.tls import Certificate
 from jaato.server.tokens import Tokens
 from jaato.settings import environment
 
@@ -47,20 +48,24 @@ class Running:
 
     def __init__(self, hub: Hub, doors: Doors) -> None:
         self.hub = hub
-        self._doors = doors
-        self.secure = None if doors.tls is None else context_of(*doors.tls)
+        self.secure = None if doors.tls is None else Certificate(*doors.tls)
         self.tokens: Tokens | None = None
 
-    async def renew(self) -> None:
-        """New sessions see the configuration, new connections the certificate and the tokens, as they are now.
-
-        Raises `ConfigError` for what cannot be used; the rest is renewed all the same.
-        """
-        await self.hub.reload()
-        if self.tokens is not None:
-            self.tokens.renew()
-        if self.secure is not None and self._doors.tls is not None:
-            load(self.secure, *self._doors.tls)
+    async def renew(self) -> list[JaatoError | OSError]:
+        """New sessions see the configuration, new connections the certificate and the tokens, as they are now. What cannot
+        be used stays as it was, and is given back; the rest is renewed all the same."""
+        problems: list[JaatoError | OSError] = []
+        try:
+            await self.hub.reload()
+        except (JaatoError, OSError) as error:
+            problems.append(error)
+        for part in (self.tokens, self.secure):
+            try:
+                if part is not None:
+                    part.renew()
+            except (JaatoError, OSError) as error:
+                problems.append(error)
+        return problems
 
 
 @asynccontextmanager
@@ -91,6 +96,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
         app = application(hub, Metrics(), mounted)
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
+        web = sum(one.family != socket.AF_UNIX for one in doors.listeners)
         for listener in doors.listeners:
             if listener.family == socket.AF_UNIX:
                 await stack.enter_async_context(serving(Gate(app, Local()), listener))
@@ -100,5 +106,5 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
             names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
             gate = Gate(app, Remote(served.tokens, names, frozenset({PATH})))
             group.start_soon(gate.look)
-            await stack.enter_async_context(serving(gate, listener, served.secure))
+            await stack.enter_async_context(serving(gate, listener, served.secure, web))
         yield served

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from jaato.agent.suspension import go_on
+from jaato.agent.compose import Author
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.commands import File
-from jaato.protocol.events import ErrorRaised
+from jaato.log import logger
+from jaato.protocol.commands import File, MessageSend
 from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
+from jaato.server.accepted import Accepted
 from jaato.server.live import Live
 from jaato.server.room import Room
-from jaato.tools.call import problem_of
 
+LOG = logger("server")
 SETTLED_S = 2.0
+SOON = 20
+"""Turns of the loop after which an answer is usually in the log."""
 
 
 def kept(live: Live, files: list[File]) -> list[Media]:
@@ -31,22 +35,29 @@ def kept(live: Live, files: list[File]) -> list[Media]:
     ]
 
 
-def broken_off(live: Live, room: Room, error: JaatoError) -> None:
-    """Tell everybody that a turn could not go on; where not even that can be stored, as a notice."""
-    journal = live.session.journal
-    try:
-        journal.record(ErrorRaised(**journal.head(), error=problem_of(error)))
-    except JaatoError:
-        room.say(f"The turn could not go on: {error}", "error")
+def said_to(
+    live: Live, room: Room, command: MessageSend, by: Author
+) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
+    """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
+    once. Raises `StoreError` for files that cannot be kept."""
+    media = kept(live, command.files)
+    taken = room.taking[by.once] = Accepted(by.once)
+    forget = live.session.journal.bus.listen(taken)
 
+    async def turn() -> None:
+        try:
+            with live.in_use():
+                await live.session.post(command.text, [*command.attachments, *media], by=by)
+        except JaatoError as error:
+            if not taken.failed(error):
+                raise
+            LOG.warning("%s", error)  # who said it is told
+        finally:
+            forget()
+            room.taking.pop(by.once, None)
+            taken.failed(JaatoError("The message was not taken."))
 
-async def continued(live: Live, room: Room) -> None:
-    """Go on with a turn that was cut off. Raises what ends it before its end."""
-    try:
-        await go_on(live.session)
-    except JaatoError as error:
-        broken_off(live, room, error)
-        raise
+    return taken, turn
 
 
 async def stop_task(live: Live | None, task_id: str) -> Done:
@@ -72,10 +83,17 @@ async def settled_down(live: Live | None) -> Done:
             return Done()
 
 
+async def noted(room: Room, question_id: str) -> None:
+    """Wait until the log says that a question is answered: what a client was told counts is not forgotten by a crash."""
+    loop = asyncio.get_running_loop()
+    until, tries = loop.time() + SETTLED_S, 0
+    while question_id in room.state.questions and loop.time() < until:
+        tries += 1
+        await asyncio.sleep(0 if tries < SOON else 0.005)
+
+
 async def settled(room: Room, question_id: str) -> Settled:
     """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
-    until = asyncio.get_running_loop().time() + SETTLED_S
-    while question_id in room.state.questions and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    answer, by = room.settled.get(question_id, ("", ""))
+    await noted(room, question_id)
+    answer, by = room.recall.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)

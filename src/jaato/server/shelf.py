@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
+
 import anyio
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
+from jaato.protocol.ids import id_of, new_id, session_name
 from jaato.server.hub import Hub
 from jaato.server.listing import page_entries
+
+SEARCHING = anyio.CapacityLimiter(2)
+"""Threads that search; those given up go on, and would take the place of all else that happens on threads."""
+MOST_LISTED = 500
+
+
+def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
+    """One page of the stored sessions, or of those that have all words of a query. Raises `StoreError`."""
+    limit = min(max(command.limit, 1), MOST_LISTED)
+    if command.query:
+        return searched(hub, command, limit)
+    return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
@@ -15,7 +31,9 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
     query, store = command.query or "", hub.store
     while True:
         hits = await anyio.to_thread.run_sync(
-            store.search, query, command.workspace, limit + 1, command.cursor, abandon_on_cancel=True
+            partial(store.search, query, command.workspace, limit + 1, command.cursor),
+            abandon_on_cancel=True,
+            limiter=SEARCHING,
         )
         if hits.complete:
             break
@@ -26,6 +44,11 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
-    made = await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, command.name)
-    room = hub.room(made)
-    return Opened(made, room.state.seq, room.state.name)
+    made = id_of("s", command.once) if command.once else new_id("s")
+    async with hub.alone(made):
+        again = hub.stored(made)
+        if not again:
+            name = session_name(command.name)
+            await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)
+    room, hub.news = await hub.room(made), True
+    return Opened(made, room.state.seq, room.state.name, again=again)

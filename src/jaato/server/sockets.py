@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl
 import stat
 import struct
 from collections.abc import AsyncIterator
@@ -18,9 +17,12 @@ from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
 from jaato.server.asgi import App
 from jaato.server.listen import Bounded, Listener, config_of
+from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
 
 BACKLOG = 1_024
+STRANGERS_BACKLOG = 256
+"""Connections that wait to be accepted: who comes after a crowd waits until it has been looked at."""
 MAX_PATH_BYTES = 107
 """The longest path of a Unix socket (sockaddr_un)."""
 FIRST_PASSED = 3
@@ -120,7 +122,7 @@ def passed_listeners(environ: dict[str, str]) -> list[socket.socket]:
         return []
     count = environ.get("LISTEN_FDS", "")
     made: list[socket.socket] = []
-    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdigit() and len(count) < 4 else 0)):
+    for fd in range(FIRST_PASSED, FIRST_PASSED + (int(count) if count.isdecimal() and len(count) < 4 else 0)):
         try:
             os.set_inheritable(fd, False)
             one = socket.socket(fileno=fd)
@@ -146,10 +148,12 @@ def tell_supervisor(environ: dict[str, str], state: str) -> None:
 
 @asynccontextmanager
 async def serving(
-    app: App, listener: socket.socket, tls: ssl.SSLContext | None = None
+    app: App, listener: socket.socket, tls: Certificate | None = None, doors: int = 1
 ) -> AsyncIterator[None]:
-    """Serve an application at a socket while the body runs."""
+    """Serve an application at a socket while the body runs; `doors` such share the connections there may be."""
     config = config_of(app)
+    config.doors = doors
+    config.backlog = BACKLOG if listener.family == socket.AF_UNIX else STRANGERS_BACKLOG
     config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
     config.ws = FramedSocket
     config.ws_max_size = MAX_HELLO_BYTES

@@ -1,5 +1,4 @@
-"""What clients are told of a session at work beside its log, when it is and when it changes: tools, models, commands,
-notes."""
+"""What clients are told of a session at work beside its log, when it is and when it changes: tools, commands, notes."""
 
 from __future__ import annotations
 
@@ -9,31 +8,24 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import anyio.to_thread
 
-from jaato.abc.provider import Provider
 from jaato.agent.masking import masked_events
 from jaato.errors import ToolError
 from jaato.log import logger
 from jaato.plugins.memory.notes import Notes, entries_of, notes_of
 from jaato.protocol.events import CommandList, Event, MemoryList, ToolCallEnd
 from jaato.protocol.specs import MemoryEntry
-from jaato.runtime.bounded import brief
 from jaato.runtime.commands import commands_of
-from jaato.runtime.discovery import BROKEN
 from jaato.runtime.registry import PluginRegistry
 from jaato.server.live import Live
-from jaato.server.room import Room
+from jaato.server.room import Room, nobody_cares
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
 
 LOG = logger("server")
-LISTING_S = 10.0
-"""How long a provider may take to list its models."""
-MOST_MODELS = 1_000
 KEEPS_NOTES = "store_memory"
 """The tool a session has that keeps notes; who has it is told which there are."""
 
@@ -45,27 +37,25 @@ class Surroundings:
         self._hub = hub
         self._stamps: dict[Path, tuple[int, ...]] = {}
         """The file of notes as it was when it was told last, by workspace."""
-        self._models: WeakKeyDictionary[Provider, list[str]] = WeakKeyDictionary()
-        """What each provider has listed; it is asked once."""
 
     def join(self, room: Room, live: Live) -> None:
-        """A session is at work: tell what is around it, and later when it changes."""
+        """A session is at work: tell what is around it, and later when it changes or somebody comes."""
+        room.tell()
+        self._hub.news = True
         session = live.session
         registry: PluginRegistry = session.services["registry"]
         forget = registry.watchers.add(self._watcher(room, live))
         deaf = session.journal.bus.listen(functools.partial(self._heard, live))
 
-        listing = asyncio.get_running_loop().create_task(self._list_models(room, live))
-
         def silence() -> None:
             forget()
             deaf()
-            listing.cancel()
+            room.came = nobody_cares
             others = self._hub.lives.by_id.values()
             if not any(other.session.workspace == session.workspace for other in others):
                 self._stamps.pop(session.workspace, None)
 
-        live.silence = silence
+        live.silence, room.came = silence, functools.partial(self.look, live)
         self._tell_commands(room, live)
         self._stamps.pop(session.workspace, None)
         self.look(live)
@@ -74,22 +64,6 @@ class Surroundings:
         """Tell which notes there are about the workspace of a session, if they are not those that were told last."""
         if live.session.catalog.find(KEEPS_NOTES) is not None:
             self._look(live.session.workspace)
-
-    async def _list_models(self, room: Room, live: Live) -> None:
-        """Tell which models the session's provider has, if it says so in its time."""
-        provider = live.session.provider
-        models = self._models.get(provider)
-        if models is None:
-            try:
-                async with asyncio.timeout(LISTING_S):
-                    found = await provider.models()
-            except (TimeoutError, *BROKEN) as error:
-                LOG.info("The provider %s lists no models: %s", provider.name, brief(error))
-                found = []
-            models = self._models[provider] = [model.id for model in found][:MOST_MODELS]
-        if models != room.models:
-            room.models = models
-            room.tell()
 
     def _watcher(self, room: Room, live: Live) -> Callable[[], None]:
         """What the plugins call, on any thread, when they offer something else; changes at once are told once."""

@@ -11,20 +11,12 @@ from typing import Any
 from jaato.errors import ConfigError
 
 HANDSHAKE_S = 10.0
-MAX_HANDSHAKES = 256
-"""Handshakes that may be under way; when there are more, the oldest makes room."""
 
 
 def context_of(certificate: Path, key: Path) -> ssl.SSLContext:
     """What a server with this certificate (its chain, PEM) and key speaks. Raises `ConfigError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load(context, certificate, key)
-    return context
-
-
-def load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Take a certificate, also a new one in mid-service. Raises `ConfigError` for one that cannot be used."""
     try:
         context.load_cert_chain(certificate, key, password=no_password)
     except (OSError, ssl.SSLError, ValueError) as error:
@@ -32,6 +24,19 @@ def load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         raise ConfigError(
             f"{certificate} with {key} cannot be used for TLS: {said}. Give PEM files that belong together."
         ) from None
+    return context
+
+
+class Certificate:
+    """What a door shows of itself: `context`, for each handshake as it is then."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self.context = context_of(certificate, key)
+
+    def renew(self) -> None:
+        """Take what the files hold now. Raises `ConfigError` for what cannot be used, and goes on with what was there."""
+        self.context = context_of(*self._files)  # made apart: half a new one in the old is none
 
 
 def no_password() -> str:
@@ -43,11 +48,12 @@ class Secured(asyncio.Protocol):
     """A connection until its handshake is done, then the one that `make` gives."""
 
     def __init__(
-        self, context: ssl.SSLContext, make: Callable[[], Any], handshakes: dict[Secured, None]
+        self, context: ssl.SSLContext, make: Callable[[], Any], handshakes: dict[Secured, None], most: int
     ) -> None:
         self._context = context
         self._make = make
         self._handshakes = handshakes
+        self._most = most
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None]
 
@@ -56,7 +62,7 @@ class Secured(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.pause_reading()  # what it says is the handshake's
-        if len(self._handshakes) >= MAX_HANDSHAKES:
+        if len(self._handshakes) >= self._most:
             next(iter(self._handshakes)).give_up()
         self._handshakes[self] = None
         self._task = asyncio.get_running_loop().create_task(self._shake())

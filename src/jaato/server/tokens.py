@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ MAX_BYTES = 1_000_000
 MAX_TOKENS = 1_000
 MAX_TOKEN_CHARS = 512
 READ_EVERY_S = 1.0
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class TokenEntry(Struct, frozen=True, omit_defaults=True):
@@ -95,7 +97,7 @@ class Tokens:
             self._stamp = stamp
             try:
                 self._entries = read_tokens(self._directory)
-            except ConfigError as error:
+            except (ConfigError, OSError) as error:
                 self._entries = []
                 LOG.warning("No token but the owner's lets anybody in: %s", error)
         return self._entries
@@ -120,9 +122,13 @@ def read_tokens(state_dir: Path) -> list[TokenEntry]:
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"Others can read {path}: chmod 600 {path}.")
     try:
-        return msgspec.json.decode(content, type=TokenFile).tokens
-    except msgspec.DecodeError as error:
+        tokens = msgspec.json.decode(content, type=TokenFile).tokens
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is no file of tokens: {error}. Remove it, and give tokens anew.") from None
+    for entry in tokens:
+        if SHA256.fullmatch(entry.sha256) is None:  # an empty one would let in whoever has no token
+            raise ConfigError(f"{path}: {entry.name[:80]!r} has no SHA-256. Remove it, and give tokens anew.")
+    return tokens
 
 
 def add_token(state_dir: Path, name: str, role: Role, expires: float | None) -> str:

@@ -10,34 +10,45 @@ from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
+
+from jaato.server.reading import LittleAtOnce
 
 EXTENSION = "jaato.wire"
 MOST_PENDING_BYTES = 4 << 20
 """What a client may leave unread before it is heard no further."""
+MOST_UNKNOWN_BYTES = 65_536
+"""What a client may say before it is let in: the head of its request, and a greeting that is too long, to be told so."""
+MOST_PARTS = 10_000
+"""Parts a message may come in."""
 CLOSING_S = 10.0
 """How long a client may take to read the rest once its connection is over."""
 
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class FramedSocket(WebSocketsSansIOProtocol):
+class FramedSocket(WebSocketsSansIOProtocol, LittleAtOnce):
     """The server's end of one connection. `drained` is called when it takes more again."""
 
     full = False
     drained: Callable[[], None] | None = None
-    waits_since: float | None = None
-    """Since when the client has not said who it is; None once it is let in."""
     _ending: asyncio.TimerHandle | None = None
+    _unknown_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         super().connection_made(transport)
-        self.waits_since = self.loop.time()
+        self.waits_since = self.loop.time()  # until it has said who it is
 
     def data_received(self, data: bytes) -> None:
         """A client says something. An opening that is none, by rules HTTP does not have, ends its connection."""
+        if self.waits_since is not None and not self.close_sent:
+            self._unknown_bytes += len(data)
+            if self._unknown_bytes > MOST_UNKNOWN_BYTES:
+                self.transport.abort()
+                return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.transport.is_closing():
             self.transport.write(BAD_REQUEST)
@@ -50,6 +61,15 @@ class FramedSocket(WebSocketsSansIOProtocol):
         if hasattr(self, "scope"):
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[EXTENSION] = self
+
+    def handle_cont(self, event: Frame) -> None:
+        """The next part of a message; parts that bring nothing would count for nothing else."""
+        if len(self.frames) >= MOST_PARTS:
+            self.conn.fail(1009, "too many parts")
+            self.handle_parser_exception()
+            self._end()
+            return
+        super().handle_cont(event)
 
     def handle_ping(self) -> None:
         """Answer; a client that does not read is owed no more answers."""

@@ -14,30 +14,38 @@ from pathlib import Path
 from typing import Any
 
 _OPEN: Counter[tuple[int, int]] = Counter()
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+"""Taken again where a collection of garbage ends a connection while it is held."""
 
 
 class Connection(sqlite3.Connection):
     """A connection whose file is known to be open while it is."""
 
+    _place: tuple[int, int] | None = None
+
     def __init__(self, path: Path, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._place = place_of(path)
-        self._closed = False
         with _LOCK:
             _OPEN[self._place] += 1
 
     def close(self) -> None:
         """Let go of the file."""
         super().close()
-        if self._closed:
+        self._gone()
+
+    def __del__(self) -> None:
+        """One that nobody closed is closed by SQLite; another file may have its number then."""
+        self._gone()
+
+    def _gone(self) -> None:
+        place, self._place = self._place, None
+        if place is None:
             return
-        self._closed = True
         with _LOCK:
-            if _OPEN[self._place] > 1:
-                _OPEN[self._place] -= 1
-            else:
-                _OPEN.pop(self._place, None)
+            _OPEN[place] -= 1
+            if not _OPEN[place]:
+                del _OPEN[place]
 
 
 def opened_here(path: Path) -> bool:

@@ -68,6 +68,14 @@ def damaged(path: Path, why: str) -> StoreError:
     )
 
 
+def moved(path: Path) -> StoreError:
+    """The error for a database that was taken away while it was open: what is written to it now, nobody would find."""
+    return StoreError(
+        f"{path} was moved, removed or replaced while it was open here, so nothing is written any more. "
+        "Put it back to go on; or stop what has it open (`jaato serve --stop`), and go on with what is there now."
+    )
+
+
 def foreign(path: Path, why: str) -> StoreError:
     """The error for a file that is somebody else's; it is never changed."""
     return StoreError(

@@ -22,6 +22,8 @@ TAKE = "INSERT OR REPLACE INTO lease (session, pid, host, what, since) VALUES (?
 HOLDERS = "SELECT session, fence, pid, host, what, since FROM lease"
 BEGUN = " WHERE EXISTS (SELECT 1 FROM session WHERE id = lease.session)"
 DROP = "DELETE FROM lease WHERE fence = ?"
+SERVER = "jaato serve"
+"""What a holder is that others can join."""
 
 
 class Leases:
@@ -45,9 +47,15 @@ class Leases:
             holder = None if session_id in self._fences else self.holder(session_id)
             if holder is None:
                 raise
+            served = holder.what.startswith(SERVER)
+            advice = (
+                f"`jaato attach {session_id}` joins it."
+                if served
+                else "Close it there, or begin a new session."
+            )
             raise SessionBusy(
-                f"The session {session_id} is open in another process: {holder}. Close it there, or begin a new "
-                "session. `jaato sessions show` can read it meanwhile."
+                f"The session {session_id} is open in another process: {holder}. {advice} "
+                f"`jaato events {session_id} --follow` can read it meanwhile."
             ) from error
         row = (session_id, os.getpid(), socket.gethostname(), owner[:OWNER_CHARS], now())
         try:

@@ -14,6 +14,7 @@ from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs
 from jaato.storage.checkpoint import Checkpoint, quietly
+from jaato.storage.connection import place_of
 from jaato.storage.database import Durability, open_database
 from jaato.storage.events import (
     AT_ONCE,
@@ -26,6 +27,8 @@ from jaato.storage.events import (
     size_of,
     write_events,
 )
+from jaato.storage.faults import file_fault, moved
+from jaato.storage.folds import Folds
 from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
@@ -34,6 +37,8 @@ from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import Search
 
 ABANDONED_S = 86_400.0
+LOOKS_EVERY_S = 0.5
+"""How often is looked whether the file that is written is still the one at the path."""
 
 CREATE = (
     "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
@@ -61,10 +66,12 @@ class SqliteLog:
         owner: str | None = None,
     ) -> None:
         self.path = path.absolute()
-        connection, self._refusal = open_database(self.path, durability=durability, read_only=read_only)
-        self.read_only = bool(self._refusal)
+        connection, self.refusal = open_database(self.path, durability=durability, read_only=read_only)
+        self.read_only = bool(self.refusal)
+        self._place, self._look_at = place_of(self.path), 0.0
         self.owner = owner or this_program()
         self._guard = Guard(connection, self.path)
+        self._folds = Folds(self.path.parent / "folds")
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._leases = Leases(self._guard, self.path.parent / "locks")
         self._search = Search(self.path, read_only=self.read_only)
@@ -184,10 +191,12 @@ class SqliteLog:
         """
         return self._search.search(query, workspace, limit, before)
 
-    def fork(self, session_id: str, seq: int | None = None, name: str | None = None) -> str:
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
         """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
         self._must_write()
-        made = new_id("s")
+        made = made or new_id("s")
         self._leases.take(made, self.owner)
         try:
             fork(self._guard, session_id, seq, name, made)
@@ -223,6 +232,10 @@ class SqliteLog:
                 (number << SEQ_BITS, (number + 1) << SEQ_BITS),
             )
             connection.execute("DELETE FROM session WHERE number = ?", (number,))
+            try:
+                self._folds.remove(session_id)
+            except OSError as error:
+                raise file_fault(error, self.path.parent) from error
             connection.execute("COMMIT")
             self._logs.pop(session_id, None)
             self._sweep(connection)
@@ -240,8 +253,12 @@ class SqliteLog:
     # --- the lines below know the tables ---
 
     def _must_write(self) -> None:
-        if self._refusal:
-            raise StoreReadOnly(f"{self.path} cannot be written: {self._refusal}.")
+        if self.refusal:
+            raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
+        if (moment := time.monotonic()) >= self._look_at:
+            if place_of(self.path) != self._place:
+                raise moved(self.path)
+            self._look_at = moment + LOOKS_EVERY_S
 
     def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
         row = None

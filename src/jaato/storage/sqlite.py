@@ -11,6 +11,7 @@ from jaato.abc.store import KEEP_ALL, Holder, Retention, SessionRow, Upkeep
 from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import chunks_of
+from jaato.storage.faults import file_fault
 from jaato.storage.log import ABANDONED_S, SqliteLog
 from jaato.storage.unpack import unpack, workspace_text
 from jaato.storage.vacuum import (
@@ -58,6 +59,22 @@ class SqliteStore(SqliteLog):
         if row is None:
             raise StoreError(f"Session {session_id} has no blob {digest}.")
         return int(row[0])
+
+    def fold_of(self, session_id: str) -> bytes | None:
+        """What `keep_fold` has kept last of a session; None when nothing is there any more."""
+        return self._folds.get(session_id)
+
+    def keep_fold(self, session_id: str, data: bytes) -> None:
+        """Keep what was made of a long log until the session is deleted; it may be lost before. Raises `StoreError`."""
+        self._must_write()
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._number(connection, session_id)  # else it would outlive a session that is being deleted
+            try:
+                self._folds.put(session_id, data)
+            except OSError as error:
+                raise file_fault(error, self.path.parent) from error
+            connection.execute("COMMIT")
 
     # --- who writes ----------------------------------------------------------------------------------------------
 

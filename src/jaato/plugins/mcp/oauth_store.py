@@ -137,7 +137,7 @@ class TokenStore:
                 kept = self._from_keyring(name)
                 return None if kept is None else msgspec.json.decode(kept, type=Record)
             return msgspec.json.decode(content, type=Record)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None  # as if nobody had logged in: the next login replaces it
 
     def _write(self, name: str, record: Record) -> None:

@@ -32,7 +32,7 @@ def decode(line: bytes) -> dict[str, Any]:
     """One line as a JSON object; raises `Unreadable`."""
     try:
         value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = lenient(line)
     if not isinstance(value, dict):
         raise Unreadable(f"a JSON {type(value).__name__} where an object belongs")

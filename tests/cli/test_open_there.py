@@ -1,0 +1,37 @@
+"""Sessions a server has open, as the commands on stored sessions and terminals that come back see them."""
+
+from __future__ import annotations
+
+from tests.cli.desk import Desk, call, say
+from tests.cli.terminal import talking
+from tests.cli.test_attach import attached, kill_server, served
+
+__all__ = ["served"]
+
+
+def test_what_a_server_has_open(served: Desk) -> None:
+    """After a crash of the server a terminal that comes back says how to go on, and not that it has left itself. Another
+    name, and the end, of a session that a terminal has open go through its server; in this process a turn is refused."""
+    script = served.script(say("First."), call("run", command="sleep 60"), say("Second."))
+    served.env["USER"] = "ana"
+    with talking(served, *script, "--yes", "--name", "shared", "hello") as one:
+        one.expect("First.")
+        one.expect("> $")
+        one.sendline("work")
+        one.expect("> run sleep 60")
+        kill_server(served)
+        assert served.run("serve", "--daemon").returncode == 0
+        one.expect("server is there again")
+        one.expect("/continue goes on with it")
+        assert "has left" not in one.before
+        with attached(served, "shared") as two:
+            two.expect("> $")
+            assert served.run("sessions", "rename", "shared", "open").returncode == 0
+            assert "(cut off) open" in served.run("sessions", "list").stdout
+            refused = served.run("run", "--no-daemon", "--session", "open", "hi")
+            assert (refused.returncode, "`jaato attach s" in refused.stderr) == (1, True), refused.stderr
+            two.sendline("/save")
+            two.expect(r"Saved as \.jaato/sessions/s")
+            assert served.run("sessions", "delete", "--yes", "open").returncode == 0
+            assert served.sessions() == []
+            two.expect("This session was removed")

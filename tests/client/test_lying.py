@@ -1,0 +1,194 @@
+"""A client bears a server that lies: it says so, in its own words, and neither hangs nor grows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from jaato.client import blocking, connection
+from jaato.client.connection import connect
+from jaato.client.websocket import GUID
+from jaato.errors import ConnectionFault, JaatoError, ServerGone
+from jaato.protocol.codec import encode
+from jaato.protocol.commands import SessionList
+from jaato.protocol.events import SessionInfo
+from jaato.protocol.events.state import State
+from jaato.protocol.frames import Sessions, Welcome
+from jaato.server.ring import framed
+
+WELCOME = framed(encode(Welcome(1, "jaato", "k", "owner")))
+Lie = Callable[[socket.socket], None]
+
+
+def opened(line: socket.socket) -> None:
+    """Answer the opening of a WebSocket, and take the greeting."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += line.recv(1 << 16)
+    key = next(one for one in head.split(b"\r\n") if one.lower().startswith(b"sec-websocket-key"))
+    accept = base64.b64encode(hashlib.sha1(key.split(b": ")[1] + GUID, usedforsecurity=False).digest())
+    line.sendall(
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        b"sec-websocket-accept: " + accept + b"\r\n\r\n"
+    )
+
+
+@contextmanager
+def lying(path: Path, lie: Lie) -> Iterator[Path]:
+    """A server that does this to every client, on a thread of its own."""
+    place = path / "lies.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place))
+    listener.listen(16)
+
+    def serve() -> None:
+        while True:
+            try:
+                line, _ = listener.accept()
+            except OSError:
+                return
+            with line:
+                line.settimeout(20)
+                try:
+                    lie(line)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield place
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def after_hello(said: bytes, times: int = 1) -> Lie:
+    """Greet, then say this, so often, until the client has gone."""
+
+    def lie(line: socket.socket) -> None:
+        opened(line)
+        line.recv(1 << 16)
+        line.sendall(WELCOME)
+        line.recv(1 << 16)  # the command
+        for _ in range(times):
+            line.sendall(said)
+        while line.recv(1 << 16):
+            pass
+
+    return lie
+
+
+LIES: dict[str, tuple[bytes, int]] = {
+    "no JSON": (framed(b"{"), 1),
+    "half of it": (framed(b'{"type":"reply","id":"1"'), 1),
+    "no UTF-8": (framed(b'{"type":"reply","id":"\xff"}'), 1),
+    "deep": (framed(b'{"type":"reply","id":"1","new":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 1),
+    "huge": (b"\x81\x7f" + (1 << 62).to_bytes(8, "big"), 1),
+    "without end": (b"\x01\x7e\xff\xff" + b" " * 65_535 + (b"\x00\x7e\xff\xff" + b" " * 65_535) * 15, 100),
+    "empty parts": (b"\x01\x00" + b"\x00\x00" * 20_000, 1),
+    "masked": (b"\x81\x82" + bytes(6), 1),
+    "compressed": (b"\xc1\x02{}", 1),
+    "parts in disorder": (b"\x00\x02{}", 1),
+    "an opcode there is not": (b"\x83\x00", 1),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_both_clients_end_with_an_error_of_their_own(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no message, or none of a size, is a lost connection: to the blocking client at once, to the other when
+    the server has been like that for too long."""
+    monkeypatch.setattr(connection, "GIVE_UP_AFTER_S", 0.1)
+    with lying(tmp_path, after_hello(*LIES[kind])) as place:
+        with blocking.Client(place) as client, pytest.raises(ConnectionFault):
+            client.ask(SessionList())
+
+        async def main() -> None:
+            with anyio.fail_after(20):
+                async with connect(place) as remote:
+                    with pytest.raises(JaatoError):
+                        await remote.ask(SessionList())
+
+        anyio.run(main)
+
+
+@pytest.mark.parametrize("first", [b"{", b"[]", framed(b"1"), framed(b"{}"), framed(b"{"), b"\x89\x00"])
+def test_a_server_that_does_not_greet(tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who never says welcome, whatever else it says and however often, is no server."""
+    monkeypatch.setattr(blocking, "REPLY_S", 0.3)
+
+    def lie(line: socket.socket) -> None:
+        opened(line)
+        over = threading.Event()
+        while not over.wait(0.02):
+            line.sendall(first)
+
+    with lying(tmp_path, lie) as place, pytest.raises(ConnectionFault):
+        blocking.Client(place).open()
+
+
+def test_a_server_that_only_greets_counts_as_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is lost again before anything was said is no return: in the end commands fail, and until then
+    the client comes less and less often."""
+    monkeypatch.setattr(connection, "GIVE_UP_AFTER_S", 1.0)
+    visits = []
+
+    def lie(line: socket.socket) -> None:
+        opened(line)
+        line.recv(1 << 16)
+        visits.append(1)
+        line.sendall(WELCOME)
+
+    async def main(place: Path) -> None:
+        with anyio.fail_after(20):
+            async with connect(place) as client:
+                with pytest.raises(ServerGone):
+                    await client.ask(SessionList())
+
+    with lying(tmp_path, lie) as place:
+        anyio.run(main, place)
+    assert len(visits) < 10
+
+
+def test_events_nobody_has_asked_for_are_passed_over(tmp_path: Path) -> None:
+    """Sessions that were not attached to are not kept, however many a server tells of; doubles change nothing."""
+    infos: list[Any] = [
+        SessionInfo(
+            session_id=f"s{n}",
+            agent_id="a",
+            seq=n,
+            session_name=None,
+            workspace="/",
+            model_provider="",
+            model_name="",
+            tools=[],
+            models=[],
+            sessions=[],
+            clients=[],
+            state=State(session_id=f"s{n}"),
+        )
+        for n in range(500)
+    ]
+    reply = b'{"type":"reply","id":"1","result":{"type":"session.list","sessions":[]}}'
+    said = b"".join(framed(encode(info)) for info in infos) + framed(reply) * 3
+
+    async def main(place: Path) -> None:
+        with anyio.fail_after(20):
+            async with connect(place) as client:
+                assert isinstance(await client.ask(SessionList()), Sessions)
+                assert client.sessions == {}
+
+    with lying(tmp_path, after_hello(said)) as place:
+        anyio.run(main, place)
