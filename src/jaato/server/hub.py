@@ -26,6 +26,7 @@ from jaato.server.live import AS_BEFORE, Live, Lives, Resume
 from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
+from jaato.server.surroundings import Surroundings
 from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, refuse, renew, sweep
 from jaato.tools.secrets import Secrets
 
@@ -48,6 +49,7 @@ class Hub:
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
+        self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
         self._heard = 0
         self.closing = self.news = False  # news: of sessions that not all who watch others were told of
@@ -202,8 +204,7 @@ class Hub:
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
-        room.tell()
-        self.news = True
+        self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""

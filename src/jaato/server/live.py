@@ -55,6 +55,8 @@ class Live:
     close: Callable[[], Awaitable[None]]
     shop: Shop
     leave: Callable[[], None] = lambda: None
+    silence: Callable[[], None] = lambda: None
+    """Ends what is told of it beside its log."""
     answering: bool = False
     visit: str = ""
     """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
@@ -177,6 +179,7 @@ class Lives:
         if self.by_id.pop(live.session.state.session_id, None) is None:
             return
         live.leave()
+        live.silence()
         with anyio.CancelScope(shield=True):
             await live.close()
         live.shop.idle_since = anyio.current_time()

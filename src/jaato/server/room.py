@@ -46,6 +46,8 @@ class Room:
         self.models: list[str] = []
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
+        self.came: Callable[[], None] = nobody_cares
+        """What is done when somebody has come."""
         self._watchers: dict[Feed, ClientView] = {}
         self.recall = recall or Recall()
         self.taking: dict[str, Accepted] = {}
@@ -102,6 +104,7 @@ class Room:
         feed = Feed(self, wire, after_seq, deltas=deltas)
         self._watchers[feed] = client
         self.tell()
+        self.came()
         return feed
 
     def leave(self, feed: Feed) -> None:
@@ -203,3 +206,7 @@ class Room:
             at_work=self.at_work(),
             state=state,
         )
+
+
+def nobody_cares() -> None:
+    """Nothing is to be done."""
