@@ -171,7 +171,7 @@ class Hub:
         if self.closing:
             raise SessionBusy("The server is going down; start it again, nothing is lost.")
         room = await self.room(session_id)
-        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how, room.progress)
         room.catch_up()
         self.join(room, live)
         return live

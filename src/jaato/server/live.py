@@ -19,7 +19,7 @@ from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, storing
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.blueprint import Blueprint, Progress
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.tracing import Tally
@@ -144,8 +144,12 @@ class Lives:
             self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
         )
 
-    async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
-        """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+    async def resume(
+        self, session_id: str, workspace: Path, how: Resume, progress: Progress | None = None
+    ) -> Live:
+        """A stored session, ready to work; `progress` hears of what takes long.
+
+        Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
         journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
@@ -159,6 +163,7 @@ class Lives:
                 replace(
                     base,
                     workspace=workspace,
+                    progress=progress or base.progress,
                     provider=how.provider or base.provider,
                     model=how.model or base.model,
                 ),

@@ -16,6 +16,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentStatusChanged,
     Event,
+    InitProgress,
     SessionInfo,
     SystemMessage,
 )
@@ -154,6 +155,16 @@ class Room:
             "seq": mine.seq,
         }
         self.hear(SystemMessage(**head, text=text, level=level))
+
+    def progress(self, step: str, done: int, total: int | None) -> None:
+        """Tell everybody how far something has come that the session needs before it can work."""
+        mine = self.state
+        head: dict[str, Any] = {
+            "session_id": mine.session_id,
+            "agent_id": mine.root_agent_id,
+            "seq": mine.seq,
+        }
+        self.hear(InitProgress(**head, step=step, done=done, total=total, unit="bytes"))
 
     def broke_off(self, error: JaatoError) -> None:
         """Tell everybody that a turn has broken off, and why."""
