@@ -52,10 +52,18 @@ def attached(desk: Desk, *args: str, user: str = "bea") -> Iterator[Any]:
 
 
 def test_two_terminals_see_the_same(served: Desk) -> None:
-    """What one terminal says and the agent answers, the other one shows too, whole and once; who comes and leaves is told."""
-    script = served.script(say("First."), say(LONG, chunks=40), say("Third."))
+    """What one terminal says and the agent answers, the other one shows too, whole and once; who comes and leaves is told,
+    which files tools have changed, and which commands the plugins have."""
+    edits = [{"path": "a.txt", "new_content": "1\n"}, {"path": "b.txt", "new_content": "2\n"}]
+    script = served.script(
+        say("First."),
+        say(LONG, chunks=40),
+        call("get_tool_schemas", names=["multiFileEdit"]),
+        call("multiFileEdit", edits=edits),
+        say("Third."),
+    )
     served.env["USER"] = "ana"
-    with talking(served, *script, "--name", "shared", "hello") as one:
+    with talking(served, *script, "--yes", "--name", "shared", "hello") as one:
         one.expect("First.")
         one.expect("> $")
         with attached(served, "shared") as two:
@@ -72,8 +80,15 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
             two.sendline("and I?")
             one.expect("bea at [^:]*: and I")
             for child in (one, two):
+                child.expect("2 files changed")
                 child.expect("Third.")
                 child.expect("tokens in")
+            two.expect("> $")
+            two.sendline("/files")
+            two.expect(r"created +a.txt \+1")
+            two.expect(r"created +b.txt \+1")
+            two.sendline("/help")
+            two.expect(r"/waypoint +create TEXT")
             assert leave(two) == 0
         one.expect("bea at .* has left")
         one.sendline("/exit")

@@ -49,6 +49,13 @@ async def swept(server: Served, path: Path) -> None:
     await until(lambda: other not in server.hub.lives.by_id)
 
 
+def durable(state: State) -> bytes:
+    """A state without what no log holds: the commands, until the session works again."""
+    again = msgspec.json.decode(encode(state), type=State)
+    again.commands = []
+    return encode(again)
+
+
 def fifo(path: Path) -> Path:
     """Something a command waits for."""
     (path / "work").mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ from jaato.agent.background import Background
 from jaato.agent.heed import heeding
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
+from jaato.agent.touched import files_changed
 from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
@@ -108,6 +109,7 @@ class SessionSteps:
         if isinstance(call.output, OutputSink):
             call.output.end()
         journal.record(
+            *files_changed(journal, call),
             ToolCallEnd(
                 **journal.head(),
                 call_id=call.id,
@@ -118,7 +120,7 @@ class SessionSteps:
                 continuation_id=None if continuation is None else clean(text_of(continuation, str)),
                 show_output=metadata.get("show_output") is not False,
                 show_popup=metadata.get("show_popup") is not False,
-            )
+            ),
         )
 
     def interrupts(self, error: BaseException) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jaato.abc.background import TaskStatus
+from jaato.agent.touched import left_behind
 from jaato.agent.turn import close_calls, interrupted
 from jaato.protocol.events import (
     BackgroundUpdated,
@@ -36,6 +37,7 @@ def recover(session: Session) -> None:
     state, journal = session.state, session.journal
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
+    left_behind(journal, list(state.started.values()))
     if session.resumable and state.open_turn is not None:
         from jaato.agent.suspension import keep_open
 

@@ -17,6 +17,7 @@ from jaato.client.session import RemoteSession
 from jaato.protocol.events import (
     AgentOutput,
     AgentStatusChanged,
+    CommandList,
     Event,
     MessageUser,
     SessionInfo,
@@ -98,8 +99,16 @@ class Hearing:
             self._informed(event)
         elif not event.durable or event.seq > self.told_seq:
             self._one(event)
+        if isinstance(event, SessionInfo | CommandList):
+            self.complete()
         if before != (self.busy, self.questions.current) or self.leaving:
             self.changed.set()
+
+    def complete(self) -> None:
+        """Have completed what there is now: commands of plugins, models, sessions."""
+        info = self.session.info
+        theirs = [f"/{command.name}" for command in self.session.state.commands]
+        self.keyboard.offer([*theirs, *(completions(info) if info is not None else [])])
 
     def _one(self, event: Event) -> None:
         self.told_seq = max(self.told_seq, event.seq)
@@ -156,7 +165,6 @@ class Hearing:
                 self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
         self.present = now
         self._own.add(own)
-        self.keyboard.offer(completions(info))
         if info.state is not None or info.live is not None:
             self.catch_up()
 
@@ -179,6 +187,7 @@ class Hearing:
             self.keyboard.aside(CUT_OFF, "yellow")
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
+        self.complete()
 
 
 def completions(info: SessionInfo) -> list[str]:

@@ -68,6 +68,7 @@ class Joined:
             async with connect(where.path or str(where), token=where.token, name=own_name()) as client:
                 self.client, self.desk = client, RemoteDesk(client, self.screen)
                 client.on_connection = self._connection
+                client.on_progress = lambda told: self.screen.progress(told.step, told.done, told.total)
                 if not self.keyboard.interactive:
                     await client.ask(ClientConfig(answers=False))
                 await self.open(self.creation)

@@ -11,7 +11,7 @@ import msgspec
 
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
-from jaato.cli.shown import plan_lines, root_plan
+from jaato.cli.shown import file_text, plan_lines, root_plan
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionUpdate, TaskStop, TurnContinue
 
@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "the agent's plan",
     "tasks": "the background tasks; /tasks stop ID stops one",
     "permissions": "how lasting answers are listed and taken back",
+    "files": "the files the agent's tools have changed; not those that shell commands changed",
     "usage": "tokens, price and how full the context is",
     "session": "this session; /session name NAME names it",
     "sessions": "the sessions of this workspace",
@@ -73,6 +74,10 @@ async def help_command(joined: Joined, _rest: str) -> None:
     """/help"""
     for name, text in COMMANDS.items():
         joined.screen.note(f"/{name:<15} {text}")
+    for command in joined.session.state.commands:
+        if command.name not in COMMANDS:
+            text = " ".join(filter(None, [command.parameters, command.description]))
+            joined.screen.note(one_line(f"/{command.name:<15} {text}", joined.screen.width))
 
 
 async def tools_command(joined: Joined, rest: str) -> None:
@@ -136,6 +141,17 @@ async def tasks_command(joined: Joined, rest: str) -> None:
         joined.screen.note(f"{task.task_id}  {task.status:<10} {task.tool}")
     if not tasks:
         joined.screen.note("There are no background tasks.")
+
+
+async def files_command(joined: Joined, _rest: str) -> None:
+    """/files"""
+    state = joined.session.state
+    for file in state.files.values():
+        joined.screen.note(one_line(file_text(file), joined.screen.width))
+    if state.files_left_out:
+        joined.screen.note(f"and {state.files_left_out} more")
+    if not state.files:
+        joined.screen.note("No tool has changed a file.")
 
 
 async def usage_command(joined: Joined, _rest: str) -> None:
@@ -252,6 +268,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "model": model_command,
     "plan": plan_command,
     "tasks": tasks_command,
+    "files": files_command,
     "usage": usage_command,
     "session": session_command,
     "sessions": sessions_command,

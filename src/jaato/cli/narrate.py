@@ -26,6 +26,7 @@ from jaato.protocol.events import (
     ToolOutput,
     TurnCompleted,
     WaypointUpdated,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.messages import Usage
 
@@ -111,6 +112,8 @@ class Narrator:
             case WaypointUpdated() if self.plan or self.verbose:
                 text = f"waypoint {event.waypoint.id} {event.action}: {printable_line(event.waypoint.description)}"
                 self.screen.note(one_line(text, self.screen.width), "blue")
+            case WorkspaceFilesChanged() if (self.plan or self.verbose) and len(event.files) + event.more > 1:
+                self.screen.note(f"{len(event.files) + event.more} files changed", "dim")
             case MidTurnInjected() if self.plan:
                 self.screen.note("(your message has reached the agent)", "dim")
 

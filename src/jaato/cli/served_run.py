@@ -77,6 +77,7 @@ class ServedRun:
             self._ask_here()
         local = bool(self.client.welcome.state_dir)
         files = [file_at(Path(image)) for image in self.args.image]
+        self.client.on_progress = lambda event: self.screen.progress(event.step, event.done, event.total)
         opened = self.client.ask(creation(self.args, local=local, schema=self.telling.schema), OPENING_S)
         assert isinstance(opened, Opened)
         self.telling.chosen(opened.provider, opened.model, opened.reason)

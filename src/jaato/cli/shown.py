@@ -19,7 +19,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Text
-from jaato.protocol.specs import Plan
+from jaato.protocol.specs import FileChange, Plan
 
 SHOWN_ENTRIES = 20
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-"}
@@ -95,6 +95,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.title} ({plan.status})"
     for step in plan.steps:
         yield f"  [{SIGNS.get(step.status, ' ')}] {step.description}"
+
+
+def file_text(file: FileChange) -> str:
+    """A changed file, as `/files` lists it."""
+    folder = "/" if file.directory else ""
+    lines = [f"{sign}{count}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
+    return f"{file.change:<9} {file.path}{folder} {' '.join(lines)}".rstrip()
 
 
 def show_opening(screen: Screen, state: State, before: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import Command
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL, Hello, Reply, Result, Welcome
 
@@ -51,6 +51,8 @@ class Client:
         self._replies: dict[str, Reply | None] = {}
         self.states: dict[str, State] = {}
         self.welcome: Welcome
+        self.on_progress: Callable[[InitProgress], None] = lambda _event: None
+        """Hears how far something has come that a session needs which is being made."""
 
     def __enter__(self) -> Client:
         return self if hasattr(self, "welcome") else self.open()
@@ -199,6 +201,8 @@ class Client:
         if isinstance(value, Reply):
             if value.id in self._replies:
                 self._replies[value.id] = value
+        elif isinstance(value, InitProgress) and not value.session_id:
+            self.on_progress(value)
         elif isinstance(value, Event):
             if isinstance(value, SessionInfo) and value.state is not None:
                 self.states[value.session_id] = value.state

@@ -27,7 +27,7 @@ from jaato.protocol.commands import (
     SessionFork,
     SessionList,
 )
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.frames import Opened, Reply, Result, Sessions, Welcome
 
 FIRST_PAUSE_S = 0.1
@@ -58,6 +58,8 @@ class Client:
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
+        self.on_progress: Callable[[InitProgress], None] = lambda _event: None
+        """Hears how far something has come that a session needs which is being made."""
         """Told when the connection is lost, and when it is there again."""
 
     @property
@@ -216,6 +218,8 @@ class Client:
     def _happened(self, event: Event) -> None:
         session = self.sessions.get(event.session_id)
         if session is None:
+            if isinstance(event, InitProgress):
+                self.on_progress(event)
             return  # nobody has asked for it
         if isinstance(event, SessionInfo) and event.state is not None:
             session.state = event.state

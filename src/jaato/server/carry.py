@@ -42,7 +42,7 @@ from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
-from jaato.server.opening import checked_word, create, visited
+from jaato.server.opening import being_made, checked_word, create, visited
 from jaato.server.room import Room
 from jaato.server.said import said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, listed
@@ -87,7 +87,7 @@ class Carrier:
         `SessionNotFound`."""
         if isinstance(command, SessionAttach):
             await self._hub.room(self._hub.find(command.session_id))
-        elif isinstance(command, HistoryRequest):
+        elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
@@ -236,7 +236,7 @@ class Carrier:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, opened = await create(self._hub, command, self._client.id)
+        room, opened = await create(self._hub, command, self._client.id, partial(being_made, self._wire))
         if command.passing:
             self._visits.add(room.session_id)
         if command.attach:

@@ -27,6 +27,7 @@ from jaato.server.live import AS_BEFORE, Live, Lives, Resume, works
 from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
+from jaato.server.surroundings import Surroundings
 from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, refuse, renew, sweep
 from jaato.server.waking import went_on
 from jaato.tools.secrets import Secrets
@@ -51,6 +52,7 @@ class Hub:
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
+        self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
         self._heard = 0
         self.closing = self.news = False  # news: of sessions that not all who watch others were told of
@@ -172,7 +174,7 @@ class Hub:
         if self.closing:
             raise SessionBusy("The server is going down; start it again, nothing is lost.")
         room = await self.room(session_id)
-        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how, room.progress)
         room.catch_up()
         self.join(room, live)
         return live
@@ -205,8 +207,7 @@ class Hub:
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
-        room.tell()
-        self.news = True
+        self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""

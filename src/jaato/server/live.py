@@ -19,7 +19,7 @@ from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, storing
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.blueprint import Blueprint, Progress
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.tracing import Tally
@@ -55,6 +55,8 @@ class Live:
     close: Callable[[], Awaitable[None]]
     shop: Shop
     leave: Callable[[], None] = lambda: None
+    silence: Callable[[], None] = lambda: None
+    """Ends what is told of it beside its log."""
     answering: bool = False
     visit: str = ""
     """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
@@ -141,8 +143,12 @@ class Lives:
             self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
         )
 
-    async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
-        """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+    async def resume(
+        self, session_id: str, workspace: Path, how: Resume, progress: Progress | None = None
+    ) -> Live:
+        """A stored session, ready to work; `progress` hears of what takes long.
+
+        Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
         journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
@@ -156,6 +162,7 @@ class Lives:
                 replace(
                     base,
                     workspace=workspace,
+                    progress=progress or base.progress,
                     provider=how.provider or base.provider,
                     model=how.model or base.model,
                 ),
@@ -176,6 +183,7 @@ class Lives:
         if self.by_id.pop(live.session.state.session_id, None) is None:
             return
         live.leave()
+        live.silence()
         with anyio.CancelScope(shield=True):
             await live.close()
         live.shop.idle_since = anyio.current_time()

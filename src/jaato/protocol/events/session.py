@@ -7,7 +7,16 @@ from typing import Any, Literal
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
-from jaato.protocol.specs import AgentBounds, ClientView, ModelSettings, Plan, SessionEntry, Waypoint
+from jaato.protocol.specs import (
+    AgentBounds,
+    ClientView,
+    CommandEntry,
+    MemoryEntry,
+    ModelSettings,
+    Plan,
+    SessionEntry,
+    Waypoint,
+)
 
 
 class SessionCreated(
@@ -128,6 +137,21 @@ class WaypointUpdated(
     current: str
     mark: str = ""
     saved: bool = True
+
+
+class CommandList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="command.list"):
+    """The commands of the session's plugins, all of them; sent when the session begins to work and when they change. A
+    session that rests has none to tell. A client's own commands are not among them."""
+
+    commands: list[CommandEntry]
+
+
+class MemoryList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="memory.list"):
+    """The newest notes that are kept about the session's workspace, newest first, and how many there are; sent when the
+    session begins to work and when they have changed, whichever session did it."""
+
+    memories: list[MemoryEntry]
+    total: int = 0
 
 
 class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):
