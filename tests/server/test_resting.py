@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.kit import call, say
 from tests.server.serving import Raw, Served, served
 
 from jaato.protocol.codec import encode
 from jaato.protocol.events import MessageModel, TurnCompleted
+from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened, Reply
 
 S3 = pytest.mark.spec("S3", "SessionManager + SessionPlugin Integration")
@@ -75,13 +77,13 @@ def test_an_idle_session_is_put_down_and_taken_up_again(tmp_path: Path) -> None:
                 session_id = await begun(client, tmp_path)
                 await said(client, "go")
                 await client.ask("client.config")
-                before = encode(client.states[session_id])
+                before = durable(client.states[session_id])
             await until(lambda: session_id not in server.hub.lives.by_id)
             await until(lambda: session_id not in server.hub.rooms)
             async with server.client() as client:
                 await client.ask("session.attach", session_id=session_id)
                 await client.ask("client.config")
-                assert encode(client.states[session_id]) == before
+                assert durable(client.states[session_id]) == before
                 await said(client, "go on")
                 texts = [
                     event.message.text

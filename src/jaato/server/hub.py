@@ -244,8 +244,9 @@ class Hub:
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told."""
-        await self.put_down(session_id)
         async with self.alone(session_id):
+            if (live := self.lives.by_id.get(session_id)) is not None:
+                await self.lives.put_down(live)
             self.store.hold(session_id)
             try:
                 await anyio.to_thread.run_sync(self.store.delete, session_id)
