@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.agent.suspension import go_on, suspend, suspended
-from jaato.errors import SessionBusy
+from jaato.errors import SessionBusy, StoreError
 from jaato.protocol.events import (
     ClarificationQuestion,
     ClarificationResolved,
@@ -25,6 +26,8 @@ from jaato.protocol.events import (
     PermissionResolved,
     ToolCallEnd,
 )
+from jaato.storage.log import LOOKS_EVERY_S
+from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import tool
@@ -204,5 +207,51 @@ def test_a_tool_that_asks_in_its_middle_is_not_begun_again(tmp_path: Path) -> No
             assert "it was not done" in end.result.error.message
             told = [event.by for event in recorded(live) if isinstance(event, ClarificationResolved)]
             assert told == ["", "ann"]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_what_came_of_a_call_is_asked_where_the_store_has_failed(tmp_path: Path, patient: bool) -> None:
+    """A call whose end the store has refused is not repeated when the turn goes on in the same process: it is asked what
+    came of it, where somebody waits for that, else nobody knows."""
+    done: list[str] = []
+    stored: list[Path] = []
+    live: Session
+
+    @tool(core=True, access="write")
+    async def change() -> str:
+        """Change something, and lose the store."""
+        done.append("changed")
+        stored[0].rename(stored[0].with_suffix(".away"))
+        await anyio.sleep(LOOKS_EVERY_S)  # a store looks no more often whether it is still there
+        return "changed"
+
+    def answer(event: Event) -> None:
+        if isinstance(event, ClarificationQuestion):
+            assert event.outcome
+            loop = asyncio.get_running_loop()
+            loop.call_soon(live.desk.answer, event.question_id, ["it was done"])
+
+    async def main() -> None:
+        nonlocal live
+        async with opened(tmp_path, SCRIPT, change, policy=Policy.of({"defaultPolicy": "allow"})) as live:
+            store = live.journal.store
+            assert isinstance(store, SqliteStore)
+            stored.append(store.path)
+            with pytest.raises(StoreError):
+                await live.post("go")
+            store.path.with_suffix(".away").rename(store.path)
+            assert suspended(live)
+            live.journal.bus.listen(answer)
+            ended = await go_on(live, patient=patient)
+            assert ended is not None
+            assert ended.reason == "stop"
+            assert done == ["changed"]
+            problem = results(live)[0].error
+            assert problem is not None
+            assert ("it was done" in problem.message) == patient
+            asked = [event for event in recorded(live) if isinstance(event, ClarificationQuestion)]
+            assert len(asked) == patient
 
     anyio.run(main)

@@ -7,9 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.kit import call, recorded, reopened, say, session
+from tests.kit import call, plan, recorded, reopened, runtime, say, session
 
-from jaato.agent.suspension import suspend
+from jaato.agent.journal import Journal
+from jaato.agent.state import State
+from jaato.agent.suspension import go_on, suspend
 from jaato.protocol.events import ToolCallEnd, WorkspaceFilesChanged
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -64,5 +66,34 @@ def test_what_a_call_had_changed_is_told_after_a_crash(tmp_path: Path) -> None:
                     "here": "deleted",
                     "there": "created",
                 }
+
+    anyio.run(main)
+
+
+def test_what_a_call_had_changed_is_told_once_while_it_is_asked_what_came_of_it(tmp_path: Path) -> None:
+    """However many processes the question about a cut off call lasts through, its changes are told once."""
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("old", "gone", "here"):
+        (work / name).write_text("0")
+
+    async def main() -> None:
+        async with session(tmp_path, [call("half"), say("?")], [half], PLUGINS) as live:
+            await live.post("go")
+            session_id = live.state.session_id
+        for last in (False, False, True):
+            made = runtime(tmp_path, [half], PLUGINS)
+            journal = Journal(made.store, State())
+            journal.load(session_id)
+            again = made.open(journal, plan(tmp_path, [say("?")]))
+            again.resumable = True
+            async with again:
+                assert len(again.state.questions) == 1
+                if last:
+                    await go_on(again)
+                kinds = [type(event) for event in recorded(again)]
+                assert kinds.count(WorkspaceFilesChanged) == 1
+                assert kinds.count(ToolCallEnd) == last
+            made.close()
 
     anyio.run(main)

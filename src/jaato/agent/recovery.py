@@ -37,7 +37,9 @@ def recover(session: Session) -> None:
     state, journal = session.state, session.journal
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
-    left_behind(journal, list(state.started.values()))
+    asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
+    told = {question.call_id for question in asked}  # by the process that has asked
+    left_behind(journal, [start for key, start in state.started.items() if key not in told])
     if session.resumable and state.open_turn is not None:
         from jaato.agent.suspension import keep_open
 
