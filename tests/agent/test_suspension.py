@@ -230,8 +230,8 @@ def test_what_came_of_a_call_is_asked_where_the_store_has_failed(tmp_path: Path,
     def answer(event: Event) -> None:
         if isinstance(event, ClarificationQuestion):
             assert event.outcome
-            loop = asyncio.get_running_loop()
-            loop.call_soon(live.desk.answer, event.question_id, ["it was done"])
+            question_id = event.question_id
+            asyncio.get_running_loop().call_soon(lambda: live.desk.answer(question_id, ["it was done"]))
 
     async def main() -> None:
         nonlocal live

@@ -11,6 +11,7 @@ from jaato.agent.touched import left_behind
 from jaato.agent.turn import close_calls, interrupted
 from jaato.protocol.events import (
     BackgroundUpdated,
+    ClarificationQuestion,
     ClarificationResolved,
     Event,
     Permission,
@@ -38,7 +39,7 @@ def recover(session: Session) -> None:
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
     asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
-    told = {question.call_id for question in asked}  # by the process that has asked
+    told = {one.call_id for one in asked if isinstance(one, ClarificationQuestion) and one.outcome}  # by who has asked
     left_behind(journal, [start for key, start in state.started.items() if key not in told])
     if session.resumable and state.open_turn is not None:
         from jaato.agent.suspension import keep_open
