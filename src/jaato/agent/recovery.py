@@ -39,7 +39,9 @@ def recover(session: Session) -> None:
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
     asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
-    told = {one.call_id for one in asked if isinstance(one, ClarificationQuestion) and one.outcome}  # by who has asked
+    told = {
+        one.call_id for one in asked if isinstance(one, ClarificationQuestion) and one.outcome
+    }  # by who has asked
     left_behind(journal, [start for key, start in state.started.items() if key not in told])
     if session.resumable and state.open_turn is not None:
         from jaato.agent.suspension import keep_open
