@@ -5,6 +5,7 @@ JaatoError
 │   └── PluginError        a plugin cannot be loaded or exposed
 ├── StoreError             the session store cannot be used
 │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
+│   │   └── StoreFull      retryable: the disk has no room
 │   ├── SessionNotFound    no such session, or the prefix fits several
 │   └── SessionBusy        another process appended to the session meanwhile
 ├── NotAllowed             the client's role does not allow it           (exit 4)
@@ -62,6 +63,13 @@ class StoreReadOnly(StoreError):
     """The store cannot be written: a newer jaato made it, or the disk refuses."""
 
     code = "store_read_only"
+
+
+class StoreFull(StoreReadOnly):
+    """The disk has no room, or refuses for now; worth trying again once there is space."""
+
+    code = "store_full"
+    retryable = True
 
 
 class SessionNotFound(StoreError):

@@ -120,10 +120,10 @@ def missed(client: Client, session_id: str, told: int, info: SessionInfo) -> int
     while True:
         page = client.ask(HistoryRequest(session_id=session_id, before_seq=before, limit=500))
         events = page.events  # type: ignore[union-attr]
-        pages = [event for event in events if event.seq > told] + pages
+        pages = [event for event in events if told < event.seq <= info.seq] + pages
         before = page.before_seq  # type: ignore[union-attr]
         if before is None or before <= told + 1:
             break
     for event in pages:
         put(encode(event))
-    return max(told, info.state.seq)
+    return max(told, info.seq)
