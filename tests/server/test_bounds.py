@@ -62,7 +62,11 @@ def test_what_waits_for_an_agent_is_bounded(tmp_path: Path, monkeypatch: pytest.
     """Messages that wait for a pause are bounded in number and size: one more is answered `overloaded`, with what to do,
     and is in no log; sent again after the turn, it is taken."""
     monkeypatch.setattr(said, "MOST_WAITING", 3)
-    script = [Step(calls=[ScriptedCall("run", {"command": "true"})]), Step(text="over"), Step(text="yes")]
+    script = [
+        Step(calls=[ScriptedCall("run", {"command": "touch made"})]),
+        Step(text="over"),
+        Step(text="yes"),
+    ]
 
     async def main() -> None:
         async with served(tmp_path, script) as server, server.client() as client:
@@ -70,7 +74,8 @@ def test_what_waits_for_an_agent_is_bounded(tmp_path: Path, monkeypatch: pytest.
             assert isinstance(made.result, Opened)
             session_id = made.result.session_id
             assert (await client.ask("message.send", text="work")).error is None
-            asked = await client.until(PermissionRequested)
+            earlier = [event for event in client.events if isinstance(event, PermissionRequested)]
+            asked = earlier[0] if earlier else await client.until(PermissionRequested)
             for number in range(3):
                 queued = await client.ask("message.send", text=f"and {number}")
                 assert isinstance(queued.result, Taken), queued.error
