@@ -64,8 +64,7 @@ class Joined:
         for number in numbers:
             loop.add_signal_handler(number, signalled, self, number)
         try:
-            where = self.address
-            async with connect(where.path or str(where), token=where.token, name=own_name()) as client:
+            async with connect(self.address, name=own_name()) as client:
                 self.client, self.desk = client, RemoteDesk(client, self.screen)
                 client.on_connection = self._connection
                 client.on_progress = lambda told: self.screen.progress(told.step, told.done, told.total)
@@ -103,6 +102,7 @@ class Joined:
         assert session.info is not None
         if creation is None:
             show(self.screen, session.state, session.info)
+            self.hearing.cut_off_told = session.state.open_turn is not None and not session.info.at_work
             self.hearing.told_seq = session.state.seq
         else:
             self.hearing.told_seq = before

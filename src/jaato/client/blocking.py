@@ -84,7 +84,7 @@ class Client:
         self._socket.close()
 
     def _greet(self) -> None:
-        opening = Handshake(self.address.name, PATH, self.address.headers)
+        opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
         until = time.monotonic() + GREETING_S
         self._socket.settimeout(GREETING_S)
         self._socket.sendall(opening.request)
@@ -161,7 +161,7 @@ class Client:
         Raises `ServerGone` when the server has gone."""
         self._socket.settimeout(REPLY_S)
         self._take(self._received())
-        while self._held_back():
+        while self.held_back():
             self._take(self._received())
 
     def arrived(self) -> list[Event]:
@@ -170,7 +170,7 @@ class Client:
         self._waiting.clear()
         return events
 
-    def _held_back(self) -> bool:
+    def held_back(self) -> bool:
         """Whether TLS has bytes that `fileno` does not tell of."""
         pending = getattr(self._socket, "pending", None)
         return pending is not None and pending() > 0

@@ -240,7 +240,7 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    address: str | Path | None = None,
+    address: str | Path | Address | None = None,
     *,
     token: str | None = None,
     name: str = "",
@@ -253,7 +253,9 @@ async def connect(
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")
-    client = Client(address_of(address, token, ca_file), name)
+    if not isinstance(address, Address):
+        address = address_of(address, token, ca_file)
+    client = Client(address, name)
     await client.open()
     reading = asyncio.create_task(quietly(client))
     try:
