@@ -95,6 +95,8 @@ class Joined:
             opened = await self.client.ask(creation)
             assert isinstance(opened, Opened)
             self.screen.note(f"{opened.provider} {opened.model} ({opened.reason})", "dim")
+            if opened.notice:
+                self.screen.note(opened.notice, "yellow")
             session = await self.client.attach(opened.session_id)
             before = opened.before
             self.creation = creation

@@ -51,6 +51,7 @@ class Client:
         self._frames = Frames()
         self._waiting: deque[Event] = deque()
         self._ids = 0
+        self._progressed = False
         self._asked: dict[str, Command] = {}
         self._replies: dict[str, Reply] = {}
         self.states: dict[str, State] = {}
@@ -105,13 +106,17 @@ class Client:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def ask(self, command: Command, timeout_s: float = REPLY_S) -> Result:
-        """The result of a command, within so many seconds in all. Raises the `JaatoError` the server answers with,
+        """The result of a command, within so many seconds in all, or since a server has told that something comes along which
+        the command needs. Raises the `JaatoError` the server answers with,
         `ServerGone` without an answer."""
         asked = self.begin(command)
         until = time.monotonic() + timeout_s
         try:
             while (result := self.result(asked)) is None:
+                self._progressed = False
                 self._take(self._received(until))
+                if self._progressed:
+                    until = time.monotonic() + timeout_s
         finally:
             self._asked.pop(asked, None)
         return result
@@ -210,6 +215,7 @@ class Client:
             if value.id in self._asked:
                 self._replies[value.id] = value
         elif isinstance(value, InitProgress) and not value.session_id:
+            self._progressed = True
             self.on_progress(value)
         elif isinstance(value, Event):
             if isinstance(value, SessionInfo) and value.state is not None:
