@@ -77,6 +77,7 @@ class SessionNotFound(StoreError):
 
     code = "session_not_found"
     exit_code = 2
+    several: bool = False
 
 
 class SessionBusy(StoreError):

@@ -124,9 +124,11 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
         ]
     )
     more = f"\n  and {len(named) - SHOWN_CANDIDATES} more" if len(named) > SHOWN_CANDIDATES else ""
-    raise SessionNotFound(
+    error = SessionNotFound(
         f"{text!r} fits {len(named)} sessions, the newest first; name one by its id:\n{shown}{more}"
     )
+    error.several = True
+    raise error
 
 
 def named_sessions(connection: sqlite3.Connection, name: str) -> list[SessionRow]:
