@@ -125,10 +125,10 @@ def test_names_and_forks(desk: Desk) -> None:
             ("/fork", r"This is the fork; /resume s\w+ goes back"),
             ("/session", r"s\w+ fork of pot"),
             ("/fork cup", r"/resume s\w+ goes back"),
-            ("/resume pot", "1 turn so far"),
-            ("/rename tea", twice),
-            ("/resume tea", rf"(?s)fits 2 sessions.*{tea}  20\d\d-"),
             ("/new tea", twice),
+            ("/resume pot", "1 turn so far"),
+            ("/rename tea", "and of others"),
+            ("/resume tea", rf"(?s)fits 3 sessions.*{tea}  20\d\d-"),
             ("/help", "/fork .*/rename|/rename .*"),
         ):
             child.expect("> $")

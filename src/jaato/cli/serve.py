@@ -59,7 +59,7 @@ def check(args: Namespace) -> None:
         raise ConfigError(f"{asking} begins no server, so {given[0]} has no meaning beside it.")
     if bool(args.tls_cert) != bool(args.tls_key):
         raise ConfigError("TLS takes both --tls-cert FILE and --tls-key FILE.")
-    reached = args.web_socket or (args.print_unit or not args.daemon and "LISTEN_FDS" in environment())
+    reached = args.web_socket or (args.print_unit or (not args.daemon and "LISTEN_FDS" in environment()))
     if not reached and (given := [flag for flag, value in network.items() if value]):
         raise ConfigError(f"{given[0]} is about the network: say the address with --web-socket [HOST]:PORT.")
 

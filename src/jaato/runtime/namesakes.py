@@ -11,5 +11,5 @@ def namesakes(store: Store, session_id: str, name: str | None) -> str:
     if not others:
         return ""
     newest = f"{others[0].id} of {others[0].updated_at[:16].replace('T', ' ')} in {others[0].workspace}"
-    more = " and others" if len(others) > 1 else ""
+    more = " (and of others)" if len(others) > 1 else ""
     return f"{name!r} is the name of {newest}, too{more}: name either by its id, or give one another name."
