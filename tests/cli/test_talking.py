@@ -129,7 +129,7 @@ def test_names_and_forks(desk: Desk) -> None:
             ("/resume pot", "1 turn so far"),
             ("/rename tea", "and of others"),
             ("/resume tea", rf"(?s)fits 3 sessions.*{tea}  20\d\d-"),
-            ("/help", "/fork .*/rename|/rename .*"),
+            ("/help", "/rename +NAME"),
         ):
             child.expect("> $")
             child.sendline(line)
