@@ -42,7 +42,7 @@ class Joined:
         self.screen = Screen(environ)
         self.keyboard = Keyboard(environ, self.screen, [f"/{name}" for name in COMMANDS])
         self.address = address
-        self.creation = creation
+        self.creation = self.begun = creation
         self.client: Client
         self.session: RemoteSession
         self.leaving = False

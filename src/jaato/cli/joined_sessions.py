@@ -66,8 +66,9 @@ async def new_command(joined: Joined, rest: str) -> None:
     """/new"""
     if joined.creation is None:
         raise JaatoError("This terminal has joined a session; `jaato chat` begins one.")
+    said = joined.creation if joined.creation.provider or joined.begun is None else joined.begun
     begun = msgspec.structs.replace(
-        joined.creation, session_id="", resume=False, name=rest or None, once=os.urandom(12).hex()
+        said, session_id="", resume=False, name=rest or None, once=os.urandom(12).hex()
     )
     await joined.change(begun, None)
 
