@@ -211,15 +211,24 @@ def test_over_the_network(served: Desk) -> None:
     with attached(served, "far", "--connect", found[0], "--token-file", str(token)) as one:
         one.expect("agent: Good day.")
         assert leave(one) == 0
-    token.write_text("wrong")
-    made = served.run("attach", "far", "--connect", found[0], "--token-file", str(token))
-    assert made.returncode != 0
-    assert "does not let this client in" in made.stderr
-    assert "wrong" not in made.stderr
+    for held, code, words in (
+        (b"letmein", 4, "wrong, expired or another server's"),
+        (b"", 2, "it is empty"),
+        (b"\xff\x00", 2, "one line of ASCII"),
+        (b"two\nlines", 2, "one line of ASCII"),
+        (None, 2, "No such file"),
+    ):
+        token.unlink() if held is None else token.write_bytes(held)
+        for command in (["attach", "far"], ["events", "far"]):
+            made = served.run(*command, "--connect", found[0], "--token-file", str(token))
+            assert (made.returncode, words in made.stderr) == (code, True), made.stderr
+            assert ("--token-file" in made.stderr, str(token) in made.stderr) == (True, True), made.stderr
+            assert "letmein" not in made.stderr
 
 
 def test_events(served: Desk) -> None:
-    """The stored events, those after a number, and what happens from now on, with a server and without."""
+    """The stored events, those after a number, and what happens from now on, with a server and without, until Ctrl-C
+    or until nobody reads any more."""
     script = served.script(say("one"), say("two two two", chunks=3), say("three"))
     served.run("run", *script, "--name", "told", "hi")
     stored = served.run("events", "told").stdout.splitlines()
@@ -235,9 +244,14 @@ def test_events(served: Desk) -> None:
         while "turn.completed" not in kinds:
             event = json.loads(following.stdout.readline())
             kinds.append(event["type"])
-        following.send_signal(signal.SIGINT)
-        following.communicate(timeout=30)
-        assert following.returncode == 0
+        if flags == ["--no-deltas"]:
+            following.send_signal(signal.SIGINT)
+        else:
+            following.stdout.close()  # its reader has gone, and nothing happens that it could find that by
+        assert following.wait(timeout=30) == 0
+        following.stdout.close()
+        assert following.stderr is not None
+        following.stderr.close()
         assert ("agent.output" in kinds) == (not flags)
         stored = served.run("events", "told").stdout.splitlines()
 

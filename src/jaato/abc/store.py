@@ -113,6 +113,10 @@ class Log(Protocol):
         """The id of the session with this id, unique prefix or name; raises `SessionNotFound`."""
         ...
 
+    def named(self, name: str) -> list[SessionRow]:
+        """Those with exactly this name, in every workspace, newest first."""
+        ...
+
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> list[SessionRow]:

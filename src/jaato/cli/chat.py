@@ -14,7 +14,7 @@ import anyio
 
 from jaato.agent.session import Session
 from jaato.cli.asking import Questions, attend, confirm
-from jaato.cli.commands import COMMANDS, obey
+from jaato.cli.commands import COMMANDS, obey, tell_namesakes
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.keyboard import Keyboard
@@ -95,6 +95,7 @@ class Chat:
         )
         try:
             await self._start(self._blueprint)
+            tell_namesakes(self, clean_text(self.args.name))
             if self.editor.interactive:
                 self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
             first = (clean_text(" ".join(self.args.prompt)) or "").strip()

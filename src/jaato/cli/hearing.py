@@ -21,9 +21,11 @@ from jaato.protocol.events import (
     Event,
     MessageUser,
     SessionInfo,
+    SystemMessage,
     TurnCompleted,
 )
 
+SERVERS_WORDS = "The turn was cut off when the server ended."
 CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
 
 
@@ -60,6 +62,8 @@ class Hearing:
         self.ending = False
         """Whether the terminal leaves when the turn is over."""
         self.leaving = False
+        self.cut_off_told = False
+        """Whether it was said already that the turn was cut off."""
         self._below: list[TurnCompleted] = []
         self._open = False
         assert session.info is not None
@@ -97,6 +101,8 @@ class Hearing:
         before = self.busy, self.questions.current
         if isinstance(event, SessionInfo):
             self._informed(event)
+        elif isinstance(event, SystemMessage) and event.text.startswith(SERVERS_WORDS):
+            self._cut_off()
         elif not event.durable or event.seq > self.told_seq:
             self._one(event)
         if isinstance(event, SessionInfo | CommandList):
@@ -118,6 +124,7 @@ class Hearing:
             self._heard(event)
         elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
             self._open = self._open or event.seq == self.told_seq  # it goes on after a crash
+            self.cut_off_told = False
         self._stream(event)
         self.questions(event)
         if isinstance(event, TurnCompleted):
@@ -138,7 +145,7 @@ class Hearing:
             self.keyboard.aside(said, "bold", again=False)
 
     def _over(self, turn: TurnCompleted) -> None:
-        self._open = False
+        self._open = self.cut_off_told = False
         self.presses = 0
         self.leaving = self.leaving or self.ending
         self.turns.append(turn)
@@ -176,18 +183,23 @@ class Hearing:
             if entry.seq > self.told_seq:
                 self._one(entry)
         self.told_seq = max(self.told_seq, state.seq)
-        was_open = self._open
         self._open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
                 head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
                 head |= {"seq": state.seq, "timestamp": state.updated_at}
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
-        if was_open and not self._open and state.open_turn is not None:
-            self.keyboard.aside(CUT_OFF, "yellow")
+        if not self._open and state.open_turn is not None:
+            self._cut_off()
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
         self.complete()
+
+    def _cut_off(self) -> None:
+        """Say that the turn was cut off: once, whoever says so first."""
+        if not self.cut_off_told:
+            self.keyboard.aside(CUT_OFF, "yellow")
+        self.cut_off_told = True
 
 
 def completions(info: SessionInfo) -> list[str]:

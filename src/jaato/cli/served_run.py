@@ -34,7 +34,7 @@ from jaato.protocol.commands import (
     SessionUpdate,
 )
 from jaato.protocol.events import Event, SessionInfo
-from jaato.protocol.frames import Opened, Result
+from jaato.protocol.frames import Done, Opened, Result
 from jaato.protocol.ids import session_name
 
 OPENING_S = 3_600.0
@@ -83,11 +83,12 @@ class ServedRun:
         self.telling.chosen(opened.provider, opened.model, opened.reason)
         self.telling.outcome.open(opened.session_id, opened.agent_id, opened.provider, opened.model)
         self.session_id = opened.session_id
+        self._noticed(opened)
         self.telling.stop = self._stop
         name = session_name(clean_text(self.args.name))
         self._wait_for(SessionAttach(session_id=self.session_id, after_seq=opened.before))
         if name and name != opened.name:
-            self._wait_for(SessionUpdate(session_id=self.session_id, name=name))
+            self._noticed(self._wait_for(SessionUpdate(session_id=self.session_id, name=name)))
         try:
             data = self._converse(files)
         finally:
@@ -112,6 +113,11 @@ class ServedRun:
             data, text = self.telling.fitting()
             files = []
         return data
+
+    def _noticed(self, result: Result) -> None:
+        """Say what the server wants known."""
+        if isinstance(result, Opened | Done) and result.notice:
+            self.screen.note(result.notice, "yellow")
 
     # --- hearing -------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from jaato.protocol.events import MessageUser
 from jaato.protocol.ids import session_name
 from jaato.runtime.assemble import open_store, settings_for, stored
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.namesakes import namesakes
 from jaato.runtime.secret_values import secrets_of
 from jaato.tools.secrets import Secrets
 
@@ -123,6 +124,8 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
         journal.record(SessionUpdated(**journal.head(), name=name))
 
     done_here_or_there(note, SessionUpdate(session_id=session_id, name=name))
+    if notice := namesakes(store, session_id, name):
+        say(notice)
 
 
 def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:

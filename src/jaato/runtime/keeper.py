@@ -162,7 +162,9 @@ class Keeper:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         try:
             return store.find(text, state.workspace)
-        except SessionNotFound:
+        except SessionNotFound as error:
+            if error.several:
+                raise
             session_id = await self._saved_id(text)
         found = await self._run(lambda: self.plugin.load(session_id))
         if found.session_id != session_id:

@@ -36,8 +36,9 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
-from jaato.protocol.ids import new_id
+from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
+from jaato.runtime.namesakes import namesakes
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
@@ -241,7 +242,8 @@ class Carrier:
             self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
-        return opened
+        notice = namesakes(self._hub.store, room.session_id, command.name and opened.name)
+        return msgspec.structs.replace(opened, notice=notice)
 
     async def _send(self, command: MessageSend) -> Taken:
         room = await self._room(command)
@@ -281,8 +283,9 @@ class Carrier:
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:
-        await self._hub.update(self._id_of(command), command)
-        return Done()
+        session_id = self._id_of(command)
+        await self._hub.update(session_id, command)
+        return Done(namesakes(self._hub.store, session_id, session_name(command.name)))
 
     async def _execute(self, command: CommandExecute) -> Said:
         live = await self._live(command)

@@ -9,6 +9,7 @@ import anyio
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.protocol.ids import id_of, new_id, session_name
+from jaato.runtime.namesakes import namesakes
 from jaato.server.hub import Hub
 from jaato.server.listing import is_stored, page_entries
 
@@ -52,4 +53,5 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
             name = session_name(command.name)
             await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)
     room, hub.news = await hub.room(made), True
-    return Opened(made, room.state.seq, room.state.name, again=again)
+    notice = namesakes(hub.store, made, room.state.name)
+    return Opened(made, room.state.seq, room.state.name, again=again, notice=notice)

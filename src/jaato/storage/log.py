@@ -32,7 +32,7 @@ from jaato.storage.folds import Folds
 from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
-from jaato.storage.listing import LAST, find_session, list_sessions
+from jaato.storage.listing import LAST, find_session, list_sessions, named_sessions
 from jaato.storage.removal import fold_away, remove_session, sweep
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import Search
@@ -166,6 +166,11 @@ class SqliteLog:
         """
         with self._guard as connection:
             return find_session(connection, text, workspace)
+
+    def named(self, name: str) -> list[SessionRow]:
+        """Those with exactly this name, in every workspace, newest first; a few of them where there are many."""
+        with self._guard as connection:
+            return named_sessions(connection, name)
 
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
