@@ -33,7 +33,7 @@ from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
 from jaato.storage.listing import LAST, find_session, list_sessions, named_sessions
-from jaato.storage.removal import fold_away, remove_session, sweep
+from jaato.storage.removal import remove_session, sweep
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import Search
 
@@ -232,7 +232,7 @@ class SqliteLog:
 
         remove_session(self._guard, number, forget, self._checkpoint.written)
         sweep(self._guard, self._blobs)
-        fold_away(self.path)
+        self._checkpoint.fold_away()
 
     def close(self) -> None:
         """Finish what is being written and let go of the file; a second time does nothing."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from jaato.storage.blobs import Blobs
-from jaato.storage.checkpoint import quietly
-from jaato.storage.database import connect
 from jaato.storage.guard import Guard
 from jaato.storage.schema import SEQ_BITS
 
@@ -78,14 +75,3 @@ def sweep(guard: Guard, blobs: Blobs) -> None:
             break
     for path in blobs.abandoned(time.time() - ABANDONED_S):
         path.unlink(missing_ok=True)
-
-
-def fold_away(path: Path) -> None:
-    """Let nothing of what was removed stay in the write-ahead log; most of it without hindering anybody."""
-    try:
-        connection = connect(path, "mode=rw")
-    except sqlite3.Error:
-        return
-    quietly(connection, "PRAGMA wal_checkpoint(PASSIVE)")
-    quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
