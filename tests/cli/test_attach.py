@@ -166,6 +166,8 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
         one.expect("> run echo x")
         kill_server(served)
         one.expect("connection to the server is lost")
+        assert "(cut off) shared" in served.run("sessions", "list").stdout
+        assert '"standing":"cut off"' in served.run("sessions", "list", "--json").stdout.replace(": ", ":")
         assert served.run("serve", "--daemon").returncode == 0
         one.expect("server is there again")
         one.expect("was cut off|interrupted")

@@ -31,7 +31,7 @@ def test_what_a_server_has_open(served: Desk) -> None:
             assert (told + one.before).count("was cut off") == 1
             assert two.before.count("was cut off") == 1
             assert served.run("sessions", "rename", "shared", "open").returncode == 0
-            assert "(cut off) open" in served.run("sessions", "list").stdout
+            assert "(cut off, 1 question waiting) open" in served.run("sessions", "list").stdout
             refused = served.run("run", "--no-daemon", "--session", "open", "hi")
             assert (refused.returncode, "`jaato attach s" in refused.stderr) == (1, True), refused.stderr
             two.sendline("/save")

@@ -51,7 +51,6 @@ def check(args: Namespace) -> None:
         "--tls-key": args.tls_key,
     }
     others = network | {
-        "--web-socket": args.web_socket,
         "--mcp-workspace": args.mcp_workspace,
         "--log": args.log,
     }
