@@ -20,7 +20,7 @@ from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
 from jaato.protocol.messages import Problem
 from jaato.runtime.bounded import brief, within
 from jaato.runtime.discovery import BROKEN
-from jaato.runtime.saving import Home, brought_in, checked, head_of, placed, whole_of
+from jaato.runtime.saving import SAVERS, Home, brought_in, head_of, placed, whole_of
 from jaato.tools.call import clean, problem_of
 
 LOG = logger("session")
@@ -47,7 +47,9 @@ class Keeper:
         self._take(plugin, config, asked_only=asked_only)
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
-        self.plugin = placed(checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace)
+        self.plugin = placed(
+            SAVERS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
+        )
         self.config = config
         self._asked_only = asked_only
         self._silence()
