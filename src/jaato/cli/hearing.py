@@ -8,7 +8,7 @@ from typing import Any
 from jaato.cli.asking import Answering, Questions
 from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
-from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.narrate import Narrator, tell_end
 from jaato.cli.screen import Screen, one_line
 from jaato.cli.stream import Stream
 from jaato.cli.transcript import user_text
@@ -150,15 +150,8 @@ class Hearing:
         self.leaving = self.leaving or self.ending
         self.turns.append(turn)
         self.screen.end_text()
-        match turn.reason:
-            case "error" | "limit" if turn.error is not None:
-                self.screen.note(turn.error.message, "red")
-            case "cancelled" | "interrupted":
-                self.screen.note("Stopped; what was done is kept.", "yellow")
-            case "refusal" | "length":
-                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
         below, self._below = self._below, []
-        self.screen.note(closing_line([turn], self.session.id, below), "dim")
+        tell_end(self.screen, turn, self.session.id, below)
 
     def _informed(self, info: SessionInfo) -> None:
         now = {client.id: client.name for client in info.clients}

@@ -175,6 +175,18 @@ def usage_text(usage: Usage) -> str:
     return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
 
 
+def tell_end(screen: Screen, turn: TurnCompleted, session_id: str, below: Sequence[TurnCompleted]) -> None:
+    """How a turn ended, where that is worth a line, and what it took."""
+    match turn.reason:
+        case "error" | "limit" if turn.error is not None:
+            screen.note(turn.error.message, "red")
+        case "cancelled" | "interrupted":
+            screen.note("Stopped; what was done is kept.", "yellow")
+        case "refusal" | "length":
+            screen.note(f"The answer ended early: {turn.reason}.", "yellow")
+    screen.note(closing_line([turn], session_id, below), "dim")
+
+
 def closing_line(turns: list[TurnCompleted], session_id: str, below: Sequence[TurnCompleted] = ()) -> str:
     """What it took, with the turns of subagents `below`: tokens, price, time, and where to find it again."""
     total = Usage()
