@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -164,6 +165,8 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
         one.expect("> $")
         one.sendline("work")
         one.expect("> run echo x")
+        while not (served.work / "begun").exists():
+            time.sleep(0.01)
         kill_server(served)
         one.expect("connection to the server is lost")
         assert "(cut off) shared" in served.run("sessions", "list").stdout
