@@ -49,8 +49,9 @@ ERRORS_HEAD = f"""\
 # Errors
 
 Every error of jaato's own is a `JaatoError`. Its text says what happened and what to do next. `code` is stable; it is
-what events, tool results and `--output json` carry. A *retryable* error is tried again by itself, with growing waits,
-before it ends a turn. The exit code is that of `jaato run` when the error ended it. To the model a failed call is a
+what events, tool results and `--output json` carry. A *retryable* error is worth trying
+again; that of a provider is tried again by itself, with growing waits, before it ends a turn.
+The exit code is that of `jaato run` when the error ended it. To the model a failed call is a
 result with the code and the text, never the end of the turn.
 
 {MADE}

@@ -5,6 +5,7 @@ JaatoError
 │   └── PluginError        a plugin cannot be loaded or exposed
 ├── StoreError             the session store cannot be used
 │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
+│   │   └── StoreFull      retryable: the disk has no room
 │   ├── SessionNotFound    no such session, or the prefix fits several
 │   └── SessionBusy        another process appended to the session meanwhile
 ├── NotAllowed             the client's role does not allow it           (exit 4)
@@ -64,11 +65,19 @@ class StoreReadOnly(StoreError):
     code = "store_read_only"
 
 
+class StoreFull(StoreReadOnly):
+    """The disk has no room, or refuses for now; worth trying again once there is space."""
+
+    code = "store_full"
+    retryable = True
+
+
 class SessionNotFound(StoreError):
     """No session has this id, prefix or name, or several have."""
 
     code = "session_not_found"
     exit_code = 2
+    several: bool = False
 
 
 class SessionBusy(StoreError):

@@ -16,6 +16,13 @@ from jaato.settings import environment
 SOURCE = Path(__file__).parents[2] / "src"
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
 TIMEOUT_S = 60
+PYTHON = {
+    "PYTHONPATH": str(SOURCE),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+}
+JAATO = [sys.executable, "-m", "jaato"]
 
 
 def say(text: str, **more: Any) -> dict[str, Any]:
@@ -44,10 +51,7 @@ class Desk:
         self.env = {
             "HOME": str(self.home),
             "PATH": environment()["PATH"],
-            "PYTHONPATH": str(SOURCE),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUTF8": "1",
-            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+            **PYTHON,
             "OLLAMA_HOST": "127.0.0.1:9",
             "TERM": "dumb",
         }
@@ -55,7 +59,7 @@ class Desk:
     @property
     def command(self) -> list[str]:
         """How `jaato` is started."""
-        return [sys.executable, "-m", "jaato"]
+        return JAATO
 
     def script(self, *steps: dict[str, Any], name: str = "script.json") -> list[str]:
         """Flags for a model that says these steps."""
@@ -74,10 +78,14 @@ class Desk:
         """A finished `jaato`; without `stdin` it has none."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         more = dict(environ or {})
-        if not prefix and not any(name.startswith(("PYTHON", "LD_")) for name in more):
-            own = {**self.env, "PYTHONPATH": f"{SOURCE}:{SOURCE.parent}"}
-            forked = warm(own).run(
-                list(args), data=data, cwd=cwd or self.work, env={**self.env, **more}, timeout_s=TIMEOUT_S
+        env = {**self.env, **more}
+        own = (
+            self.command != JAATO
+            or {name: env[name] for name in env if name.startswith(("PYTHON", "LD_"))} != PYTHON
+        )
+        if not prefix and not own:
+            forked = warm(self.env | {"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}"}).run(
+                list(args), data=data, cwd=cwd or self.work, env=env, timeout_s=TIMEOUT_S
             )
             return subprocess.CompletedProcess(
                 forked.args, forked.returncode, forked.stdout.decode(), forked.stderr.decode()
@@ -88,7 +96,7 @@ class Desk:
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
             cwd=cwd or self.work,
-            env={**self.env, **more},
+            env=env,
             timeout=TIMEOUT_S,
             check=False,
         )

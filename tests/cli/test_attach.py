@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,10 +53,18 @@ def attached(desk: Desk, *args: str, user: str = "bea") -> Iterator[Any]:
 
 
 def test_two_terminals_see_the_same(served: Desk) -> None:
-    """What one terminal says and the agent answers, the other one shows too, whole and once; who comes and leaves is told."""
-    script = served.script(say("First."), say(LONG, chunks=40), say("Third."))
+    """What one terminal says and the agent answers, the other one shows too, whole and once; who comes and leaves is told,
+    which files tools have changed, and which commands the plugins have."""
+    edits = [{"path": "a.txt", "new_content": "1\n"}, {"path": "b.txt", "new_content": "2\n"}]
+    script = served.script(
+        say("First."),
+        say(LONG, chunks=40),
+        call("get_tool_schemas", names=["multiFileEdit"]),
+        call("multiFileEdit", edits=edits),
+        say("Third."),
+    )
     served.env["USER"] = "ana"
-    with talking(served, *script, "--name", "shared", "hello") as one:
+    with talking(served, *script, "--yes", "--name", "shared", "hello") as one:
         one.expect("First.")
         one.expect("> $")
         with attached(served, "shared") as two:
@@ -72,8 +81,15 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
             two.sendline("and I?")
             one.expect("bea at [^:]*: and I")
             for child in (one, two):
+                child.expect("2 files changed")
                 child.expect("Third.")
                 child.expect("tokens in")
+            two.expect("> $")
+            two.sendline("/files")
+            two.expect(r"created +a.txt \+1")
+            two.expect(r"created +b.txt \+1")
+            two.sendline("/help")
+            two.expect(r"/waypoint +create TEXT")
             assert leave(two) == 0
         one.expect("bea at .* has left")
         one.sendline("/exit")
@@ -149,8 +165,12 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
         one.expect("> $")
         one.sendline("work")
         one.expect("> run echo x")
+        while not (served.work / "begun").exists():
+            time.sleep(0.01)
         kill_server(served)
         one.expect("connection to the server is lost")
+        assert "(cut off) shared" in served.run("sessions", "list").stdout
+        assert '"standing":"cut off"' in served.run("sessions", "list", "--json").stdout.replace(": ", ":")
         assert served.run("serve", "--daemon").returncode == 0
         one.expect("server is there again")
         one.expect("was cut off|interrupted")
@@ -196,15 +216,24 @@ def test_over_the_network(served: Desk) -> None:
     with attached(served, "far", "--connect", found[0], "--token-file", str(token)) as one:
         one.expect("agent: Good day.")
         assert leave(one) == 0
-    token.write_text("wrong")
-    made = served.run("attach", "far", "--connect", found[0], "--token-file", str(token))
-    assert made.returncode != 0
-    assert "does not let this client in" in made.stderr
-    assert "wrong" not in made.stderr
+    for held, code, words in (
+        (b"letmein", 4, "wrong, expired or another server's"),
+        (b"", 2, "it is empty"),
+        (b"\xff\x00", 2, "one line of ASCII"),
+        (b"two\nlines", 2, "one line of ASCII"),
+        (None, 2, "No such file"),
+    ):
+        token.unlink() if held is None else token.write_bytes(held)
+        for command in (["attach", "far"], ["events", "far"]):
+            made = served.run(*command, "--connect", found[0], "--token-file", str(token))
+            assert (made.returncode, words in made.stderr) == (code, True), made.stderr
+            assert ("--token-file" in made.stderr, str(token) in made.stderr) == (True, True), made.stderr
+            assert "letmein" not in made.stderr
 
 
 def test_events(served: Desk) -> None:
-    """The stored events, those after a number, and what happens from now on, with a server and without."""
+    """The stored events, those after a number, and what happens from now on, with a server and without, until Ctrl-C
+    or until nobody reads any more."""
     script = served.script(say("one"), say("two two two", chunks=3), say("three"))
     served.run("run", *script, "--name", "told", "hi")
     stored = served.run("events", "told").stdout.splitlines()
@@ -220,9 +249,14 @@ def test_events(served: Desk) -> None:
         while "turn.completed" not in kinds:
             event = json.loads(following.stdout.readline())
             kinds.append(event["type"])
-        following.send_signal(signal.SIGINT)
-        following.communicate(timeout=30)
-        assert following.returncode == 0
+        if flags == ["--no-deltas"]:
+            following.send_signal(signal.SIGINT)
+        else:
+            following.stdout.close()  # its reader has gone, and nothing happens that it could find that by
+        assert following.wait(timeout=30) == 0
+        following.stdout.close()
+        assert following.stderr is not None
+        following.stderr.close()
         assert ("agent.output" in kinds) == (not flags)
         stored = served.run("events", "told").stdout.splitlines()
 

@@ -86,7 +86,7 @@ def test_commands(desk: Desk) -> None:
             ("/help", "/permissions"),
             ("/nonsense", "no command /nonsense"),
             ("hello", "one"),
-            ("/session name first", r"s\w+ first"),
+            ("/session name first", r"s\w+ is called first"),
             ("/usage", "context: "),
             ("/tools filesystem", "readFile"),
             ("/tools cooking", "no category"),

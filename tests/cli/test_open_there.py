@@ -24,10 +24,14 @@ def test_what_a_server_has_open(served: Desk) -> None:
         one.expect("server is there again")
         one.expect("/continue goes on with it")
         assert "has left" not in one.before
+        told = one.before + one.after
         with attached(served, "shared") as two:
             two.expect("> $")
+            one.expect("bea at .* has come")
+            assert (told + one.before).count("was cut off") == 1
+            assert two.before.count("was cut off") == 1
             assert served.run("sessions", "rename", "shared", "open").returncode == 0
-            assert "(cut off) open" in served.run("sessions", "list").stdout
+            assert "(cut off, 1 question waiting) open" in served.run("sessions", "list").stdout
             refused = served.run("run", "--no-daemon", "--session", "open", "hi")
             assert (refused.returncode, "`jaato attach s" in refused.stderr) == (1, True), refused.stderr
             two.sendline("/save")

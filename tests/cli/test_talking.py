@@ -106,3 +106,39 @@ def test_a_terminal_that_is_gone(desk: Desk) -> None:
         child.close(force=False)
         assert not child.isalive()
     assert desk.run("run", "--continue", "more").stdout == "two\n"
+
+
+def test_names_and_forks(desk: Desk) -> None:
+    """A session gets a name, and a fork goes on beside it and says how to come back. Whoever gives a name that another
+    session has is told at once, with its id; by that name neither is opened, and both are listed with their times."""
+    script = desk.script(say("one"), say("two"))
+    assert desk.run("run", *script, "--name", "tea", "hi").returncode == 0
+    [tea] = [row["id"] for row in desk.sessions()]
+    twice = f"'tea' is the name of {tea}"
+    with talking(desk, *script) as child:
+        for line, expected in (
+            ("hello", "one"),
+            ("/session nome x", "/rename NAME names it"),
+            ("/rename", "Say which name"),
+            ("/rename pot", r"s\w+ is called pot"),
+            ("/session", r"s\w+ pot"),
+            ("/fork", r"This is the fork; /resume s\w+ goes back"),
+            ("/session", r"s\w+ fork of pot"),
+            ("/fork cup", r"/resume s\w+ goes back"),
+            ("/new tea", twice),
+            ("/resume pot", "1 turn so far"),
+            ("/rename tea", "and of others"),
+            ("/resume tea", rf"(?s)fits 3 sessions.*{tea}  20\d\d-"),
+            ("/help", "/rename +NAME"),
+        ):
+            child.expect("> $")
+            child.sendline(line)
+            child.expect(expected)
+        assert leave(child) == 0
+    for told in (
+        desk.run("sessions", "rename", tea, "cup"),
+        desk.run("sessions", "fork", tea, "--name", "cup"),
+        desk.run("run", *script, "--name", "cup", "hi"),
+    ):
+        assert told.returncode == 0, told.stderr
+        assert "'cup' is the name of s" in told.stderr, told.stderr

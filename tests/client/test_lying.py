@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
-from jaato.client import blocking, connection
+from jaato.client import blocking, connection, session
 from jaato.client.connection import connect
 from jaato.client.websocket import GUID
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
-from jaato.protocol.commands import SessionList
-from jaato.protocol.events import SessionInfo
+from jaato.protocol.commands import SessionAttach, SessionList
+from jaato.protocol.events import SessionInfo, SystemMessage
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions, Welcome
 from jaato.server.ring import framed
@@ -89,6 +89,28 @@ def after_hello(said: bytes, times: int = 1) -> Lie:
     return lie
 
 
+def told(session_id: str, seq: int = 0) -> SessionInfo:
+    """What is told of a session to who attaches."""
+    about: dict[str, Any] = {
+        "session_id": session_id,
+        "agent_id": "a",
+        "seq": seq,
+        "session_name": None,
+        "workspace": "/",
+        "model_provider": "",
+        "model_name": "",
+        "tools": [],
+        "models": [],
+        "sessions": [],
+    }
+    return SessionInfo(**about, state=State(session_id=session_id))
+
+
+def replied(result: bytes) -> bytes:
+    """The reply to the first command."""
+    return framed(b'{"type":"reply","id":"1","result":' + result + b"}")
+
+
 LIES: dict[str, tuple[bytes, int]] = {
     "no JSON": (framed(b"{"), 1),
     "half of it": (framed(b'{"type":"reply","id":"1"'), 1),
@@ -127,7 +149,7 @@ def test_both_clients_end_with_an_error_of_their_own(
 @pytest.mark.parametrize("first", [b"{", b"[]", framed(b"1"), framed(b"{}"), framed(b"{"), b"\x89\x00"])
 def test_a_server_that_does_not_greet(tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who never says welcome, whatever else it says and however often, is no server."""
-    monkeypatch.setattr(blocking, "REPLY_S", 0.3)
+    monkeypatch.setattr(blocking, "GREETING_S", 0.3)
 
     def lie(line: socket.socket) -> None:
         opened(line)
@@ -164,23 +186,7 @@ def test_a_server_that_only_greets_counts_as_away(tmp_path: Path, monkeypatch: p
 
 def test_events_nobody_has_asked_for_are_passed_over(tmp_path: Path) -> None:
     """Sessions that were not attached to are not kept, however many a server tells of; doubles change nothing."""
-    infos: list[Any] = [
-        SessionInfo(
-            session_id=f"s{n}",
-            agent_id="a",
-            seq=n,
-            session_name=None,
-            workspace="/",
-            model_provider="",
-            model_name="",
-            tools=[],
-            models=[],
-            sessions=[],
-            clients=[],
-            state=State(session_id=f"s{n}"),
-        )
-        for n in range(500)
-    ]
+    infos = [told(f"s{n}", n) for n in range(500)]
     reply = b'{"type":"reply","id":"1","result":{"type":"session.list","sessions":[]}}'
     said = b"".join(framed(encode(info)) for info in infos) + framed(reply) * 3
 
@@ -191,4 +197,82 @@ def test_events_nobody_has_asked_for_are_passed_over(tmp_path: Path) -> None:
                 assert client.sessions == {}
 
     with lying(tmp_path, after_hello(said)) as place:
+        anyio.run(main, place)
+
+
+@pytest.mark.parametrize("result", [b'{"type":"done"}', b"null", b'{"type":"taken","seq":1}'])
+def test_an_answer_to_something_else(tmp_path: Path, result: bytes) -> None:
+    """A reply of another kind than the command has is the server's fault, and is said to be; nothing else breaks."""
+
+    async def main(place: Path) -> None:
+        with anyio.fail_after(20):
+            async with connect(place) as client:
+                with pytest.raises(ConnectionFault, match="same version"):
+                    await client.list()
+
+    with lying(tmp_path, after_hello(replied(result))) as place:
+        with blocking.Client(place) as client, pytest.raises(ConnectionFault, match="same version"):
+            client.ask(SessionList())
+        anyio.run(main, place)
+
+
+def test_a_server_that_drips(tmp_path: Path) -> None:
+    """However often something comes, a command is given up when its time is over."""
+
+    def lie(line: socket.socket) -> None:
+        opened(line)
+        line.recv(1 << 16)
+        line.sendall(WELCOME)
+        over = threading.Event()
+        while not over.wait(0.02):
+            line.sendall(b"\x89\x00")
+
+    with (
+        lying(tmp_path, lie) as place,
+        blocking.Client(place) as client,
+        pytest.raises(ServerGone, match="does not answer"),
+    ):
+        client.ask(SessionList(), timeout_s=0.2)
+
+
+def test_readers_who_are_too_far_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that nobody takes do not grow without end: the state takes their place, and what comes after it follows."""
+    monkeypatch.setattr(blocking, "BACKLOG", 20)
+    monkeypatch.setattr(session, "BACKLOG", 20)
+    notices = [SystemMessage(session_id="s1", agent_id="a", seq=0, text=str(n)) for n in range(50)]
+    said = framed(encode(told("s1"))) + b"".join(framed(encode(one)) for one in notices)
+    listed = replied(b'{"type":"session.list","sessions":[]}').replace(b'"id":"1"', b'"id":"2"')
+
+    def lie(line: socket.socket) -> None:
+        opened(line)
+        line.recv(1 << 16)
+        line.sendall(WELCOME)
+        line.recv(1 << 16)
+        line.sendall(replied(b'{"type":"opened","session_id":"s1","seq":0}') + said[: len(said) // 2])
+        line.recv(1 << 16)
+        line.sendall(said[len(said) // 2 :] + listed)
+        while line.recv(1 << 16):
+            pass
+
+    def fits(events: list[Any]) -> None:
+        assert isinstance(events[0], SessionInfo)
+        assert events[0].state is not None
+        assert len(events) <= 20
+        assert [int(one.text) for one in events[1:]] == list(range(51 - len(events), 50))
+
+    async def main(place: Path) -> None:
+        with anyio.fail_after(20):
+            async with connect(place) as client:
+                client._session("s1")
+                reader = client.sessions["s1"].events()
+                await client.attach("s1")
+                assert isinstance(await client.ask(SessionList()), Sessions)
+                assert reader.lost > 20
+                fits(list(reader._held))
+
+    with lying(tmp_path, lie) as place:
+        with blocking.Client(place) as client:
+            client.ask(SessionAttach(session_id="s1"))
+            client.ask(SessionList())
+            fits(client.arrived())
         anyio.run(main, place)

@@ -90,7 +90,8 @@ def of_a_client(played: Played, session_id: str, log: list[Event]) -> list[str]:
 
 
 def durable(state: State) -> bytes:
-    """A state without what no log holds: how full the context is, and what an agent does just now."""
+    """A state without what no log holds: how full the context is, what an agent does just now, what is at hand."""
+    state.commands, state.memories, state.memory_count = [], [], 0
     for agent in state.agents.values():
         agent.context_tokens, agent.context_limit, agent.status, agent.reason = 0, None, "idle", None
     return encode(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -13,6 +13,7 @@ from tests.protocol.strategies import COMMAND_TYPES, EVENT_TYPES, values_of
 
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Ephemeral, EventBase, PlanCleared, now
+from jaato.protocol.frames import Result
 
 EVENT_NAMES = """
     session.info agent.created agent.output agent.status_changed agent.completed tool.call_start tool.output
@@ -49,8 +50,11 @@ def tag(kind: type[Any]) -> str:
 @pytest.mark.spec("C8", "Server and events")
 @pytest.mark.parametrize("kind", EVENT_TYPES)
 def test_events_have_documented_names(kind: type[Any]) -> None:
-    """The `type` of every event is one the documents name, or one of those of the log's own."""
+    """The `type` of every event is one the documents name, or one of those of the log's own, and every documented one is
+    there; a list of sessions and a part of the history are replies."""
     assert tag(kind) in DOCUMENTED_EVENTS | OUR_OWN
+    replies = {tag(one) for one in get_args(Result)}
+    assert {tag(one) for one in EVENT_TYPES} | replies >= DOCUMENTED_EVENTS
 
 
 @pytest.mark.spec("C8", "Server and events", "C8.events.3")
@@ -118,6 +122,8 @@ def test_what_streams_is_not_stored() -> None:
         "retry",
         "init.progress",
         "system.message",
+        "command.list",
+        "memory.list",
     }
 
 

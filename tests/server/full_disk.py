@@ -123,7 +123,7 @@ async def turn_of(client: Raw, session_id: str, text: str) -> TurnCompleted:
 def refused(reply: Reply) -> None:
     """A command that needs room says so, and what to do."""
     assert reply.error is not None
-    assert reply.error.code == "store_read_only", reply.error
+    assert (reply.error.code, reply.error.retryable) == ("store_full", True), reply.error
     assert NO_ROOM.search(reply.error.message), reply.error
 
 

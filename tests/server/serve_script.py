@@ -1,4 +1,5 @@
-"""A server in a process of its own, to be killed: `python -m tests.server.serve_script HOME SCRIPT` with a script in JSON."""
+"""A server in a process of its own, to be killed: `python -m tests.server.serve_script HOME SCRIPT` with a script in JSON,
+or one for each agent by its name."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import anyio
+from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.blueprint import Blueprint
@@ -27,8 +29,14 @@ def script_of(lines: list[dict[str, object]]) -> list[Step]:
 
 async def main(home: Path, script: str) -> None:
     """Serve until killed."""
+    lines = json.loads(script)
+    played = (
+        Cast({name: script_of(own) for name, own in lines.items()})
+        if isinstance(lines, dict)
+        else ScriptedProvider(script_of(lines))
+    )
     base = Blueprint(
-        provider=ScriptedProvider(script_of(json.loads(script))),
+        provider=played,
         model="script",
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": "/usr/bin:/bin"},

@@ -16,11 +16,11 @@ from tests.server.test_shelf import finished
 from jaato.abc.provider import ModelRequest
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
-from jaato.protocol.events import AgentOutput, SessionInfo
-from jaato.protocol.frames import FRAMES, Opened
-from jaato.providers.scripted import ScriptedProvider, Step
+from jaato.protocol.events import AgentOutput, MessageUser, PermissionRequested, SessionInfo, TurnCompleted
+from jaato.protocol.frames import FRAMES, Opened, Taken
+from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.server import room as rooms
-from jaato.server import upkeep
+from jaato.server import said, upkeep
 from jaato.server.room import Room
 
 
@@ -50,6 +50,50 @@ def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
             assert (refused.error.code, refused.error.retryable) == ("overloaded", True)
             await client.ask("session.detach", session_id=made[1])
             assert (await client.ask("session.create", workspace=str(tmp_path / "work"))).error is None
+
+    async def bounded() -> None:
+        with anyio.fail_after(30):
+            await main()
+
+    anyio.run(bounded)
+
+
+def test_what_waits_for_an_agent_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that wait for a pause are bounded in number and size: one more is answered `overloaded`, with what to do,
+    and is in no log; sent again after the turn, it is taken."""
+    monkeypatch.setattr(said, "MOST_WAITING", 3)
+    script = [
+        Step(calls=[ScriptedCall("run", {"command": "touch made"})]),
+        Step(text="over"),
+        Step(text="yes"),
+    ]
+
+    async def main() -> None:
+        async with served(tmp_path, script) as server, server.client() as client:
+            made = await client.ask("session.create", workspace=str(tmp_path / "work"))
+            assert isinstance(made.result, Opened)
+            session_id = made.result.session_id
+            assert (await client.ask("message.send", text="work")).error is None
+            earlier = [event for event in client.events if isinstance(event, PermissionRequested)]
+            asked = earlier[0] if earlier else await client.until(PermissionRequested)
+            for number in range(3):
+                queued = await client.ask("message.send", text=f"and {number}")
+                assert isinstance(queued.result, Taken), queued.error
+                assert queued.result.queued
+            refused = await client.ask("message.send", text="too much", once="w1")
+            assert refused.error is not None
+            assert (refused.error.code, refused.error.retryable) == ("overloaded", True)
+            assert "stop the turn" in refused.error.message
+            await client.ask("permission.response", question_id=asked.question_id, answer="n")
+            if not any(isinstance(event, TurnCompleted) for event in client.events):
+                await client.until(TurnCompleted)
+            assert (await client.ask("message.send", text="too much", once="w1")).error is None
+            words = [
+                event.message.words
+                for event in client.states[session_id].entries
+                if isinstance(event, MessageUser)
+            ]
+            assert words.count("too much") == 1
 
     async def bounded() -> None:
         with anyio.fail_after(30):

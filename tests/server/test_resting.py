@@ -52,10 +52,9 @@ async def swept(server: Served, path: Path) -> None:
 
 
 def durable(state: State) -> bytes:
-    """A state without how full the context is, which no log holds: the next model call says it again."""
+    """A state without what no log holds: the commands, until the session works again."""
     again = msgspec.json.decode(encode(state), type=State)
-    for agent in again.agents.values():
-        agent.context_tokens, agent.context_limit = 0, None
+    again.commands = []
     return encode(again)
 
 

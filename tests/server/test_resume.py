@@ -22,7 +22,8 @@ from jaato.protocol.commands import (
     TurnContinue,
 )
 from jaato.protocol.events import (
-    AgentStatusChanged,
+    ClarificationQuestion,
+    ClarificationResolved,
     PermissionRequested,
     SessionInfo,
     SystemMessage,
@@ -37,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def server(home: Path, script: list[dict[str, Any]]) -> Iterator[subprocess.Popen[str]]:
+def server(home: Path, script: Script | dict[str, Script]) -> Iterator[subprocess.Popen[str]]:
     """A server in a process of its own; killed in the end, if it is still there."""
     command = [sys.executable, "-m", "tests.server.serve_script", str(home), json.dumps(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -49,7 +50,7 @@ def server(home: Path, script: list[dict[str, Any]]) -> Iterator[subprocess.Pope
             process.kill()
 
 
-def until(client: Client, kind: type[Any]) -> Any:
+def until(client: Client, kind: Any) -> Any:
     """The next event of a kind."""
     return next(event for event in client.events(20.0) if isinstance(event, kind))
 
@@ -119,13 +120,14 @@ def test_a_call_that_had_begun_is_interrupted_and_not_repeated(tmp_path: Path) -
     with server(tmp_path, script), Client(tmp_path / "run/jaato.sock") as client:
         client.ask(SessionAttach(session_id=session_id))
         until(client, SessionInfo)
+        asked = until(client, ClarificationQuestion)
+        assert asked.outcome
+        assert "cut off" in until(client, SystemMessage).text
         client.ask(TurnContinue(session_id=session_id))
-        told = [
-            until(client, kind) for kind in (ToolCallEnd, SystemMessage, AgentStatusChanged, TurnCompleted)
-        ]
-        assert told[0].result.error.code == "interrupted"
-        assert "cut off" in told[1].text
-        assert told[3].reason == "stop"
+        told = [until(client, kind) for kind in (ClarificationResolved, ToolCallEnd, TurnCompleted)]
+        assert told[0].qa_pairs == [("What came of run?", None)]
+        assert told[1].result.error.code == "interrupted"
+        assert told[2].reason == "stop"
         assert (tmp_path / "work/effects").read_text() == "begun\n"
         with pytest.raises(JaatoError, match="No turn was cut off"):
             client.ask(TurnContinue(session_id=session_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +110,11 @@ def dropped() -> None:
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    """Change a database behind the store's back."""
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()

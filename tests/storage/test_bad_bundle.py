@@ -7,7 +7,7 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,6 @@ from tests.storage.logs import said
 from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.storage.sqlite import SqliteStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "state" / "jaato.db")
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[SqliteStore]:
-    """Another store, to import into."""
-    store = SqliteStore(tmp_path / "other" / "jaato.db")
-    yield store
-    store.close()
-
 
 Parts = dict[str, bytes]
 

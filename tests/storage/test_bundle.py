@@ -25,21 +25,6 @@ from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "state" / "jaato.db")
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[SqliteStore]:
-    """Another store, to import into."""
-    store = SqliteStore(tmp_path / "other" / "jaato.db")
-    yield store
-    store.close()
-
-
 def test_a_session_goes_from_one_store_to_another(
     store: SqliteStore, other: SqliteStore, tmp_path: Path
 ) -> None:

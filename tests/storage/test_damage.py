@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.storage.logs import begin, created, said, sound
+from tests.storage.logs import created, said, sound, tamper
 
 from jaato.abc.store import Damaged
 from jaato.errors import StoreError
 from jaato.storage.sqlite import SqliteStore
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A store of two sessions with ten events each, closed."""
-    path = tmp_path / "jaato.db"
-    store = SqliteStore(path)
-    begin(store, "s1", 10)
-    begin(store, "s2", 10)
-    store.close()
-    return path
-
-
-def tamper(path: Path, statement: str, *values: object) -> None:
-    """Change a database behind the store's back."""
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute(statement, values)
-    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,7 @@ def test_every_fault_names_the_file_and_a_remedy(tmp_path: Path) -> None:
         connection.execute("INSERT INTO big VALUES (zeroblob(100000))")
     fault = database_fault(full.value, path)
     assert isinstance(fault, StoreReadOnly)
+    assert (fault.code, fault.retryable) == ("store_full", True)
     assert "disk is full" in str(fault)
     other = sqlite3.connect(path, timeout=0)
     connection.execute("BEGIN EXCLUSIVE")

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.storage.logs import begin, created, said, sound, text_of
+from tests.storage.logs import begin, created, said, sound, tamper, text_of
 
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.protocol.codec import encode
@@ -20,25 +20,6 @@ from jaato.storage.connection import opened_here
 from jaato.storage.database import connect, open_database
 from jaato.storage.schema import APPLICATION_ID, FIRST, SEQ_BITS, STEPS, migrate
 from jaato.storage.sqlite import SqliteStore
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A store of two sessions with ten events each, closed."""
-    path = tmp_path / "jaato.db"
-    store = SqliteStore(path)
-    begin(store, "s1", 10)
-    begin(store, "s2", 10)
-    store.close()
-    return path
-
-
-def tamper(path: Path, statement: str, *values: object) -> None:
-    """Change a database behind the store's back."""
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute(statement, values)
-    connection.close()
 
 
 @pytest.mark.spec("C10", "Environment variables and files")

@@ -55,8 +55,8 @@ def test_sessions_of_a_server_are_traced(tmp_path: Path) -> None:
 
 
 def test_a_crash_doubles_no_span(tmp_path: Path) -> None:
-    """A server that is killed in mid-turn and goes on with it writes every span once, in one trace, with the ids that the
-    log gives."""
+    """A server that is killed in mid-turn, asks what came of it and goes on writes every span once, in one trace, with the
+    ids that the log gives."""
     path = configured(tmp_path)
     asks = {
         "call": "run",
@@ -89,6 +89,7 @@ def test_a_crash_doubles_no_span(tmp_path: Path) -> None:
         "chat script",
         "chat script",
         "chat script",
+        "clarification",
         "execute_tool readFile",
         "execute_tool run",
         "invoke_agent main",

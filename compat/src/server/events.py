@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from jaato.protocol.codec import encode
+from jaato.protocol.commands import ClarificationResponse as ClarificationResponseRequest
 from jaato.protocol.commands import ClientConfig as ClientConfigRequest
 from jaato.protocol.commands import Command
 from jaato.protocol.commands import CommandExecute as CommandExecuteRequest
 from jaato.protocol.commands import HistoryRequest as HistoryRequestRequest
 from jaato.protocol.commands import MessageSend as MessageSendRequest
+from jaato.protocol.commands import PermissionResponse as PermissionResponseRequest
 from jaato.protocol.commands import SessionAttach as SessionAttachRequest
 from jaato.protocol.commands import SessionCreate as SessionCreateRequest
 from jaato.protocol.commands import SessionDelete as SessionDeleteRequest
 from jaato.protocol.commands import SessionDetach as SessionDetachRequest
 from jaato.protocol.commands import SessionFork as SessionForkRequest
 from jaato.protocol.commands import SessionList as SessionListRequest
+from jaato.protocol.commands import SessionSettle as SessionSettleRequest
 from jaato.protocol.commands import SessionStop as SessionStopRequest
 from jaato.protocol.commands import SessionUpdate as SessionUpdateRequest
+from jaato.protocol.commands import TaskStop as TaskStopRequest
 from jaato.protocol.commands import ToolsDisable as ToolsDisableRequest
 from jaato.protocol.commands import TurnContinue as TurnContinueRequest
 from jaato.protocol.events import AgentCompleted as AgentCompletedEvent
@@ -25,11 +29,13 @@ from jaato.protocol.events import AgentStatusChanged as AgentStatusChangedEvent
 from jaato.protocol.events import BackgroundUpdated as BackgroundUpdatedEvent
 from jaato.protocol.events import ClarificationQuestion as ClarificationQuestionEvent
 from jaato.protocol.events import ClarificationResolved as ClarificationResolvedEvent
+from jaato.protocol.events import CommandList as CommandListEvent
 from jaato.protocol.events import ContextUpdated as ContextUpdatedEvent
 from jaato.protocol.events import ErrorRaised as ErrorRaisedEvent
 from jaato.protocol.events import Event
 from jaato.protocol.events import GcCompleted as GcCompletedEvent
 from jaato.protocol.events import InitProgress as InitProgressEvent
+from jaato.protocol.events import MemoryList as MemoryListEvent
 from jaato.protocol.events import MessageModel as MessageModelEvent
 from jaato.protocol.events import MessageUser as MessageUserEvent
 from jaato.protocol.events import MidTurnInjected as MidTurnInjectedEvent
@@ -54,6 +60,7 @@ from jaato.protocol.events import ToolsStatus as ToolsStatusEvent
 from jaato.protocol.events import TurnCompleted as TurnCompletedEvent
 from jaato.protocol.events import TurnProgress as TurnProgressEvent
 from jaato.protocol.events import WaypointUpdated as WaypointUpdatedEvent
+from jaato.protocol.events import WorkspaceFilesChanged as WorkspaceFilesChangedEvent
 
 __all__ = [
     "AgentCompletedEvent",
@@ -63,15 +70,18 @@ __all__ = [
     "BackgroundUpdatedEvent",
     "ClarificationQuestionEvent",
     "ClarificationResolvedEvent",
+    "ClarificationResponseRequest",
     "ClientConfigRequest",
     "Command",
     "CommandExecuteRequest",
+    "CommandListEvent",
     "ContextUpdatedEvent",
     "ErrorRaisedEvent",
     "Event",
     "GcCompletedEvent",
     "HistoryRequestRequest",
     "InitProgressEvent",
+    "MemoryListEvent",
     "MessageModelEvent",
     "MessageSendRequest",
     "MessageUserEvent",
@@ -80,6 +90,7 @@ __all__ = [
     "PermissionGrantedEvent",
     "PermissionRequestedEvent",
     "PermissionResolvedEvent",
+    "PermissionResponseRequest",
     "PermissionRevokedEvent",
     "PlanClearedEvent",
     "PlanUpdatedEvent",
@@ -92,11 +103,13 @@ __all__ = [
     "SessionForkRequest",
     "SessionInfoEvent",
     "SessionListRequest",
+    "SessionSettleRequest",
     "SessionStopRequest",
     "SessionUpdateRequest",
     "SessionUpdatedEvent",
     "SharedUpdatedEvent",
     "SystemMessageEvent",
+    "TaskStopRequest",
     "ToolActivatedEvent",
     "ToolCallEndEvent",
     "ToolCallStartEvent",
@@ -107,5 +120,6 @@ __all__ = [
     "TurnContinueRequest",
     "TurnProgressEvent",
     "WaypointUpdatedEvent",
+    "WorkspaceFilesChangedEvent",
     "encode",
 ]

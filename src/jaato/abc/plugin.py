@@ -20,7 +20,8 @@ ENTRY_POINT_GROUPS: dict[str, str] = {
 
 
 class UserCommand(NamedTuple):
-    """A command the user types; the model cannot call it. Shared output joins the conversation."""
+    """A command the user types; the model cannot call it. Shared output joins the conversation. A description that ends with
+    a colon, the name and how the arguments are written (`Go on with a session: resume ID`) tells these to clients."""
 
     name: str
     description: str

@@ -113,6 +113,10 @@ class Log(Protocol):
         """The id of the session with this id, unique prefix or name; raises `SessionNotFound`."""
         ...
 
+    def named(self, name: str) -> list[SessionRow]:
+        """Those with exactly this name, in every workspace, newest first."""
+        ...
+
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> list[SessionRow]:
@@ -131,7 +135,9 @@ class Log(Protocol):
         """A new session with what this one has up to `seq`; returns its id, which may be given. Slow, so not for the loop."""
         ...
 
-    def delete(self, session_id: str) -> None: ...
+    def delete(self, session_id: str) -> None:
+        """Remove a session for good; nobody finds it from the first moment on. Slow, so not for the loop."""
+        ...
 
     def close(self) -> None: ...
 
@@ -143,14 +149,17 @@ class Store(Log, Protocol):
         """Be the only one who writes a session; raises `SessionBusy` naming who has it. Freed when a holder dies."""
         ...
 
-    def release(self, session_id: str) -> None: ...
+    def release(self, session_id: str, *, unfinished: bool = False) -> None:
+        """Let others write a session; with `unfinished` it is one of those in `abandoned`."""
+        ...
 
     def holder(self, session_id: str) -> Holder | None:
         """Who holds a session now; None when nobody alive does."""
         ...
 
     def abandoned(self) -> list[str]:
-        """The sessions that were open in a process when it died, until somebody holds or settles them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until somebody holds or settles
+        them."""
         ...
 
     def settle(self, session_id: str) -> None: ...

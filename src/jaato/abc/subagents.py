@@ -32,6 +32,10 @@ class Order(Struct, frozen=True, kw_only=True):
     bounds: AgentBounds = AgentBounds()
     choices: tuple[ToolChoice, ...] = ()
     """The tools it may use are those that every choice has; `bounds.tools` is made from them."""
+    call_id: str = ""
+    """The call that gives it."""
+    again: bool = False
+    """Whether an earlier process has begun that call: what it has made goes on, and nothing is made twice."""
 
 
 class Crew(Protocol):
@@ -42,7 +46,11 @@ class Crew(Protocol):
 
     async def delegate(self, by: str, order: Order) -> dict[str, Any]: ...
 
-    async def go_on(self, by: str, who: str, message: str, *, background: bool) -> dict[str, Any]: ...
+    async def go_on(
+        self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
+    ) -> dict[str, Any]:
+        """`call_id` and `again` as in an order."""
+        ...
 
     async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]: ...
 

@@ -10,6 +10,7 @@ import anyio
 
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
+from jaato.agent.touched import files_changed
 from jaato.errors import StoreError, ToolError, ToolTimeout
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
@@ -138,15 +139,20 @@ class Background:
 
     def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
         """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
-        state = self._session.state
-        if call.id in state.started and call.id not in state.open_calls:
-            self._steps.ended(call, outcome)
-        self._session.notice(
-            f"Background task {task.id} ({task.tool}): {task.status.value}. "
-            f"get_background_output shows its result.",
-            "system",
-            self._event(task, self._steps.results.of(call, outcome)),
-        )
+        state, changed = self._session.state, call.changed[:]
+        try:
+            if call.id in state.started and call.id not in state.open_calls:
+                self._steps.ended(call, outcome)
+            self._session.notice(
+                f"Background task {task.id} ({task.tool}): {task.status.value}. "
+                f"get_background_output shows its result.",
+                "system",
+                *files_changed(self._session.journal, call),
+                self._event(task, self._steps.results.of(call, outcome)),
+            )
+        except StoreError:
+            call.changed[:] = changed
+            raise
 
     def _event(self, task: Task, result: ToolResult | None = None) -> BackgroundUpdated:
         status: Any = task.status.value

@@ -12,6 +12,7 @@ from jaato.agent.background import Background
 from jaato.agent.heed import heeding
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
+from jaato.agent.touched import files_changed
 from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
@@ -47,6 +48,8 @@ class SessionSteps:
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
         """A disabled tool, or one the model (ours or a client's) has not activated."""
+        if call.again:
+            return None
         if tool.name in self._session.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
         asks = call.door in ("model", "mcp") and not call.stands_for
@@ -57,14 +60,19 @@ class SessionSteps:
         return None
 
     async def permit(self, call: Call, tool: Tool) -> Decision | None:
-        """The session's gate."""
+        """The session's gate; a call that had begun has passed it."""
+        if call.again:
+            begun = self._session.state.started[call.id].permission
+            return None if begun is None else Decision(allowed=True, permission=begun)
         return await self._session.gate.check(call, tool)
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
         journal = self._session.journal
-        if any(asked.call_id == call.id for asked in self._session.desk.restored):
-            return  # an earlier process has begun it: it only asks, and goes on with its question
+        if journal.frozen:
+            raise CancelledException("The program ends; what has not begun begins in the next one.")
+        if call.again:
+            return
         start = ToolCallStart(
             **journal.head(),
             call_id=call.id,
@@ -114,10 +122,13 @@ class SessionSteps:
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
         )
+        told = files_changed(journal, call)
         if call.door == "registry":
+            if told:
+                journal.record(*told)
             journal.hold(end, unseen)  # who called is answered when it is seen
         else:
-            journal.record(end)
+            journal.record(*told, end)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -160,23 +171,36 @@ class SessionSteps:
 
     # --- doors -------------------------------------------------------------------------------------------------
 
-    async def run_all(self, calls: list[ToolCall], turn_id: str) -> None:
-        """Run the calls of one reply, up to eight at once; their results join the conversation in call order."""
+    async def run_all(self, calls: list[ToolCall], turn_id: str, *, again: bool = False) -> None:
+        """Run the calls of one reply, up to eight at once; their results join the conversation in call order. With
+        `again` an earlier process may have begun some of them."""
         if self._session.reply.stopped:
             raise CancelledException("Stopped before the calls began.")
         if len(calls) == 1:
-            await run(self.call(calls[0], turn_id), self)
+            await self._run(calls[0], turn_id, again=again)
             return
         try:
             async with anyio.create_task_group() as group:
                 for asked in calls:
-                    group.start_soon(self._run_slotted, asked, turn_id)
+                    group.start_soon(self._run_slotted, asked, turn_id, again)
         except BaseExceptionGroup as failures:
             raise first_of(failures) from failures
 
-    async def _run_slotted(self, asked: ToolCall, turn_id: str) -> None:
+    async def _run_slotted(self, asked: ToolCall, turn_id: str, again: bool) -> None:
         async with self._slots:
-            await run(self.call(asked, turn_id), self)
+            await self._run(asked, turn_id, again=again)
+
+    async def _run(self, asked: ToolCall, turn_id: str, *, again: bool) -> None:
+        begun = self._session.state.started.get(asked.call_id) if again else None
+        call = self.call(asked, turn_id)
+        if begun is not None:
+            from jaato.agent.suspension import learn, resumes
+
+            if not resumes(self._session, begun.tool):
+                return await learn(self._session, asked)
+            call.again, call.name, call.arguments = True, begun.tool, begun.arguments
+        await run(call, self)
+        return None
 
     def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
         """What the tools are told about a call."""

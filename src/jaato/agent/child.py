@@ -61,6 +61,8 @@ class Child:
     awaited: int = 0
     """How many wait for it."""
     told: bool = True
+    suspended: bool = False
+    """Whether the end of a process has cut its task off, and nobody has gone on with it yet."""
 
     @property
     def id(self) -> str:
@@ -85,6 +87,8 @@ class Child:
     @property
     def status(self) -> Status:
         """What it does, or how its last task ended."""
+        if self.suspended:
+            return "interrupted"
         if self.at_work:
             if self.member.state.questions:
                 return "blocked"
@@ -95,6 +99,7 @@ class Child:
     def begin(self) -> None:
         """It has a task from now on."""
         self.ended, self.scope, self.told = anyio.Event(), anyio.CancelScope(), False
+        self.suspended = False
 
     def stop(self) -> None:
         """End its task, whatever it is at."""

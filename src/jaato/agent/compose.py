@@ -13,6 +13,7 @@ from jaato.protocol.messages import Media, Message, Part, Source, Text
 from jaato.tools.call import SERVICES, clean
 
 Enrich = Callable[[str], Awaitable[str]]
+URGENCY: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 
 
 class Author(NamedTuple):
@@ -82,3 +83,8 @@ def said(text: str, added: str, attachments: Sequence[Media], source: Source, by
 def labelled(text: str, source: Source) -> str:
     """The text as the model reads it: what does not come from the user says so."""
     return text if source == "user" else f"[{source}] {text}"
+
+
+def urgency(message: Message) -> int:
+    """The place of a message among those that wait: the lowest is read first."""
+    return URGENCY[message.source]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
 from jaato.abc.subagents import Order
-from jaato.agent.child import STOPPING_S, Child, CrewLimits, NoSubagent
+from jaato.agent.child import STOPPING_S, Child, CrewLimits, Ending, NoSubagent
 from jaato.agent.family import Family, Member
 from jaato.agent.labour import Labour
+from jaato.agent.recovery import close_turn
 from jaato.protocol.events import AgentCompleted, AgentCreated
 from jaato.protocol.ids import new_id
 
@@ -130,7 +131,10 @@ class Crew:
             fields = await recruiter.enlist(parent, order, self._free_name(order))
             self.refuse_if_closed()
             journal = self.root.journal
-            journal.record(AgentCreated(**journal.head(agent_id), parent_agent_id=by, **fields))
+            made = AgentCreated(
+                **journal.head(agent_id), parent_agent_id=by, call_id=order.call_id, task=order.task, **fields
+            )
+            journal.record(made)
             return await self._join(self.family.members[agent_id], parent, depth)
         finally:
             self._making -= 1
@@ -155,6 +159,17 @@ class Crew:
             name, number = f"{wanted}-{number}", number + 1
         return name
 
+    def made_by(self, by: str, call_id: str) -> Child | None:
+        """The subagent that a call has made in an earlier process; None if it came to none. Raises `NoSubagent` when it
+        is closed by now."""
+        for agent_id, member in reversed(self.family.members.items()):
+            made = member.created
+            if made is not None and made.call_id == call_id and made.parent_agent_id == by:
+                if agent_id in self.children:
+                    return self.children[agent_id]
+                raise NoSubagent(f"The subagent {made.name} ({agent_id}) is closed; delegate the task again.")
+        return None
+
     async def _join(self, member: Member, parent: Session, depth: int) -> Child:
         recruiter, created = self.root.recruiter, member.created
         assert recruiter is not None
@@ -162,6 +177,7 @@ class Crew:
         session = recruiter.session(parent, member)
         child = Child(member, created, session, parent, depth)
         child.ended.set()
+        session.resumable = self.root.resumable
         self.children[child.id] = child
         await session.__aenter__()
         return child
@@ -219,7 +235,8 @@ class Crew:
             await self.root.recruiter.aclose()
 
     async def restore(self) -> None:
-        """Bring back the subagents of a log that is opened again; a task that was under way is interrupted."""
+        """Bring back the subagents of a log that is opened again. A task that was under way waits to be gone on with;
+        where nobody could, it is interrupted."""
         if not self.family.members or self.root.recruiter is None or self.root.journal.store.read_only:
             return
         for agent_id, member in list(self.family.members.items()):
@@ -230,12 +247,44 @@ class Crew:
             if above != self.root_id and above not in self.children:
                 continue  # what it belonged to is lost
             child = await self._join(member, self.session_of(above), len(list(self.family.above(agent_id))))
-            if member.completed is None:
-                self._interrupted(child)
+            begun = created.task is not None or child.session.state.messages
+            if self.root.resumable and (begun if member.completed is None else member.tasked):
+                child.suspended = True
+            elif member.completed is None:
+                self.forsake(child, "interrupted", LOST)
 
-    def _interrupted(self, child: Child) -> None:
-        child.told = False
-        why = (
-            "Interrupted: the program ended while it worked. Nothing was repeated; continue_subagent goes on."
-        )
-        self.labour.record_end(child, "interrupted", why)
+    # --- what an earlier process has left ------------------------------------------------------------------------
+
+    @property
+    def suspended(self) -> list[Child]:
+        """The subagents whose tasks wait to be gone on with, parents first."""
+        return [child for child in self.children.values() if child.suspended]
+
+    def awaited_by_root(self) -> list[Child]:
+        """Those of them that open calls of the root wait for, with all below them; parents first."""
+        found: dict[str, Child] = {}
+        for child in self.suspended:
+            above = list(self.family.above(child.id))
+            if any(agent_id in found for agent_id in above) or self._awaited(child, [self.root_id]):
+                found[child.id] = child
+        return list(found.values())
+
+    def _awaited(self, child: Child, above: Iterable[str]) -> bool:
+        """Whether an open call of one of these agents goes on with its task."""
+        states = [self.session_of(agent_id).state for agent_id in above]
+        return any(call_id in child.member.given_by for state in states for call_id in state.open_calls)
+
+    async def take_up(self) -> None:
+        """Go on with what was cut off, but for the tasks that calls go on with when they are made again."""
+        for child in self.suspended:
+            if child.suspended and not self._awaited(child, self.family.above(child.id)):
+                await self.labour.resume(child)
+
+    def forsake(self, child: Child, ending: Ending, why: str) -> None:
+        """Nobody goes on with a task that was cut off. Raises `StoreError`."""
+        close_turn(child.session)
+        child.suspended = child.told = False
+        self.labour.record_end(child, ending, why)
+
+
+LOST = "Interrupted: the program ended while it worked. Nothing was repeated; continue_subagent goes on."

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.abc.subagents import Order
 from jaato.agent.child import Child, NoSubagent
+from jaato.agent.compose import Author
 from jaato.agent.family import Shared
-from jaato.protocol.events import SharedUpdated
+from jaato.protocol.events import MessageUser, MidTurnQueued, SharedUpdated
 from jaato.protocol.messages import Source
 
 if TYPE_CHECKING:
@@ -23,27 +24,59 @@ class CrewDesk:
     async def delegate(self, by: str, order: Order) -> dict[str, Any]:
         """Give a task to a new subagent, and unless in the background wait for what comes of it."""
         crew = self._crew
-        child = await crew.spawn(by, order)
-        await crew.labour.start(child, order.task)
+        child = crew.made_by(by, order.call_id) if order.again else None
+        if child is None:
+            child = await crew.spawn(by, order)
+            await crew.labour.start(child, order.task, once=order.call_id)
+        elif child.suspended:
+            await crew.labour.resume(child)
         if order.background:
             return child.report() | {"hint": HINT}
         return await crew.labour.see_through(by, child)
 
-    async def go_on(self, by: str, who: str, message: str, *, background: bool) -> dict[str, Any]:
+    async def go_on(
+        self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
+    ) -> dict[str, Any]:
         """Say more to a subagent, which goes on where it was."""
         child = self._crew.find(by, who)
-        await self._give(child, message, "parent")
+        if again and self._said(by, child, call_id):
+            if child.suspended:
+                await self._crew.labour.resume(child)
+        elif background or child.at_work or child.suspended:
+            await self._give(child, message, "parent", call_id)
+        else:
+            self._crew.refuse_if_closed()
+            await self._crew.labour.start(child, message, once=call_id)
         if background:
             return child.report() | {"hint": HINT}
         return await self._crew.labour.see_through(by, child)
 
-    async def _give(self, child: Child, message: str, source: Source) -> None:
+    def _said(self, by: str, child: Child, call_id: str) -> bool:
+        """Whether a call that had begun has given its message."""
+        state = self._crew.session_of(by).state
+        events = self._crew.root.journal.store.read(state.session_id, state.started[call_id].seq)
+        return any(
+            isinstance(event, MessageUser | MidTurnQueued)
+            and (event.agent_id, event.message.once) == (child.id, call_id)
+            for event in events
+        )
+
+    async def _give(self, child: Child, message: str, source: Source, once: str = "") -> None:
         """Let an agent read a message: at its next pause, or as its next task."""
         self._crew.refuse_if_closed()
+        by = Author(once=once)
         if child.at_work:
-            child.session.notice(message, source)
-        else:
-            await self._crew.labour.start(child, message, source)
+            child.session.notice(message, source, by=by)
+            return
+        if child.suspended:
+            child.session.notice(message, source, by=by)
+            await self._crew.labour.resume(child)
+            return
+        await child.session.post(
+            message, source=source, by=by, later=True
+        )  # in the log before anybody says that it was given
+        if not child.at_work:
+            await self._crew.labour.start(child, None)
 
     async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]:
         """What came of a subagent's task; waits for it so long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaato.agent.state import State
@@ -13,6 +13,7 @@ from jaato.protocol.events import (
     AgentCreated,
     Event,
     MessageUser,
+    MidTurnQueued,
     PermissionGranted,
     PermissionRevoked,
     SessionCreated,
@@ -48,6 +49,10 @@ class Member:
     created: AgentCreated | None = None
     completed: AgentCompleted | None = None
     last_turn: TurnCompleted | None = None
+    given_by: set[str] = field(default_factory=set)
+    """The calls of agents above that gave it what it does now."""
+    tasked: bool = False
+    """Whether an agent above has given it a task that it has not begun."""
 
     @property
     def closed(self) -> bool:
@@ -113,10 +118,19 @@ class Family:
         match event:
             case AgentCreated():
                 member.created = event
+                member.given_by.add(event.call_id)
             case MessageUser():
                 member.completed = None
+                member.given_by.add(event.message.once)
+                member.tasked = False
+            case MidTurnQueued():
+                member.given_by.add(event.message.once)
+                member.tasked = member.tasked or (
+                    member.completed is not None and event.message.source == "parent"
+                )
             case AgentCompleted():
                 member.completed = event
+                member.given_by.clear()
                 if event.reason == "closed":
                     member.state.messages = []  # the log has them; nobody will ask the model again
             case TurnCompleted():
@@ -125,6 +139,14 @@ class Family:
                 unpriced = event.cost_usd is None or self.cost_usd is None
                 self.cost_usd = None if unpriced else (self.cost_usd or 0.0) + (event.cost_usd or 0.0)
         member.state.apply(event)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an agent has something to do, be it that nobody goes on with it at the moment."""
+        return self.root.open_turn is not None or any(
+            not member.closed and (member.completed is None or member.tasked)
+            for member in self.members.values()
+        )
 
     def parent_of(self, agent_id: str) -> str | None:
         """Whose subagent this is; None for the root and for one whose beginning is lost."""

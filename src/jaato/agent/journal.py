@@ -81,6 +81,11 @@ class Journal:
         """Write and show nothing any more: the log stays as it is now."""
         self._frozen = True
 
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing is written any more; nothing may be done then that has to be written first."""
+        return self._frozen
+
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
         if self.held or self.fault is not None:
@@ -183,6 +188,15 @@ class Branch(Journal):
     def shown(self, agent_id: str | None = None) -> dict[str, Any]:
         """As the root's, in the name of this agent."""
         return self._root.shown(agent_id or self.state.agent_id)
+
+    def show(self, event: Event) -> None:
+        """As the root's."""
+        self._root.show(event)
+
+    @property
+    def frozen(self) -> bool:
+        """As the root's."""
+        return self._root.frozen
 
     def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
         """As the root's."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.agent.child import STOPPING_S, Child, Ending, NoSubagent, ending_of
+from jaato.agent.compose import Author
 from jaato.agent.places import Places
+from jaato.agent.suspension import take_up
 from jaato.errors import JaatoError
 from jaato.protocol.events import AgentCompleted, AgentStatusChanged
 from jaato.protocol.messages import Source
@@ -39,8 +41,15 @@ class Labour:
             self._places = Places(self._crew.limits.at_once)
         return self._places
 
-    async def start(self, child: Child, text: str, source: Source = "parent") -> None:
-        """Give an idle subagent a task. Raises `NoSubagent` when the session is closed."""
+    async def resume(self, child: Child) -> None:
+        """Go on with a task that was cut off. Raises as `start`."""
+        begun = child.session.state.open_turn is not None or child.member.last_turn is not None
+        task = None if begun or child.member.tasked else child.created.task
+        await self.start(child, task, once=child.created.call_id)
+
+    async def start(self, child: Child, text: str | None, source: Source = "parent", once: str = "") -> None:
+        """Give an idle subagent a task; without one it goes on with its turn, or with what it was told. Raises
+        `NoSubagent` when the session is closed."""
         self._crew.refuse_if_closed()
         child.begin()
 
@@ -50,7 +59,7 @@ class Labour:
             try:
                 with child.scope:
                     try:
-                        ending, problem = await self._work(child, text, source)
+                        ending, problem = await self._work(child, text, source, once)
                     except anyio.get_cancelled_exc_class():
                         ending, problem = STOPPED
                         raise
@@ -63,7 +72,7 @@ class Labour:
             self._ended(child, *STOPPED)
             raise
 
-    async def _work(self, child: Child, text: str, source: Source) -> tuple[Ending, str]:
+    async def _work(self, child: Child, text: str | None, source: Source, once: str) -> tuple[Ending, str]:
         timeout_s = child.bounds.timeout_s
         turn = None
         try:
@@ -71,7 +80,10 @@ class Labour:
                 await self.places.enter(child)
                 if self._root.recruiter is not None:
                     await self._root.recruiter.outfit(child.session, child.created)
-                turn = await child.session.post(text, source=source)
+                if text is not None:
+                    turn = await child.session.post(text, source=source, by=Author(once=once))
+                else:
+                    turn = await take_up(child.session) or child.member.last_turn
                 while turn is not None and turn.reason == "stop":
                     await self._await_below(child)
                     if not child.session.inbox:

@@ -28,7 +28,7 @@ STRUCTURAL = frozenset(
         "message_id provider_id continuation_id digest before dropped note blob handle opaque mime_type workspace "
         "type status role source mode code decision method scope effect access tool plugin provider model "
         "model_provider model_name models tools core_tools disabled jaato_version options deadline expires "
-        "created_at finish_reason default strategy dialect level once"
+        "change created_at finish_reason default strategy dialect level once"
     ).split()
 )
 """Fields that name, order or steer: they hold no text of anybody's."""

@@ -11,44 +11,38 @@ import anyio
 import msgspec
 
 from jaato.abc.asker import Answer, Clarification, Question
+from jaato.agent.earlier import Asked, Given, Key, key_of, settlement
 from jaato.agent.journal import Journal
-from jaato.protocol.events import (
-    AgentStatusChanged,
-    ClarificationQuestion,
-    ClarificationResolved,
-    Permission,
-    PermissionRequested,
-    PermissionResolved,
-)
+from jaato.errors import SessionBusy
+from jaato.protocol.events import AgentStatusChanged, ClarificationQuestion, PermissionRequested
 
-CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
-"""Answers that let a call run; any other is no, or no answer at all and asked for again."""
-
-
-Asked = PermissionRequested | ClarificationQuestion
+NOTHING: Given = []
+"""No answer was given before; one that came to nothing is None."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
     """One open question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
 
-    permission: bool
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    answer: Any = None
     asked: Asked | None = None
-    """The question, where an earlier process has asked it and the call that waits for it has not come yet."""
+    earlier: bool = False
+    """Whether an earlier process has asked it, and the call that waits for it has not come yet."""
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    answer: Given = None
 
 
 class Desk:
     """Puts questions to whoever is there to answer. With nobody there a question is answered None at once.
 
-    A clarification waits at most `timeout_s`, a permission question until its own deadline.
+    A clarification waits at most `timeout_s`, a permission question until its own deadline. An answer is in the log
+    before `answer` says that it counts.
     """
 
     def __init__(self, journal: Journal, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s
         self._journal = journal
         self._open: dict[str, Waiting] = {}
+        self._given: dict[Key, Given] = {}
         self._answerers = 0
         self._patient = False
         self.early: Callable[[], None] = lambda: None
@@ -56,39 +50,59 @@ class Desk:
 
     # --- questions of an earlier process -------------------------------------------------------------------------
 
-    def restore(self, asked: list[Asked]) -> None:
-        """These questions are open, and wait for their answers, and for the calls that go on with them."""
-        for question in asked:
-            permission = isinstance(question, PermissionRequested)
-            self._open[question.question_id] = Waiting(permission, asked=question)
+    def restore(self, asked: list[Asked], given: dict[Key, Given]) -> None:
+        """These questions are open, and wait for their answers, and for the calls that go on with them; these answers
+        were given, and wait for their calls."""
+        self._open |= {question.question_id: Waiting(question, earlier=True) for question in asked}
+        self._given |= given
 
-    @property
-    def restored(self) -> list[Asked]:
-        """Those of them that no call has gone on with yet."""
-        return [waiting.asked for waiting in self._open.values() if waiting.asked is not None]
-
-    def forget(self) -> list[Asked]:
-        """The questions nobody goes on with any more."""
-        left = self.restored
-        self._open = {key: waiting for key, waiting in self._open.items() if waiting.asked is None}
+    def forget(self, agent_id: str) -> list[Asked]:
+        """The questions of an agent nobody goes on with any more."""
+        self._given = {key: given for key, given in self._given.items() if key[0] != agent_id}
+        left = [asked for asked in self._earlier() if asked.agent_id == agent_id]
+        for asked in left:
+            del self._open[asked.question_id]
         return left
 
-    def _taken_up(self, call_id: str, digest: str | None) -> Asked | None:
+    def withdraw(self, agent_id: str) -> None:
+        """Settle the questions of an agent that no call of it has gone on with. Raises `StoreError`."""
+        for asked in self.forget(agent_id):
+            self._journal.record(settlement(self._journal.head(agent_id), asked, None))
+
+    def expire(self) -> None:
+        """Questions whose deadline has passed before anybody went on are settled: by their default. Raises `StoreError`."""
+        for asked in self._earlier():
+            if seconds_until(asked.deadline) == 0.0:
+                self._settle_early(asked, None)
+
+    def leave_open(self) -> None:
+        """Nobody knows what came of calls that were cut off. Raises `StoreError`."""
+        for asked in self._earlier():
+            if isinstance(asked, ClarificationQuestion) and asked.outcome:
+                self._settle_early(asked, None)
+
+    def _settle_early(self, asked: Asked, answer: Given, by: str = "") -> None:
+        """The answer waits for its call, in the log too."""
+        self._journal.record(settlement(self._journal.head(asked.agent_id), asked, answer, by))
+        del self._open[asked.question_id]
+        self._given[key_of(asked)] = answer
+
+    def _earlier(self) -> list[Asked]:
+        return [one.asked for one in self._open.values() if one.earlier and one.asked is not None]
+
+    def _taken_up(self, key: Key) -> Waiting | None:
         """The question an earlier process has asked about this very call; whoever asks it again goes on with it."""
-        for waiting in self._open.values():
-            asked = waiting.asked
-            if asked is None or asked.call_id != call_id:
-                continue
-            if digest is None or (isinstance(asked, PermissionRequested) and asked.digest == digest):
-                waiting.asked = None
-                return asked
+        for asked in self._earlier():
+            if key_of(asked) == key:
+                waiting = self._open[asked.question_id]
+                waiting.earlier = False
+                return waiting
         return None
 
     def as_asked(self, question: Question) -> Question:
         """A permission question under the id and deadline it has had in an earlier process, if it was asked there."""
-        for waiting in self._open.values():
-            held, mine = waiting.asked, (question.call_id, question.digest)
-            if isinstance(held, PermissionRequested) and (held.call_id, held.digest) == mine:
+        for held in self._earlier():
+            if key_of(held) == (question.agent_id, question.call_id, question.digest):
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question
 
@@ -113,7 +127,8 @@ class Desk:
             self._answerers -= 1
             if not self._answerers and not self._patient:
                 for waiting in self._open.values():
-                    waiting.answered.set()
+                    if not waiting.earlier:
+                        waiting.answered.set()
 
         return leave
 
@@ -125,14 +140,17 @@ class Desk:
     async def ask(self, question: Question) -> Answer | None:
         """The answer to a permission question; None when nobody can give one. Raises TimeoutError past its deadline."""
         journal = self._journal
-        question = self.as_asked(question)
-        if self._taken_up(question.call_id, question.digest) is not None:
-            return await self._answered(question)
-        if not self.attended:
-            return None
-        self._open[question.id] = Waiting(permission=True)
-        journal.record(
-            PermissionRequested(
+        key = (question.agent_id, question.call_id, question.digest)
+        waiting = self._taken_up(key)
+        if waiting is None:
+            given = self._given.pop(key, NOTHING)
+            if given is None:
+                raise TimeoutError
+            if isinstance(given, Answer):
+                return given
+            if not self.attended:
+                return None
+            asked = PermissionRequested(
                 **journal.head(question.agent_id),
                 question_id=question.id,
                 call_id=question.call_id,
@@ -144,99 +162,86 @@ class Desk:
                 shape=question.shape,
                 deadline=question.deadline,
             )
-        )
-        return await self._answered(question)
-
-    async def _answered(self, question: Question) -> Answer | None:
-        journal, waiting = self._journal, self._open[question.id]
-        answer: Answer | None = None
-        try:
-            seconds = seconds_until(question.deadline)
-            answer = await self._wait(
-                question.id, waiting, f"permission for {question.tool}", seconds, question.agent_id
-            )
-        finally:
-            journal.record(self._settled(question, answer))
+            waiting = self._put(asked)
+        answer = await self._wait(waiting, f"permission for {question.tool}")
         if answer is None and self.attended:
             raise TimeoutError
-        return answer
-
-    def _settled(self, question: Question, answer: Answer | None) -> PermissionResolved:
-        said = answer.answer if answer is not None else "unanswered"
-        denied = said.strip().lower() not in CONSENTS
-        return PermissionResolved(
-            **self._journal.head(question.agent_id),
-            question_id=question.id,
-            call_id=question.call_id,
-            answer=said,
-            permission=Permission(
-                "denied" if denied else "allowed",
-                (answer.comment or f"answered {said}") if answer else "nobody answered",
-                ("user_denied" if denied else "user_approved") if answer else "timeout",
-            ),
-            by=answer.by if answer else "",
-        )
+        return answer if isinstance(answer, Answer) else None
 
     async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
         """The user's answers to what an agent asks, in order; None when nobody is there, or has answered in time:
         defaults stand then."""
-        journal = self._journal
-        deadline = None if self._timeout_s is None else moment_in(self._timeout_s)
-        held = self._taken_up(asked.call_id, None)
-        if held is not None:
-            asked, deadline = msgspec.structs.replace(asked, id=held.question_id), held.deadline
-        elif not self.attended:
-            return None
-        else:
-            self._open[asked.id] = Waiting(permission=False)
-            journal.record(
-                ClarificationQuestion(
-                    **journal.head(agent_id),
-                    question_id=asked.id,
-                    call_id=asked.call_id,
-                    context=asked.context,
-                    questions=asked.questions,
-                    deadline=deadline,
-                )
+        key = (agent_id, asked.call_id, "")
+        waiting = self._taken_up(key)
+        if waiting is None:
+            given = self._given.pop(key, NOTHING)
+            if given is None or (isinstance(given, list) and given):
+                return given
+            if not self.attended:
+                return None
+            question = ClarificationQuestion(
+                **self._journal.head(agent_id),
+                question_id=asked.id,
+                call_id=asked.call_id,
+                context=asked.context,
+                questions=asked.questions,
+                deadline=self.deadline(),
             )
-        waiting = self._open[asked.id]
-        answers: list[str | None] | None = None
-        try:
-            seconds = seconds_until(deadline)
-            answers = await self._wait(asked.id, waiting, "an answer of the user", seconds, agent_id)
-        finally:
-            texts = [str(question.get("question", "")) for question in asked.questions]
-            given = [*(answers or []), *([None] * len(texts))][: len(texts)]
-            pairs = list(zip(texts, given, strict=True))
-            journal.record(
-                ClarificationResolved(**journal.head(agent_id), question_id=asked.id, qa_pairs=pairs)
-            )
-        return answers
+            waiting = self._put(question)
+        answers = await self._wait(waiting, "an answer of the user")
+        return answers if isinstance(answers, list) else None
 
-    async def _wait(
-        self, question_id: str, waiting: Waiting, what: str, seconds: float | None, agent_id: str
-    ) -> Any:
-        self._status(agent_id, "blocked", f"waiting for {what}")
+    def _put(self, asked: Asked) -> Waiting:
+        """Put a question to everybody."""
+        waiting = self._open[asked.question_id] = Waiting(asked)
         try:
-            with anyio.move_on_after(seconds):
+            self._journal.record(asked)
+        except BaseException:
+            del self._open[asked.question_id]  # nobody has seen it
+            raise
+        return waiting
+
+    def deadline(self) -> str | None:
+        """Until when an agent's question that is asked now waits."""
+        return None if self._timeout_s is None else moment_in(self._timeout_s)
+
+    async def _wait(self, waiting: Waiting, what: str) -> Given:
+        """The answer to an open question; without one it is withdrawn."""
+        asked = waiting.asked
+        assert asked is not None
+        self._status(asked.agent_id, "blocked", f"waiting for {what}")
+        try:
+            with anyio.move_on_after(seconds_until(asked.deadline)):
                 await waiting.answered.wait()
         finally:
-            self._open.pop(question_id, None)
-            self._status(agent_id, "active", None)
+            self._open.pop(asked.question_id, None)
+            self._status(asked.agent_id, "active", None)
+            if waiting.answer is None:
+                self._journal.record(settlement(self._journal.head(asked.agent_id), asked, None))
         return waiting.answer
 
     def _status(self, agent_id: str, status: Any, reason: str | None) -> None:
         self._journal.show(AgentStatusChanged(**self._journal.shown(agent_id), status=status, reason=reason))
 
-    def answer(self, question_id: str, answer: Answer | list[str | None]) -> bool:
-        """Answer an open question; False when it is not open (answered, withdrawn or never asked)."""
+    def answer(self, question_id: str, answer: Answer | list[str | None], by: str = "") -> bool:
+        """Answer an open question; False when it is not open (answered, withdrawn, too late or never asked). Raises
+        `StoreError`, and `SessionBusy` when the program ends; it is open then as before."""
+        if self._journal.frozen:
+            raise SessionBusy("The server is going down; answer when it is there again.")
+        self.expire()
         waiting = self._open.get(question_id)
-        if waiting is None or waiting.answered.is_set() or isinstance(answer, Answer) != waiting.permission:
+        if waiting is None or waiting.asked is None or waiting.answered.is_set():
             return False
+        if isinstance(answer, Answer) != isinstance(waiting.asked, PermissionRequested):
+            return False
+        if waiting.earlier:
+            self._settle_early(waiting.asked, answer, by)
+            self.early()
+            return True
+        head = self._journal.head(waiting.asked.agent_id)
+        self._journal.record(settlement(head, waiting.asked, answer, by))
         waiting.answer = answer
         waiting.answered.set()
-        if waiting.asked is not None:
-            self.early()
         return True
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jaato.abc.background import TaskStatus
+from jaato.agent.touched import left_behind
 from jaato.agent.turn import close_calls, interrupted
 from jaato.protocol.events import (
     BackgroundUpdated,
+    ClarificationQuestion,
     ClarificationResolved,
     Event,
     Permission,
@@ -36,6 +38,11 @@ def recover(session: Session) -> None:
     state, journal = session.state, session.journal
     if journal.store.read_only:
         return  # it can be looked at; nothing can go on in it
+    asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
+    told = {
+        one.call_id for one in asked if isinstance(one, ClarificationQuestion) and one.outcome
+    }  # by who has asked
+    left_behind(journal, [start for key, start in state.started.items() if key not in told])
     if session.resumable and state.open_turn is not None:
         from jaato.agent.suspension import keep_open
 
@@ -88,7 +95,7 @@ def unanswered(question: Question, session: Session) -> Event:
 def close_turn(session: Session) -> None:
     """Give every call of an unfinished turn its result, its questions and the turn their end. Raises `StoreError`."""
     state, journal = session.state, session.journal
-    for question in session.desk.forget():
+    for question in session.desk.forget(state.agent_id):
         journal.record(unanswered(question, session))
     close_calls(session, "Not run: the program ended before it began.")
     if state.open_turn is not None:

@@ -13,7 +13,7 @@ import anyio
 from jaato.abc.provider import ModelRequest, Provider
 from jaato.agent.calls import SessionSteps
 from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import NOBODY, Author, Composer, Enrich, labelled
+from jaato.agent.compose import NOBODY, Author, Composer, Enrich, said, urgency
 from jaato.agent.crew import Crew, Recruiter
 from jaato.agent.crew_desk import CrewDesk
 from jaato.agent.declared import Declared
@@ -22,19 +22,19 @@ from jaato.agent.group import Group
 from jaato.agent.journal import Journal
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import close_turn, make_good, recover
+from jaato.agent.recovery import make_good, recover
 from jaato.agent.reply import ReplyStream
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
-from jaato.agent.turn import Limits, run_turn
+from jaato.agent.suspension import begin
+from jaato.agent.turn import Limits
 from jaato.agent.usage import Context, context_of, price_of
 from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.commands import Command
 from jaato.protocol.events import Event, MidTurnQueued, ToolsStatus, TurnCompleted
-from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Media, Message, Source, Text, Usage
+from jaato.protocol.messages import Media, Message, Source, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.background import Tasks
 from jaato.tools.call import Call
@@ -43,7 +43,6 @@ from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
 from jaato.tools.tool import Tool
 
-SOURCE_ORDER: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""
 CLOSED = "The session is closed; open it again to go on."
@@ -95,7 +94,7 @@ class Session:
         self.reply = ReplyStream(self.journal, self.retry)
         self._declared = Declared(self.journal, self.catalog, deferred=self.deferred, core=self.core)
         self._info: ModelInfo | None = None
-        self._inbox: list[Message] = sorted(self.state.queued.values(), key=lambda m: SOURCE_ORDER[m.source])
+        self._inbox: list[Message] = sorted(self.state.queued.values(), key=urgency)
         self._group = Group()
         self._composer = Composer(self.enrich, self.services)
         self._busy = self._closed = self._making_room = False
@@ -155,7 +154,8 @@ class Session:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
         if self.member_of is None:
-            self.journal.store.release(self.state.session_id)
+            unfinished = self.resumable and self.journal.family.unfinished
+            self.journal.store.release(self.state.session_id, unfinished=unfinished)
 
     # --- messages ----------------------------------------------------------------------------------------------
 
@@ -165,29 +165,30 @@ class Session:
         return self._busy and self.reply.stopped
 
     async def post(
-        self, text: str, attachments: Sequence[Media] = (), source: Source = "user", by: Author = NOBODY
+        self,
+        text: str,
+        attachments: Sequence[Media] = (),
+        source: Source = "user",
+        by: Author = NOBODY,
+        later: bool = False,
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class."""
+        """Say something to the agent; see the class. `by` is whose it is; `later`, it is for `heed`."""
         if self._closed:
             raise JaatoError(CLOSED)
         message, stopped = await self._composer.message(text, attachments, source, by)
         if self._closed:
             raise JaatoError(CLOSED)
-        while self._busy:
-            if not self.stopping and not self._making_room:
+        while self._busy or later:
+            if later or (not self.stopping and not self._making_room):
                 self._queue(message)
                 return None
             await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
-        return await self._turn(message, stopped)
+        return await self.occupied(lambda: begin(self, message), stopped)
 
     async def heed(self) -> TurnCompleted | None:
         """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
-        return None if self._busy or self._closed or not self._inbox else await self._turn(self._inbox[0])
-
-    async def _turn(self, message: Message, stopped: bool = False) -> TurnCompleted:
-        if self.state.open_turn is not None:
-            close_turn(self)  # it was cut off, or the store failed in it, and something else is wanted now
-        return await self.occupied(lambda: run_turn(self, message), stopped)
+        may = self._inbox and not (self._busy or self._closed)
+        return await self.occupied(lambda: begin(self, self._inbox[0])) if may else None
 
     async def occupied(
         self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
@@ -205,11 +206,11 @@ class Session:
     def _queue(self, message: Message, *before: Event) -> None:
         self.journal.record(*before, MidTurnQueued(**self.journal.head(), message=message))
         self._inbox.append(message)
-        self._inbox.sort(key=lambda waiting: SOURCE_ORDER[waiting.source])
+        self._inbox.sort(key=urgency)
 
-    def notice(self, text: str, source: Source = "system", *before: Event) -> None:
+    def notice(self, text: str, source: Source = "system", *before: Event, by: Author = NOBODY) -> None:
         """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
-        self._queue(Message("user", [Text(labelled(text, source))], id=new_id("m"), source=source), *before)
+        self._queue(said(text, "", (), source, by), *before)
 
     def heard(self, message: Message) -> None:
         """This message has joined the conversation and waits no longer."""

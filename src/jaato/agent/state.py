@@ -46,6 +46,7 @@ from jaato.tools.call import CURRENT
 from jaato.tools.waypoints import Tree
 
 Question = PermissionRequested | ClarificationQuestion
+Resolved = PermissionResolved | ClarificationResolved
 
 
 @dataclass
@@ -80,6 +81,8 @@ class State:
     results: dict[str, ToolResult] = field(default_factory=dict)
     queued: dict[str, Message] = field(default_factory=dict)
     questions: dict[str, Question] = field(default_factory=dict)
+    answered: dict[str, tuple[Question, Resolved]] = field(default_factory=dict)
+    """By call, the last question that was settled, until the call has gone on with the answer."""
     grants: dict[str, Grant] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     plan_id: str | None = None
@@ -108,6 +111,7 @@ class State:
                 self._model_spoke(event)
             case ToolCallStart():
                 self.started[event.call_id] = event
+                self.answered.pop(event.call_id, None)
             case ToolCallEnd():
                 self._call_ended(event)
             case TurnCompleted():
@@ -139,8 +143,11 @@ class State:
                 self.queued.pop(event.message_id, None)
             case PermissionRequested() | ClarificationQuestion():
                 self.questions[event.question_id] = event
+                self.answered.pop(event.call_id, None)
             case PermissionResolved() | ClarificationResolved():
-                self.questions.pop(event.question_id, None)
+                question = self.questions.pop(event.question_id, None)
+                if question is not None and question.call_id in self.open_calls:
+                    self.answered[question.call_id] = (question, event)
             case PermissionGranted():
                 self.grants[event.grant.id] = event.grant
             case PermissionRevoked():
@@ -201,6 +208,7 @@ class State:
     def _call_ended(self, event: ToolCallEnd) -> None:
         """Results join the conversation as one message, in call order, once the last of them is there."""
         self.started.pop(event.call_id, None)
+        self.answered.pop(event.call_id, None)
         if self.open_calls.pop(event.call_id, None) is None:
             return  # a user's or a background call: the model did not ask for it
         self.results[event.call_id] = event.result

@@ -13,6 +13,7 @@ import msgspec
 
 from jaato.abc.provider import Reply
 from jaato.agent.compaction.words import Spent
+from jaato.agent.usage import context_with
 from jaato.errors import CancelledException, LimitReached, ProviderError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (
@@ -82,9 +83,12 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
 
 
 async def continue_turn(session: Session) -> TurnCompleted:
-    """Go on with the turn that an earlier process has left open: the calls that had not begun, then the model."""
+    """Go on with the turn that an earlier process has left open: the calls that have no result, then the model."""
     assert session.state.open_turn is not None
-    return await carry(session, Turn(id=session.state.open_turn), list(session.state.open_calls.values()))
+    try:
+        return await carry(session, Turn(id=session.state.open_turn), list(session.state.open_calls.values()))
+    finally:
+        session.desk.withdraw(session.state.agent_id)
 
 
 async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) -> TurnCompleted:
@@ -97,7 +101,9 @@ async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) ->
         with anyio.CancelScope() as scope:
             session.scope = scope
             if calls:
-                await session.steps.run_all(list(calls), turn.id)
+                await session.steps.run_all(list(calls), turn.id, again=True)
+                session.desk.withdraw(session.state.agent_id)
+                await session.crew.take_up()
             last = await converse(session, turn)
             ending = ENDINGS.get(last["finish_reason"], "stop")
         if scope.cancelled_caught:
@@ -141,7 +147,7 @@ def finish(
     )
     journal.record(*spoken, done)
     if spoken:
-        show_progress(session, turn)
+        show_progress(session, turn, spoken[0])
     show_status(session, "error" if ending == "error" else "idle")
     return done
 
@@ -158,9 +164,10 @@ def close_calls(session: Session, why: str) -> None:
         )
 
 
-def interrupted(session: Session, call_id: str, tool: str) -> ToolCallEnd:
-    """The end of a call that an earlier process has begun."""
-    result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=INTERRUPTED))
+def interrupted(session: Session, call_id: str, tool: str, said: str = "") -> ToolCallEnd:
+    """The end of a call that an earlier process has begun, with what somebody has said of it."""
+    words = f'{INTERRUPTED} The user says of it: "{said}"' if said else INTERRUPTED
+    result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=words))
     head = session.journal.head()
     return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
 
@@ -186,9 +193,8 @@ async def converse(session: Session, turn: Turn) -> dict[str, Any]:
         if not calls and not session.inbox:
             return spoken
         turn.tool_calls += len(calls)
-        session.journal.hold(
-            MessageModel(**session.journal.head(), **spoken), functools.partial(show_progress, session, turn)
-        )
+        said = MessageModel(**session.journal.head(), **spoken)
+        session.journal.hold(said, functools.partial(show_progress, session, turn, said))
         if calls:
             await session.steps.run_all(calls, turn.id)
 
@@ -245,6 +251,8 @@ def take_reply(session: Session, turn: Turn, reply: Reply) -> dict[str, Any]:
         "finish_reason": reply.finish_reason,
         "usage": reply.usage,
         "cost_usd": cost,
+        "context_tokens": context_with(state, message, reply.usage),
+        "context_limit": session.model_info().context_limit,
     }
 
 
@@ -259,8 +267,8 @@ def storable(part: Part) -> Part:
     return part
 
 
-def show_progress(session: Session, turn: Turn) -> None:
-    """Tell the watchers what the turn has used and how full the context is."""
+def show_progress(session: Session, turn: Turn, said: MessageModel) -> None:
+    """Tell the watchers what the turn has used and how full the context is with what was said."""
     if not session.journal.bus.watched:
         return
     journal = session.journal
@@ -274,15 +282,9 @@ def show_progress(session: Session, turn: Turn) -> None:
             usage=turn.usage,
         )
     )
-    context = session.context()
-    journal.show(
-        ContextUpdated(
-            **head,
-            total_tokens=context.total_tokens,
-            context_limit=context.context_limit,
-            percent_used=context.percent_used,
-        )
-    )
+    tokens, limit = said.context_tokens, said.context_limit
+    percent = 100 * tokens / limit if limit else None
+    journal.show(ContextUpdated(**head, total_tokens=tokens, context_limit=limit, percent_used=percent))
 
 
 def show_status(session: Session, status: Literal["active", "idle", "error"]) -> None:

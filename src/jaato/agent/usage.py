@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaato.agent.state import State
-from jaato.protocol.messages import Usage
+from jaato.agent.state import State, chars_of
+from jaato.protocol.messages import Message, Usage
 from jaato.protocol.specs import ModelInfo
 
 CHARS_PER_TOKEN = 4
@@ -38,3 +38,11 @@ def context_of(state: State, limit: int | None) -> Context:
     """How full a context of `limit` tokens is: as the provider counted last, and what was written since estimated."""
     total = state.counted_tokens + (state.written_chars - state.counted_chars) // CHARS_PER_TOKEN
     return Context(total, limit, 100 * total / limit if limit else None)
+
+
+def context_with(state: State, message: Message, usage: Usage | None) -> int:
+    """How many tokens the context has with a reply that is not in it yet: the provider's count, else an estimate."""
+    if usage is not None:
+        return usage.input_tokens + usage.output_tokens
+    written = state.written_chars + chars_of(message)
+    return state.counted_tokens + (written - state.counted_chars) // CHARS_PER_TOKEN

@@ -50,15 +50,29 @@ def standing(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     words = {row.id: f"open in {holder.what}" for row in rows if (holder := store.holder(row.id))}
     client = beside()
     if client is None:
-        return words
+        return words | cut_off(store, rows)
     with client:
         found = client.ask(SessionList(limit=LISTED))
     assert isinstance(found, Sessions)
     for one in found.sessions:
         if one.busy:
-            words[one.id] = "at work"
+            words[one.id] = "at work" + waiting(one.questions)
         elif one.interrupted:
-            words[one.id] = "cut off"
+            words[one.id] = "cut off" + waiting(one.questions)
         elif one.is_loaded:
             words.pop(one.id, None)
     return words
+
+
+def cut_off(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
+    """The same of those whose process has died at work, where no server tells."""
+    from jaato.server.left import standing_of
+
+    left = set(store.abandoned()) & {row.id for row in rows}
+    found = {session_id: standing_of(store, session_id) for session_id in left}
+    return {key: "cut off" + waiting(one.questions) for key, one in found.items() if one.unfinished}
+
+
+def waiting(questions: int) -> str:
+    """How many questions wait for an answer, where any do."""
+    return f", {questions} question{'s' * (questions > 1)} waiting" if questions else ""

@@ -14,13 +14,13 @@ import anyio
 
 from jaato.agent.session import Session
 from jaato.cli.asking import Questions, attend, confirm
-from jaato.cli.commands import COMMANDS, obey
+from jaato.cli.commands import COMMANDS, obey, tell_namesakes
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
-from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.narrate import Narrator, tell_end
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen
 from jaato.cli.signals import heeded, restore_terminal
@@ -95,6 +95,7 @@ class Chat:
         )
         try:
             await self._start(self._blueprint)
+            tell_namesakes(self, clean_text(self.args.name))
             if self.editor.interactive:
                 self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
             first = (clean_text(" ".join(self.args.prompt)) or "").strip()
@@ -230,15 +231,8 @@ class Chat:
         if turn is None:
             return
         self.turns.append(turn)
-        match turn.reason:
-            case "error" | "limit" if turn.error is not None:
-                self.screen.note(turn.error.message, "red")
-            case "cancelled" | "interrupted":
-                self.screen.note("Stopped; what was done is kept.", "yellow")
-            case "refusal" | "length":
-                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
         below, self.below = self.below, []
-        self.screen.note(closing_line([turn], self.session.state.session_id, below), "dim")
+        tell_end(self.screen, turn, self.session.state.session_id, below)
 
     async def _typed(self) -> None:
         """What is typed while a turn runs."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.commands import CommandExecute
+from jaato.protocol.ids import session_name
+from jaato.runtime.namesakes import namesakes
 
 if TYPE_CHECKING:
     from jaato.cli.chat import Chat
@@ -23,7 +25,9 @@ COMMANDS = {
     "tasks": "the background tasks; /tasks stop ID stops one",
     "permissions": "what is allowed and denied for good; /permissions revoke ID takes an answer back",
     "usage": "tokens, price and how full the context is",
-    "session": "this session; /session name NAME names it",
+    "session": "this session",
+    "rename": "NAME give this session a name, or another one",
+    "fork": "[NAME] go on in a new session that begins as this one is; this one stays",
     "sessions": "the sessions of this workspace",
     "new": "[NAME] begin a new session",
     "resume": "ID go on with another session",
@@ -32,6 +36,9 @@ COMMANDS = {
     "exit": "leave",
 }
 """Every command with its arguments and meaning."""
+NOT_SESSION = (
+    "There is no /session {rest}: /session shows this one, /rename NAME names it, /fork [NAME] copies it."
+)
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
 
 
@@ -147,14 +154,42 @@ async def usage_command(chat: Chat, _rest: str) -> None:
 
 async def session_command(chat: Chat, rest: str) -> None:
     """/session"""
-    from jaato.cli.work import rename
-
     verb, _, name = rest.partition(" ")
     if verb == "name" and name.strip():
-        rename(chat.session, name.strip())
+        await rename_command(chat, name.strip())
+        return
+    if rest:
+        raise ConfigError(NOT_SESSION.format(rest=one_line(rest, 60)))
     state = chat.session.state
     chat.screen.note(f"{state.session_id} {state.name or '(no name)'}")
     chat.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+
+
+async def rename_command(chat: Chat, rest: str) -> None:
+    """/rename"""
+    from jaato.cli.work import rename
+
+    name = session_name(rest)
+    if name is None:
+        raise ConfigError("Say which name: /rename NAME")
+    rename(chat.session, name)
+    chat.screen.note(f"{chat.session.state.session_id} is called {name}.")
+    tell_namesakes(chat, name)
+
+
+def tell_namesakes(chat: Chat, name: str | None) -> None:
+    """Say so when another session has a name that was just given."""
+    if notice := namesakes(chat.session.journal.store, chat.session.state.session_id, name):
+        chat.screen.note(notice, "yellow")
+
+
+async def fork_command(chat: Chat, rest: str) -> None:
+    """/fork"""
+    before = chat.session.state.session_id
+    made = chat.session.journal.store.fork(before, None, session_name(rest))
+    if await chat.open(session=made):
+        tell_namesakes(chat, session_name(rest))
+        chat.screen.note(f"This is the fork; /resume {before} goes back.")
 
 
 async def sessions_command(chat: Chat, _rest: str) -> None:
@@ -166,7 +201,8 @@ async def sessions_command(chat: Chat, _rest: str) -> None:
 
 async def new_command(chat: Chat, rest: str) -> None:
     """/new"""
-    await chat.open(session=None, resume=False, name=rest or None)
+    if await chat.open(session=None, resume=False, name=rest or None):
+        tell_namesakes(chat, rest)
 
 
 async def resume_command(chat: Chat, rest: str) -> None:
@@ -229,6 +265,8 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "permissions": permissions_command,
     "usage": usage_command,
     "session": session_command,
+    "rename": rename_command,
+    "fork": fork_command,
     "sessions": sessions_command,
     "new": new_command,
     "resume": resume_command,

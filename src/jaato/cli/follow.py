@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
-import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaato.cli.ending import INTERRUPTED, OK
@@ -70,9 +71,8 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
                 put(line_of(event))
                 seq = event.seq
             sys.stdout.flush()
-            if not follow:
+            if not follow or reader_gone(timeout_s=LOOK_S):
                 return session_id, seq
-            time.sleep(LOOK_S)
     finally:
         store.close()
 
@@ -86,7 +86,7 @@ def from_server(args: Namespace, client: Client) -> None:
     session_id, told = opened.session_id, args.after
     if not args.follow and told >= opened.seq:
         return
-    for event in client.events():
+    for event in heard(client):
         if isinstance(event, SessionInfo):
             told = missed(client, session_id, told, event)
         elif not event.durable or event.seq > told:
@@ -96,6 +96,26 @@ def from_server(args: Namespace, client: Client) -> None:
             sys.stdout.flush()
         if not args.follow and told >= opened.seq:
             return
+
+
+def heard(client: Client) -> Iterator[Event]:
+    """What happens, until nobody reads our output any more. Raises `ServerGone`."""
+    while True:
+        while client.waiting:
+            yield from client.arrived()
+        if not client.held_back() and reader_gone(client):
+            return
+        client.receive()
+
+
+def reader_gone(client: Client | None = None, timeout_s: float | None = None) -> bool:
+    """Whether who read our output has gone; waits until that, until the server says something, or for so long."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # an error and the end are told unasked
+    if client is not None:
+        poll.register(client.fileno(), select.POLLIN)
+    ready = poll.poll(None if timeout_s is None else timeout_s * 1_000)
+    return any(number == sys.stdout.fileno() for number, _ in ready)
 
 
 def meant(args: Namespace, client: Client) -> str:
@@ -120,10 +140,10 @@ def missed(client: Client, session_id: str, told: int, info: SessionInfo) -> int
     while True:
         page = client.ask(HistoryRequest(session_id=session_id, before_seq=before, limit=500))
         events = page.events  # type: ignore[union-attr]
-        pages = [event for event in events if event.seq > told] + pages
+        pages = [event for event in events if told < event.seq <= info.seq] + pages
         before = page.before_seq  # type: ignore[union-attr]
         if before is None or before <= told + 1:
             break
     for event in pages:
         put(encode(event))
-    return max(told, info.state.seq)
+    return max(told, info.seq)

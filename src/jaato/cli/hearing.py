@@ -8,7 +8,7 @@ from typing import Any
 from jaato.cli.asking import Answering, Questions
 from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
-from jaato.cli.narrate import Narrator, closing_line
+from jaato.cli.narrate import Narrator, tell_end
 from jaato.cli.screen import Screen, one_line
 from jaato.cli.stream import Stream
 from jaato.cli.transcript import user_text
@@ -17,12 +17,15 @@ from jaato.client.session import RemoteSession
 from jaato.protocol.events import (
     AgentOutput,
     AgentStatusChanged,
+    CommandList,
     Event,
     MessageUser,
     SessionInfo,
+    SystemMessage,
     TurnCompleted,
 )
 
+SERVERS_WORDS = "The turn was cut off when the server ended."
 CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
 
 
@@ -59,6 +62,8 @@ class Hearing:
         self.ending = False
         """Whether the terminal leaves when the turn is over."""
         self.leaving = False
+        self.cut_off_told = False
+        """Whether it was said already that the turn was cut off."""
         self._below: list[TurnCompleted] = []
         self._open = False
         assert session.info is not None
@@ -96,10 +101,20 @@ class Hearing:
         before = self.busy, self.questions.current
         if isinstance(event, SessionInfo):
             self._informed(event)
+        elif isinstance(event, SystemMessage) and event.text.startswith(SERVERS_WORDS):
+            self._cut_off()
         elif not event.durable or event.seq > self.told_seq:
             self._one(event)
+        if isinstance(event, SessionInfo | CommandList):
+            self.complete()
         if before != (self.busy, self.questions.current) or self.leaving:
             self.changed.set()
+
+    def complete(self) -> None:
+        """Have completed what there is now: commands of plugins, models, sessions."""
+        info = self.session.info
+        theirs = [f"/{command.name}" for command in self.session.state.commands]
+        self.keyboard.offer([*theirs, *(completions(info) if info is not None else [])])
 
     def _one(self, event: Event) -> None:
         self.told_seq = max(self.told_seq, event.seq)
@@ -109,6 +124,7 @@ class Hearing:
             self._heard(event)
         elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
             self._open = self._open or event.seq == self.told_seq  # it goes on after a crash
+            self.cut_off_told = False
         self._stream(event)
         self.questions(event)
         if isinstance(event, TurnCompleted):
@@ -129,20 +145,13 @@ class Hearing:
             self.keyboard.aside(said, "bold", again=False)
 
     def _over(self, turn: TurnCompleted) -> None:
-        self._open = False
+        self._open = self.cut_off_told = False
         self.presses = 0
         self.leaving = self.leaving or self.ending
         self.turns.append(turn)
         self.screen.end_text()
-        match turn.reason:
-            case "error" | "limit" if turn.error is not None:
-                self.screen.note(turn.error.message, "red")
-            case "cancelled" | "interrupted":
-                self.screen.note("Stopped; what was done is kept.", "yellow")
-            case "refusal" | "length":
-                self.screen.note(f"The answer ended early: {turn.reason}.", "yellow")
         below, self._below = self._below, []
-        self.screen.note(closing_line([turn], self.session.id, below), "dim")
+        tell_end(self.screen, turn, self.session.id, below)
 
     def _informed(self, info: SessionInfo) -> None:
         now = {client.id: client.name for client in info.clients}
@@ -156,7 +165,6 @@ class Hearing:
                 self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
         self.present = now
         self._own.add(own)
-        self.keyboard.offer(completions(info))
         if info.state is not None or info.live is not None:
             self.catch_up()
 
@@ -168,17 +176,23 @@ class Hearing:
             if entry.seq > self.told_seq:
                 self._one(entry)
         self.told_seq = max(self.told_seq, state.seq)
-        was_open = self._open
         self._open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
                 head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
                 head |= {"seq": state.seq, "timestamp": state.updated_at}
                 self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
-        if was_open and not self._open and state.open_turn is not None:
-            self.keyboard.aside(CUT_OFF, "yellow")
+        if not self._open and state.open_turn is not None:
+            self._cut_off()
         if self.keyboard.interactive:
             self.questions.restore(list(state.questions.values()) if self._open else [])
+        self.complete()
+
+    def _cut_off(self) -> None:
+        """Say that the turn was cut off: once, whoever says so first."""
+        if not self.cut_off_told:
+            self.keyboard.aside(CUT_OFF, "yellow")
+        self.cut_off_told = True
 
 
 def completions(info: SessionInfo) -> list[str]:

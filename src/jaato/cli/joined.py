@@ -42,7 +42,7 @@ class Joined:
         self.screen = Screen(environ)
         self.keyboard = Keyboard(environ, self.screen, [f"/{name}" for name in COMMANDS])
         self.address = address
-        self.creation = creation
+        self.creation = self.begun = creation
         self.client: Client
         self.session: RemoteSession
         self.leaving = False
@@ -64,10 +64,10 @@ class Joined:
         for number in numbers:
             loop.add_signal_handler(number, signalled, self, number)
         try:
-            where = self.address
-            async with connect(where.path or str(where), token=where.token, name=own_name()) as client:
+            async with connect(self.address, name=own_name()) as client:
                 self.client, self.desk = client, RemoteDesk(client, self.screen)
                 client.on_connection = self._connection
+                client.on_progress = lambda told: self.screen.progress(told.step, told.done, told.total)
                 if not self.keyboard.interactive:
                     await client.ask(ClientConfig(answers=False))
                 await self.open(self.creation)
@@ -95,6 +95,8 @@ class Joined:
             opened = await self.client.ask(creation)
             assert isinstance(opened, Opened)
             self.screen.note(f"{opened.provider} {opened.model} ({opened.reason})", "dim")
+            if opened.notice:
+                self.screen.note(opened.notice, "yellow")
             session = await self.client.attach(opened.session_id)
             before = opened.before
             self.creation = creation
@@ -102,6 +104,7 @@ class Joined:
         assert session.info is not None
         if creation is None:
             show(self.screen, session.state, session.info)
+            self.hearing.cut_off_told = session.state.open_turn is not None and not session.info.at_work
             self.hearing.told_seq = session.state.seq
         else:
             self.hearing.told_seq = before

@@ -7,12 +7,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from jaato.cli.joined_sessions import (
+    fork_command,
+    new_command,
+    rename_command,
+    resume_command,
+    session_command,
+    sessions_command,
+)
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
-from jaato.cli.shown import plan_lines, root_plan
-from jaato.errors import ConfigError, JaatoError, SessionNotFound
+from jaato.cli.shown import file_text, plan_lines, root_plan
+from jaato.errors import ConfigError
 from jaato.protocol.commands import SessionUpdate, TaskStop, TurnContinue
 
 if TYPE_CHECKING:
@@ -25,8 +31,11 @@ COMMANDS = {
     "plan": "the agent's plan",
     "tasks": "the background tasks; /tasks stop ID stops one",
     "permissions": "how lasting answers are listed and taken back",
+    "files": "the files the agent's tools have changed; not those that shell commands changed",
     "usage": "tokens, price and how full the context is",
-    "session": "this session; /session name NAME names it",
+    "session": "this session",
+    "rename": "NAME give this session a name, or another one",
+    "fork": "[NAME] go on in a new session that begins as this one is; this one stays",
     "sessions": "the sessions of this workspace",
     "who": "who else is here",
     "new": "[NAME] begin a new session (in jaato chat)",
@@ -73,6 +82,10 @@ async def help_command(joined: Joined, _rest: str) -> None:
     """/help"""
     for name, text in COMMANDS.items():
         joined.screen.note(f"/{name:<15} {text}")
+    for command in joined.session.state.commands:
+        if command.name not in COMMANDS:
+            text = " ".join(filter(None, [command.parameters, command.description]))
+            joined.screen.note(one_line(f"/{command.name:<15} {text}", joined.screen.width))
 
 
 async def tools_command(joined: Joined, rest: str) -> None:
@@ -138,6 +151,17 @@ async def tasks_command(joined: Joined, rest: str) -> None:
         joined.screen.note("There are no background tasks.")
 
 
+async def files_command(joined: Joined, _rest: str) -> None:
+    """/files"""
+    state = joined.session.state
+    for file in state.files.values():
+        joined.screen.note(one_line(file_text(file), joined.screen.width))
+    if state.files_left_out:
+        joined.screen.note(f"and {state.files_left_out} more")
+    if not state.files:
+        joined.screen.note("No tool has changed a file.")
+
+
 async def usage_command(joined: Joined, _rest: str) -> None:
     """/usage"""
     state = joined.session.state
@@ -151,63 +175,12 @@ async def usage_command(joined: Joined, _rest: str) -> None:
         joined.screen.note(f"context: {agent.context_tokens:,}{limit} tokens")
 
 
-async def session_command(joined: Joined, rest: str) -> None:
-    """/session"""
-    verb, _, name = rest.partition(" ")
-    if verb == "name" and name.strip():
-        await joined.client.ask(SessionUpdate(session_id=joined.session.id, name=name.strip()))
-    state = joined.session.state
-    joined.screen.note(f"{state.session_id} {state.name or '(no name)'}")
-    joined.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
-
-
-async def sessions_command(joined: Joined, _rest: str) -> None:
-    """/sessions"""
-    found = await joined.client.list(joined.session.state.workspace, 20)
-    for row in found.sessions:
-        sign = "*" if row.id == joined.session.id else " "
-        joined.screen.note(f"{sign} {row.id}  {row.updated_at[:16]}  {row.model}  {row.name or ''}")
-
-
 async def who_command(joined: Joined, _rest: str) -> None:
     """/who"""
     clients = joined.session.info.clients if joined.session.info is not None else []
     for client in clients:
         own = " (this terminal)" if client.id == joined.client.welcome.client_id else ""
         joined.screen.note(f"{one_line(client.name, 80)}, {client.role}{own}")
-
-
-async def new_command(joined: Joined, rest: str) -> None:
-    """/new"""
-    if joined.creation is None:
-        raise JaatoError("This terminal has joined a session; `jaato chat` begins one.")
-    begun = msgspec.structs.replace(
-        joined.creation, session_id="", resume=False, name=rest or None, once=os.urandom(12).hex()
-    )
-    await joined.change(begun, None)
-
-
-async def resume_command(joined: Joined, rest: str) -> None:
-    """/resume"""
-    if not rest:
-        await sessions_command(joined, "")
-        joined.screen.note("Say which: /resume ID")
-        return
-    try:
-        await go_on(joined, rest)
-    except SessionNotFound:
-        joined.screen.note(await joined.session.execute("resume", rest), "dim")  # a saved one is stored again
-        await go_on(joined, rest)
-
-
-async def go_on(joined: Joined, named: str) -> None:
-    """Leave for another session. Raises `JaatoError`, and stays."""
-    if joined.creation is None:
-        await joined.change(None, named)
-        return
-    fresh = {"name": None, "provider": None, "model": None, "once": os.urandom(12).hex()}
-    begun = msgspec.structs.replace(joined.creation, session_id=named, resume=False, **fresh)
-    await joined.change(begun, None)
 
 
 async def image_command(joined: Joined, rest: str) -> None:
@@ -252,8 +225,11 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "model": model_command,
     "plan": plan_command,
     "tasks": tasks_command,
+    "files": files_command,
     "usage": usage_command,
     "session": session_command,
+    "rename": rename_command,
+    "fork": fork_command,
     "sessions": sessions_command,
     "who": who_command,
     "new": new_command,

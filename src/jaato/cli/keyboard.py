@@ -39,8 +39,8 @@ class Keyboard:
             self._resting = False
 
     def offer(self, more: Sequence[str]) -> None:
-        """What Tab completes beside the commands: models and sessions, as the server tells them."""
-        self._editor.commands = [*self._commands, *more]
+        """What Tab completes beside the commands: those of plugins, models and sessions, as the server tells them."""
+        self._editor.commands = list(dict.fromkeys([*self._commands, *more]))
 
     def whole(self, line: str) -> str | None:
         """The message a line ends, None when it goes on."""

@@ -26,6 +26,7 @@ from jaato.protocol.events import (
     ToolOutput,
     TurnCompleted,
     WaypointUpdated,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.messages import Usage
 
@@ -111,6 +112,8 @@ class Narrator:
             case WaypointUpdated() if self.plan or self.verbose:
                 text = f"waypoint {event.waypoint.id} {event.action}: {printable_line(event.waypoint.description)}"
                 self.screen.note(one_line(text, self.screen.width), "blue")
+            case WorkspaceFilesChanged() if (self.plan or self.verbose) and len(event.files) + event.more > 1:
+                self.screen.note(f"{len(event.files) + event.more} files changed", "dim")
             case MidTurnInjected() if self.plan:
                 self.screen.note("(your message has reached the agent)", "dim")
 
@@ -170,6 +173,18 @@ def usage_text(usage: Usage) -> str:
     """Tokens in words."""
     cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
     return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
+
+
+def tell_end(screen: Screen, turn: TurnCompleted, session_id: str, below: Sequence[TurnCompleted]) -> None:
+    """How a turn ended, where that is worth a line, and what it took."""
+    match turn.reason:
+        case "error" | "limit" if turn.error is not None:
+            screen.note(turn.error.message, "red")
+        case "cancelled" | "interrupted":
+            screen.note("Stopped; what was done is kept.", "yellow")
+        case "refusal" | "length":
+            screen.note(f"The answer ended early: {turn.reason}.", "yellow")
+    screen.note(closing_line([turn], session_id, below), "dim")
 
 
 def closing_line(turns: list[TurnCompleted], session_id: str, below: Sequence[TurnCompleted] = ()) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from jaato.cli.screen import Screen
@@ -18,6 +19,7 @@ PASSING = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_
 """Variables that differ from one command to the next and mean nothing to a tool."""
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
+NO_LINE = "it does not hold one line of ASCII"
 
 
 def address_given(args: Namespace) -> Address | None:
@@ -33,7 +35,8 @@ def address_given(args: Namespace) -> Address | None:
             "A server over the network asks for a token: --token-file FILE "
             "(the server keeps its own in server-token of its state directory)."
         )
-    return address_of(args.connect, token_of(args))
+    token_from = f"--token-file {args.token_file}" if args.token_file else "JAATO_TOKEN"
+    return replace(address_of(args.connect, token_of(args)), token_from=token_from)
 
 
 def token_of(args: Namespace) -> str | None:
@@ -45,11 +48,19 @@ def token_of(args: Namespace) -> str | None:
             data = file.read(MAX_TOKEN_BYTES + 1)
         token = data.decode("ascii").strip()
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "it holds no token"
-        raise ConfigError(f"The token file {args.token_file} cannot be used: {said}.") from None
-    if not token or len(data) > MAX_TOKEN_BYTES or not token.isprintable() or " " in token:
-        raise ConfigError(f"The token file {args.token_file} cannot be used: it holds no token.")
+        raise no_token(args.token_file, getattr(error, "strerror", None) or NO_LINE) from None
+    if not token:
+        raise no_token(args.token_file, "it is empty")
+    if len(data) > MAX_TOKEN_BYTES or not token.isprintable() or " " in token:
+        raise no_token(args.token_file, NO_LINE)
     return token
+
+
+def no_token(file: str, why: str) -> ConfigError:
+    """What to say of a file without a token."""
+    return ConfigError(
+        f"--token-file: {file} cannot be used: {why}. It holds what `jaato tokens add` has printed."
+    )
 
 
 def reached(args: Namespace, screen: Screen) -> Client | None:

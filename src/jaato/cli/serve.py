@@ -27,19 +27,40 @@ def program() -> int:
 def main(args: Namespace) -> int:
     """Serve, or say how the server is, or stop it."""
     path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
+    check(args)
     if args.status:
         return status(path if args.ipc_socket else known(path))
     if args.stop:
         return stop(path if args.ipc_socket else known(path))
     if args.print_unit:
         return print_unit(args)
-    if bool(args.tls_cert) != bool(args.tls_key):
-        raise ConfigError("TLS takes both --tls-cert FILE and --tls-key FILE.")
     if args.mcp_workspace and not Path(args.mcp_workspace).is_dir():
         raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is no directory.")
     if args.daemon:
         return begin(args, path)
     return serve(args, path)
+
+
+def check(args: Namespace) -> None:
+    """Raises `ConfigError` for flags that do not go together."""
+    asking = "--status" if args.status else "--stop" if args.stop else ""
+    network = {
+        "--allow-host": args.allow_host,
+        "--allow-origin": args.allow_origin,
+        "--tls-cert": args.tls_cert,
+        "--tls-key": args.tls_key,
+    }
+    others = network | {
+        "--mcp-workspace": args.mcp_workspace,
+        "--log": args.log,
+    }
+    if asking and (given := [flag for flag, value in others.items() if value]):
+        raise ConfigError(f"{asking} begins no server, so {given[0]} has no meaning beside it.")
+    if bool(args.tls_cert) != bool(args.tls_key):
+        raise ConfigError("TLS takes both --tls-cert FILE and --tls-key FILE.")
+    reached = args.web_socket or (args.print_unit or (not args.daemon and "LISTEN_FDS" in environment()))
+    if not reached and (given := [flag for flag, value in network.items() if value]):
+        raise ConfigError(f"{given[0]} is about the network: say the address with --web-socket [HOST]:PORT.")
 
 
 def serve(args: Namespace, path: Path) -> int:

@@ -34,7 +34,7 @@ from jaato.protocol.commands import (
     SessionUpdate,
 )
 from jaato.protocol.events import Event, SessionInfo
-from jaato.protocol.frames import Opened, Result
+from jaato.protocol.frames import Done, Opened, Result
 from jaato.protocol.ids import session_name
 
 OPENING_S = 3_600.0
@@ -77,16 +77,18 @@ class ServedRun:
             self._ask_here()
         local = bool(self.client.welcome.state_dir)
         files = [file_at(Path(image)) for image in self.args.image]
+        self.client.on_progress = lambda event: self.screen.progress(event.step, event.done, event.total)
         opened = self.client.ask(creation(self.args, local=local, schema=self.telling.schema), OPENING_S)
         assert isinstance(opened, Opened)
         self.telling.chosen(opened.provider, opened.model, opened.reason)
         self.telling.outcome.open(opened.session_id, opened.agent_id, opened.provider, opened.model)
         self.session_id = opened.session_id
+        self._noticed(opened)
         self.telling.stop = self._stop
         name = session_name(clean_text(self.args.name))
         self._wait_for(SessionAttach(session_id=self.session_id, after_seq=opened.before))
         if name and name != opened.name:
-            self._wait_for(SessionUpdate(session_id=self.session_id, name=name))
+            self._noticed(self._wait_for(SessionUpdate(session_id=self.session_id, name=name)))
         try:
             data = self._converse(files)
         finally:
@@ -111,6 +113,11 @@ class ServedRun:
             data, text = self.telling.fitting()
             files = []
         return data
+
+    def _noticed(self, result: Result) -> None:
+        """Say what the server wants known."""
+        if isinstance(result, Opened | Done) and result.notice:
+            self.screen.note(result.notice, "yellow")
 
     # --- hearing -------------------------------------------------------------------------------------------------
 

@@ -16,17 +16,22 @@ SERVE = """examples:
   jaato serve --daemon --web-socket :8391  for browsers and other machines too, with a token
   jaato serve --web-socket 0.0.0.0:8391 --tls-cert chain.pem --tls-key key.pem --allow-host box.example
   jaato serve --status
-  jaato serve --stop"""
+  jaato serve --stop
+
+A client on another machine needs a token: `jaato tokens add NAME` makes one."""
 
 ATTACH = """examples:
   jaato attach                           the session at work, else the newest of this directory
   jaato attach "the slow test"
   jaato attach s01k --connect ws://laptop:8391 --token-file ~/.config/jaato/laptop-token
 
-Ctrl-C stops the turn, Ctrl-D leaves; the work goes on."""
+Ctrl-C stops the turn, for all who are there. Ctrl-D leaves, and the work goes on."""
 EVENTS = """examples:
   jaato events s01k                      what is stored
-  jaato events s01k --follow --after 120 | jq .type"""
+  jaato events s01k --follow --after 120 | jq .type
+  jaato events s01k --follow --no-deltas | grep -m1 turn.completed
+
+--follow ends with Ctrl-C, and when nobody reads the output any more."""
 
 
 def add_server(commands: _SubParsersAction[Parser]) -> None:
@@ -87,26 +92,30 @@ def network_arguments(serve: Parser) -> None:
         action="append",
         default=[],
         metavar="HOST[:PORT]",
-        help="a name clients may use for it",
+        help="a name clients may use for it beside its address (with --web-socket)",
     )
     names.add_argument(
         "--allow-origin",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="a web origin whose pages may come",
+        help="a web origin whose pages may come, such as http://localhost:3000 (with --web-socket)",
     )
     names.add_argument(
-        "--tls-cert", metavar="FILE", help="speak TLS there, with this certificate (PEM, whole chain)"
+        "--tls-cert",
+        metavar="FILE",
+        help="speak TLS at --web-socket, with this certificate (PEM, whole chain)",
     )
     names.add_argument("--tls-key", metavar="FILE", help="the certificate's key")
 
 
 TOKENS = """A token lets a client in over the network. It is shown once, when it is made; only its hash is kept. Removed, it no longer
-works within seconds, and who came in with it is sent away. Your own, for everything, is in the file `server-token`.
+works within seconds, and who came in with it is sent away. Your own, for everything, is in the file `server-token` of the state directory
+(usually ~/.local/state/jaato).
 
 examples:
-  jaato tokens add phone --role approver --days 30
+  jaato tokens add phone --role approver --days 30 > phone-token
+  jaato attach --connect ws://HOST:8391 --token-file phone-token      on the other machine
   jaato tokens list
   jaato tokens remove phone"""
 
@@ -123,7 +132,13 @@ def add_tokens(commands: _SubParsersAction[Parser]) -> None:
     )
     tokens.set_defaults(module="jaato.cli.tokens", command="tokens", action="list", json=False)
     kinds = tokens.add_subparsers(dest="action", metavar="add|list|remove")
-    add = kinds.add_parser("add", help="make a token, and print it", allow_abbrev=False)
+    add = kinds.add_parser(
+        "add",
+        help="make a token, and print it",
+        epilog="example:\n  jaato tokens add phone --role approver --days 30 > phone-token",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     add.add_argument("name", metavar="NAME", help="what to call it: letters, digits, ._-")
     add.add_argument(
         "--role",
@@ -137,7 +152,7 @@ def add_tokens(commands: _SubParsersAction[Parser]) -> None:
     listing = kinds.add_parser("list", help="the tokens there are", allow_abbrev=False)
     listing.add_argument("--json", action="store_true", help="as JSON")
     remove = kinds.add_parser("remove", help="take a token away", allow_abbrev=False)
-    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("name", metavar="NAME", help="what it is called")
 
 
 def add_attach(commands: _SubParsersAction[Parser]) -> None:
@@ -176,7 +191,7 @@ def add_events(commands: _SubParsersAction[Parser]) -> None:
     add = events.add_argument
     add("--follow", action="store_true", help="go on with what happens, until Ctrl-C")
     add("--after", type=natural, default=0, metavar="SEQ", help="only events after this one")
-    add("--no-deltas", action="store_true", help="without text as it arrives: whole messages only")
+    add("--no-deltas", action="store_true", help="with --follow: no text as it arrives, whole messages only")
     add("--workspace", metavar="DIR", help="the workspace meant (default: this directory)")
     add("--no-daemon", action="store_true", help="read the store, whatever runs")
     server_arguments(events)

@@ -16,6 +16,7 @@ from jaato.cli.options import clean_text
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.ids import session_name
+from jaato.runtime.namesakes import namesakes
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 
@@ -62,17 +63,19 @@ def fork(store: Store, args: Namespace, workspace: Path) -> None:
     """Another session that begins as this one did."""
     name = session_name(clean_text(args.name))
     made = store.fork(session_of(store, args.session, workspace), args.at, name)
-    tell_made(store, made, args)
+    tell_made(store, made, args, name)
 
 
 def take_in(store: Store, args: Namespace, workspace: Path) -> None:
     """A session from a bundle."""
     name = session_name(clean_text(args.name))
-    tell_made(store, store.import_bundle(Path(args.file), workspace, name), args)
+    tell_made(store, store.import_bundle(Path(args.file), workspace, name), args, name)
 
 
-def tell_made(store: Store, session_id: str, args: Namespace) -> None:
+def tell_made(store: Store, session_id: str, args: Namespace, name: str | None) -> None:
     """Say which session there is now."""
+    if notice := namesakes(store, session_id, name):
+        say(notice)
     if args.json:
         print_json({"id": session_id, "last_seq": store.last_seq(session_id)})
         return

@@ -25,6 +25,7 @@ from jaato.protocol.events import MessageUser
 from jaato.protocol.ids import session_name
 from jaato.runtime.assemble import open_store, settings_for, stored
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.namesakes import namesakes
 from jaato.runtime.secret_values import secrets_of
 from jaato.tools.secrets import Secrets
 
@@ -71,13 +72,13 @@ def main(args: Namespace) -> int:
 def listing(store: Store, args: Namespace, workspace: Path | None, secrets: Secrets) -> None:
     """Sessions, newest first; one without a name or description by its first words."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
+    words = standing(store, rows) if rows else {}
     if args.json:
-        print_json([msgspec.to_builtins(row) for row in rows])
+        print_json([msgspec.to_builtins(row) | {"standing": words.get(row.id, "")} for row in rows])
         return
     if not rows:
         where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
         say(f"No session is stored{where}.")
-    words = standing(store, rows) if rows else {}
     lines = []
     for row in rows:
         what = row.name or row.description or first_words(store, row.id, secrets)
@@ -123,6 +124,8 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
         journal.record(SessionUpdated(**journal.head(), name=name))
 
     done_here_or_there(note, SessionUpdate(session_id=session_id, name=name))
+    if notice := namesakes(store, session_id, name):
+        say(notice)
 
 
 def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jaato.cli.call_lines import call_text
 from jaato.cli.screen import Screen, one_line
 from jaato.cli.transcript import ending_line, labelled, user_text
+from jaato.client.state import unfinished
 from jaato.protocol.events import (
     Event,
     GcCompleted,
@@ -18,7 +19,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Text
-from jaato.protocol.specs import Plan
+from jaato.protocol.specs import FileChange, Plan
 
 SHOWN_ENTRIES = 20
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-"}
@@ -71,7 +72,7 @@ def entry_lines(entry: Event, asked: dict[str, dict[str, object]], width: int) -
 
 def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
     """What goes on, or was cut off."""
-    cut_off = state.open_turn is not None and not info.at_work
+    cut_off = unfinished(state) and not info.at_work
     for call in state.calls.values():
         line = call_text(call.tool, call.arguments, width - 20)
         yield f"> {line} (interrupted)" if cut_off else f"> {line} (runs)"
@@ -80,7 +81,7 @@ def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
     for task in state.tasks.values():
         yield f"background task {task.task_id} ({task.tool}): {task.status}"
     if cut_off:
-        yield "The last turn was cut off, or works in another process; /continue goes on with it, a message too."
+        yield "The last work was cut off, or works in another process; /continue goes on with it, a message too."
 
 
 def root_plan(state: State) -> str:
@@ -94,6 +95,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.title} ({plan.status})"
     for step in plan.steps:
         yield f"  [{SIGNS.get(step.status, ' ')}] {step.description}"
+
+
+def file_text(file: FileChange) -> str:
+    """A changed file, as `/files` lists it."""
+    folder = "/" if file.directory else ""
+    lines = [f"{sign}{count}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
+    return f"{file.change:<9} {file.path}{folder} {' '.join(lines)}".rstrip()
 
 
 def show_opening(screen: Screen, state: State, before: int) -> None:

@@ -19,6 +19,7 @@ from jaato.protocol.events import Event
 from jaato.protocol.messages import Media
 from jaato.runtime.assemble import assemble
 from jaato.runtime.choose import Choice
+from jaato.runtime.namesakes import namesakes
 
 
 class Work:
@@ -59,6 +60,8 @@ class Work:
             name = clean_text(self.args.name)
             if name and name != session.state.name:
                 rename(session, name)
+            if name and (notice := namesakes(session.journal.store, state.session_id, session.state.name)):
+                self.screen.note(notice, "yellow")
             try:
                 data = await self._converse(session)
             finally:

@@ -31,6 +31,8 @@ class Address:
     port: int = 0
     secure: bool = False
     token: str | None = None
+    token_from: str = ""
+    """Where the token comes from, in words; for who is not let in with it."""
     ca_file: Path | None = None
     """Whom to trust besides the system's authorities; a self-made certificate is its own authority."""
 

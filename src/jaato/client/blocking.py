@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from jaato.client.address import PATH, Address, address_of, dial
+from jaato.client.answers import answer
+from jaato.client.behind import BACKLOG, snapshot
 from jaato.client.state import apply
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import Command
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL, Hello, Reply, Result, Welcome
 
@@ -30,7 +32,8 @@ class Client:
     """One connection to a server. `with Client() as client: …`; raises `ServerGone` when there is no server.
 
     `ask` gives a command's result; `events` gives what happens in the sessions that were attached to, whose states are
-    in `states` by session id.
+    in `states` by session id. When more than `BACKLOG` events wait that nobody takes, a `session.info` of each session, with
+    its state, takes their place.
     """
 
     def __init__(
@@ -48,9 +51,14 @@ class Client:
         self._frames = Frames()
         self._waiting: deque[Event] = deque()
         self._ids = 0
-        self._replies: dict[str, Reply | None] = {}
+        self._progressed = False
+        self._asked: dict[str, Command] = {}
+        self._replies: dict[str, Reply] = {}
         self.states: dict[str, State] = {}
+        self._infos: dict[str, SessionInfo] = {}
         self.welcome: Welcome
+        self.on_progress: Callable[[InitProgress], None] = lambda _event: None
+        """Hears how far something has come that a session needs which is being made."""
 
     def __enter__(self) -> Client:
         return self if hasattr(self, "welcome") else self.open()
@@ -77,7 +85,7 @@ class Client:
         self._socket.close()
 
     def _greet(self) -> None:
-        opening = Handshake(self.address.name, PATH, self.address.headers)
+        opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
         until = time.monotonic() + GREETING_S
         self._socket.settimeout(GREETING_S)
         self._socket.sendall(opening.request)
@@ -98,31 +106,38 @@ class Client:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def ask(self, command: Command, timeout_s: float = REPLY_S) -> Result:
-        """The result of a command. Raises the `JaatoError` the server answers with, `ServerGone` without an answer."""
+        """The result of a command, within so many seconds in all, or since a server has told that something comes along which
+        the command needs. Raises the `JaatoError` the server answers with,
+        `ServerGone` without an answer."""
         asked = self.begin(command)
-        while (result := self.result(asked)) is None:
-            self._socket.settimeout(timeout_s)
-            self._take(self._received())
+        until = time.monotonic() + timeout_s
+        try:
+            while (result := self.result(asked)) is None:
+                self._progressed = False
+                self._take(self._received(until))
+                if self._progressed:
+                    until = time.monotonic() + timeout_s
+        finally:
+            self._asked.pop(asked, None)
         return result
 
     def begin(self, command: Command) -> str:
         """Send a command without waiting; gives its id, under which `result` has what came of it."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
-        self._replies[asked.id] = None
+        self._asked[asked.id] = asked
         self._write(asked)
         return asked.id
 
     def result(self, asked: str) -> Result | None:
         """What came of a command that was begun, once; None while nothing has. Raises what the server answers with."""
-        reply = self._replies.get(asked)
+        reply = self._replies.pop(asked, None)
         if reply is None:
             return None
-        del self._replies[asked]
-        if reply.error is not None:
-            raise from_code(reply.error.code, reply.error.message)
-        assert reply.result is not None
-        return reply.result
+        found = answer(self._asked.pop(asked), reply)
+        if isinstance(found, JaatoError):
+            raise found
+        return found
 
     @staticmethod
     def word() -> str:
@@ -151,7 +166,7 @@ class Client:
         Raises `ServerGone` when the server has gone."""
         self._socket.settimeout(REPLY_S)
         self._take(self._received())
-        while self._held_back():
+        while self.held_back():
             self._take(self._received())
 
     def arrived(self) -> list[Event]:
@@ -160,7 +175,7 @@ class Client:
         self._waiting.clear()
         return events
 
-    def _held_back(self) -> bool:
+    def held_back(self) -> bool:
         """Whether TLS has bytes that `fileno` does not tell of."""
         pending = getattr(self._socket, "pending", None)
         return pending is not None and pending() > 0
@@ -197,25 +212,42 @@ class Client:
             raise refused(told)
         value = understood(told)
         if isinstance(value, Reply):
-            if value.id in self._replies:
+            if value.id in self._asked:
                 self._replies[value.id] = value
+        elif isinstance(value, InitProgress) and not value.session_id:
+            self._progressed = True
+            self.on_progress(value)
         elif isinstance(value, Event):
             if isinstance(value, SessionInfo) and value.state is not None:
                 self.states[value.session_id] = value.state
             elif value.session_id in self.states:
                 apply(self.states[value.session_id], value)
-            self._waiting.append(value)
+            if isinstance(value, SessionInfo) and value.session_id in self.states:
+                self._infos[value.session_id] = msgspec.structs.replace(value, state=None)
+            self._keep(value)
+
+    def _keep(self, event: Event) -> None:
+        """Have an event wait for `events` or `arrived`; when too many do, the states take their place."""
+        self._waiting.append(event)
+        if len(self._waiting) > BACKLOG:
+            infos = self._infos.items()
+            self._waiting = deque([snapshot(info, self.states[session_id]) for session_id, info in infos])
 
     def _write(self, struct: Any) -> None:
         try:
+            self._socket.settimeout(REPLY_S)
             self._socket.sendall(frame(TEXT, encode(struct)))
+        except TimeoutError:
+            raise ServerGone("The server does not read what is said to it.") from None
         except OSError as error:
             raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
 
     def _received(self, until: float | None = None) -> bytes:
         try:
             if until is not None:  # a server may say a byte now and then, and never anything
-                self._socket.settimeout(max(0.001, until - time.monotonic()))
+                if (left_s := until - time.monotonic()) <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left_s)
             return self._whole(self._socket.recv(READ_BYTES))
         except TimeoutError:
             raise ServerGone("The server does not answer.") from None

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from jaato.client.address import Address, address_of
+from jaato.client.answers import answer
 from jaato.client.link import Link
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
-from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone, from_code
+from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.commands import (
     Command,
     CommandExecute,
@@ -27,7 +28,7 @@ from jaato.protocol.commands import (
     SessionFork,
     SessionList,
 )
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.frames import Opened, Reply, Result, Sessions, Welcome
 
 FIRST_PAUSE_S = 0.1
@@ -58,6 +59,8 @@ class Client:
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
+        self.on_progress: Callable[[InitProgress], None] = lambda _event: None
+        """Hears how far something has come that a session needs which is being made."""
         """Told when the connection is lost, and when it is there again."""
 
     @property
@@ -204,18 +207,21 @@ class Client:
 
     def _replied(self, reply: Reply) -> None:
         command, waiting = self._waiting.get(reply.id, (None, None))
-        if waiting is None or waiting.done():
+        if command is None or waiting is None or waiting.done():
             return
         if isinstance(command, SessionCreate | SessionAttach) and isinstance(reply.result, Opened):
             self._session(reply.result.session_id)
-        if reply.error is not None:
-            waiting.set_exception(from_code(reply.error.code, reply.error.message))
-        elif reply.result is not None:
-            waiting.set_result(reply.result)
+        match answer(command, reply):
+            case JaatoError() as error:
+                waiting.set_exception(error)
+            case result:
+                waiting.set_result(result)
 
     def _happened(self, event: Event) -> None:
         session = self.sessions.get(event.session_id)
         if session is None:
+            if isinstance(event, InitProgress):
+                self.on_progress(event)
             return  # nobody has asked for it
         if isinstance(event, SessionInfo) and event.state is not None:
             session.state = event.state
@@ -234,7 +240,7 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    address: str | Path | None = None,
+    address: str | Path | Address | None = None,
     *,
     token: str | None = None,
     name: str = "",
@@ -247,7 +253,9 @@ async def connect(
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")
-    client = Client(address_of(address, token, ca_file), name)
+    if not isinstance(address, Address):
+        address = address_of(address, token, ca_file)
+    client = Client(address, name)
     await client.open()
     reading = asyncio.create_task(quietly(client))
     try:

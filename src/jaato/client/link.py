@@ -34,7 +34,7 @@ class Link:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await streams(address)
                 try:
-                    opening = Handshake(address.name, PATH, address.headers)
+                    opening = Handshake(address.name, PATH, address.headers, address.token_from)
                     writer.write(opening.request)
                     while (rest := opening.take(await reader.read(READ_BYTES))) is None:
                         pass

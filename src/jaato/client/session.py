@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+from jaato.client.behind import BACKLOG, snapshot
 from jaato.errors import JaatoError
 from jaato.protocol.commands import (
     BlobRequest,
@@ -25,16 +26,14 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import Blob, History, Result, Said, Settled, Taken
 from jaato.protocol.messages import Media
 
-BACKLOG = 10_000
-"""Events a reader may be behind before it is told the state instead."""
-
 
 class Events:
-    """What happens from now on: iterate it, leave its `with` to stop. A reader that is too far behind loses events that
-    are not in the log."""
+    """What happens from now on: iterate it, leave its `with` to stop. A reader that is more than `BACKLOG` events behind gets
+    a `session.info` with the state in their place; `lost` counts those it did not get."""
 
-    def __init__(self, forget: Callable[[Events], None]) -> None:
+    def __init__(self, forget: Callable[[Events], None], now: Callable[[], SessionInfo | None]) -> None:
         self._forget = forget
+        self._now = now
         self._held: deque[Event] = deque()
         self._some = asyncio.Event()
         self._end: JaatoError | None = None
@@ -42,9 +41,10 @@ class Events:
 
     def take(self, event: Event) -> None:
         """One more."""
-        if len(self._held) >= BACKLOG and not event.durable:
-            self.lost += 1
-            return
+        if len(self._held) >= BACKLOG and (now := self._now()) is not None:
+            self.lost += len(self._held) + 1
+            self._held.clear()
+            event = now
         self._held.append(event)
         self._some.set()
 
@@ -90,9 +90,12 @@ class RemoteSession:
 
     def events(self) -> Events:
         """What happens from now on."""
-        reader = Events(self._readers.remove)
+        reader = Events(self._readers.remove, self._now)
         self._readers.append(reader)
         return reader
+
+    def _now(self) -> SessionInfo | None:
+        return None if self.info is None else snapshot(self.info, self.state)
 
     def heard(self, event: Event) -> None:
         """Something has happened, and is in the state."""
@@ -125,21 +128,21 @@ class RemoteSession:
             async for event in events:
                 if event.seq <= taken.seq:
                     continue
-                if (
-                    isinstance(event, SessionInfo)
-                    and event.state is not None
-                    and self.state.open_turn is None
-                ):
-                    return self._last_words()  # the turn has ended while the server was away
+                if isinstance(event, SessionInfo) and event.state is not None:
+                    words = self._last_words(taken.seq)
+                    if self.state.open_turn is None:
+                        return words  # the turn has ended while the server was away
                 if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
                     words = event.message.text or words
                 if isinstance(event, TurnCompleted) and event.agent_id == self.state.root_agent_id:
                     return words
         raise AssertionError("events end by an error alone")
 
-    def _last_words(self) -> str:
+    def _last_words(self, after_seq: int) -> str:
         root = self.state.root_agent_id
         for entry in reversed(self.state.entries):
+            if entry.seq <= after_seq:
+                break
             if isinstance(entry, MessageModel) and entry.agent_id == root and entry.message.text:
                 return entry.message.text
         return ""

@@ -6,6 +6,7 @@ state to the byte, however the streamed text was cut into pieces on its way. Its
 
 from __future__ import annotations
 
+from jaato.client.sizes import size_of
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -14,10 +15,12 @@ from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,
     ClarificationResolved,
+    CommandList,
     ContextUpdated,
     ErrorRaised,
     Event,
     GcCompleted,
+    MemoryList,
     MessageModel,
     MessageUser,
     MidTurnInjected,
@@ -38,14 +41,16 @@ from jaato.protocol.events import (
     ToolsStatus,
     TurnCompleted,
     WaypointUpdated,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
-from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
 
 WINDOW = 200
 """Entries a state keeps."""
 WINDOW_CHARS = 400_000
 """About how many characters they may have; the newest entry is kept whatever it has."""
+FILES = 200
+"""Changed files a state keeps."""
 OUTPUT_CHARS = 16_000
 """Characters kept of what a running call prints."""
 
@@ -99,7 +104,7 @@ def apply_rest(state: State, event: Event) -> None:
         case AgentCompleted():
             agent = agent_of(state, event)
             agent.status = "done" if event.success else "error"
-            agent.reason, agent.summary = None, event.summary
+            agent.reason, agent.summary, agent.working = None, event.summary, False
             agent.streaming.clear()
         case Retry():
             agent_of(state, event).streaming.clear()
@@ -118,7 +123,10 @@ def apply_lists(state: State, event: Event) -> None:
     """What joins and leaves."""
     match event:
         case MidTurnQueued():
-            agent_of(state, event).queued[event.message.id] = event.message
+            agent = agent_of(state, event)
+            agent.queued[event.message.id] = event.message
+            if event.message.source == "parent" and event.agent_id != state.root_agent_id:
+                agent.working = True
         case MidTurnInjected():
             agent_of(state, event).queued.pop(event.message_id, None)
         case PlanUpdated():
@@ -147,6 +155,37 @@ def apply_lists(state: State, event: Event) -> None:
             state.shared[event.key] = event.value
         case ToolsStatus():
             state.disabled = list(event.disabled)
+        case _:
+            apply_surroundings(state, event)
+
+
+def apply_surroundings(state: State, event: Event) -> None:
+    """What is around the conversation."""
+    match event:
+        case WorkspaceFilesChanged():
+            changed(state, event)
+        case CommandList():
+            state.commands = list(event.commands)
+        case MemoryList():
+            state.memories, state.memory_count = list(event.memories), event.total
+
+
+def changed(state: State, event: WorkspaceFilesChanged) -> None:
+    """Files are no longer as they were."""
+    state.files_left_out += event.more
+    for told in event.files:
+        before = state.files.pop(told.path, None)
+        now = told if before is None else before.then(told)
+        if now is not None:
+            state.files[told.path] = now
+    while len(state.files) > FILES:
+        del state.files[next(iter(state.files))]
+        state.files_left_out += 1
+
+
+def unfinished(state: State) -> bool:
+    """Whether its agents are at work, or were when they were cut off."""
+    return state.open_turn is not None or any(agent.working for agent in state.agents.values())
 
 
 def agent_of(state: State, event: Event) -> AgentView:
@@ -162,6 +201,7 @@ def created(state: State, event: AgentCreated) -> None:
     agent = agent_of(state, event)
     agent.name, agent.provider, agent.model = event.name, event.provider, event.model
     agent.parent_agent_id = event.parent_agent_id
+    agent.working = event.parent_agent_id is not None
     if event.parent_agent_id is None:
         state.root_agent_id = event.agent_id
         state.provider, state.model = event.provider, event.model
@@ -198,7 +238,7 @@ def live_of(state: State) -> Live:
         for agent in state.agents.values()
     }
     outputs = {call.call_id: (call.output_start, call.output) for call in state.calls.values()}
-    return Live(agents, outputs)
+    return Live(agents, outputs, list(state.commands), list(state.memories), state.memory_count)
 
 
 def lived(state: State, live: Live) -> None:
@@ -212,6 +252,8 @@ def lived(state: State, live: Live) -> None:
         call = state.calls.get(call_id)
         if call is not None:
             call.output_start, call.output = start, text
+    state.commands, state.memories = list(live.commands), list(live.memories)
+    state.memory_count = live.memory_count
 
 
 def conversed(state: State, event: Entry) -> None:
@@ -221,14 +263,21 @@ def conversed(state: State, event: Entry) -> None:
             state.problem = None
             if event.agent_id == state.root_agent_id:
                 state.open_turn = event.turn_id
+            else:
+                agent_of(state, event).working = True
         case MessageModel():
-            agent_of(state, event).streaming.clear()
+            agent = agent_of(state, event)
+            agent.streaming.clear()
+            if event.context_tokens:
+                agent.context_tokens, agent.context_limit = event.context_tokens, event.context_limit
             if event.usage is not None:
                 state.usage = state.usage.plus(event.usage)
                 state.unpriced = state.unpriced or event.cost_usd is None
                 state.cost_usd += event.cost_usd or 0.0
         case ToolCallEnd():
             state.calls.pop(event.call_id, None)
+        case GcCompleted(problem=None):
+            agent_of(state, event).context_tokens = event.tokens_after
         case TurnCompleted():
             agent_of(state, event).streaming.clear()
             if event.agent_id == state.root_agent_id:
@@ -239,34 +288,3 @@ def conversed(state: State, event: Entry) -> None:
     while len(state.entries) > 1 and (len(state.entries) > WINDOW or state.chars > WINDOW_CHARS):
         state.chars -= size_of(state.entries.pop(0))
         state.earlier += 1
-
-
-def size_of(entry: Entry) -> int:
-    """About how many characters an entry has."""
-    match entry:
-        case MessageUser() | MessageModel():
-            return message_chars(entry.message)
-        case ToolCallEnd():
-            return result_chars(entry.result)
-        case GcCompleted():
-            return sum(message_chars(placed.message) for placed in entry.added)
-    return 100
-
-
-def message_chars(message: Message) -> int:
-    """About how many characters a message has."""
-    chars = 100
-    for part in message.parts:
-        match part:
-            case Text() | Thinking() | Refusal():
-                chars += len(part.text)
-            case ToolCall():
-                chars += 50 + sum(len(str(value)) for value in part.arguments.values())
-            case ToolResult():
-                chars += result_chars(part)
-    return chars
-
-
-def result_chars(result: ToolResult) -> int:
-    """About how many characters a result has."""
-    return 100 + sum(len(item.text) for item in result.content if isinstance(item, Text))

@@ -32,7 +32,14 @@ class Closed:
 class Handshake:
     """The opening: `request` to send, then `take` what comes until it gives what is left over of it."""
 
-    def __init__(self, host: str, path: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, host: str, path: str, headers: dict[str, str] | None = None, token_from: str = ""
+    ) -> None:
+        self._unknown = (
+            f"The token{token_from and ' of '}{token_from} is wrong, expired or another server's"
+            if headers
+            else "The server asks for a token, and none was given"
+        )
         self._key = base64.b64encode(os.urandom(16))
         self._held = b""
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade"]
@@ -53,7 +60,11 @@ class Handshake:
         parts = lines[0].split(b" ", 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.1"):
             raise ConnectionFault("What answers there is no jaato server.")
-        if parts[1] in (b"401", b"403", b"421"):
+        if parts[1] == b"401":
+            raise NotAllowed(
+                f"The server does not let this client in. {self._unknown}; where it runs, `jaato tokens add NAME` makes one."
+            )
+        if parts[1] in (b"403", b"421"):
             raise NotAllowed(refusal(parts[1], rest))
         if parts[1] != b"101":
             raise ConnectionFault(refusal(parts[1], rest))

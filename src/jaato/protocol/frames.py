@@ -61,6 +61,8 @@ class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=
     """Which provider and model answer, and why these; where a session was made or opened."""
     agent_id: str = ""
     """The agent that is spoken to."""
+    notice: str = ""
+    """What the user should know of it: that another session has the same name."""
 
 
 class Taken(Struct, frozen=True, tag="taken", tag_field="type", omit_defaults=True):
@@ -86,7 +88,9 @@ class Said(Struct, frozen=True, tag="said", tag_field="type", omit_defaults=True
 
 
 class Done(Struct, frozen=True, tag="done", tag_field="type", omit_defaults=True):
-    """It is done, and there is no more to say."""
+    """It is done; `notice` is what the user should know: that another session has the name just given."""
+
+    notice: str = ""
 
 
 class Sessions(Struct, frozen=True, tag="session.list", tag_field="type", omit_defaults=True):

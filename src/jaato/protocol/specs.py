@@ -113,7 +113,9 @@ class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
     is_loaded: bool = False
     busy: bool = False
     interrupted: bool = False
-    """Whether a crash has cut its last turn off."""
+    """Whether the end of a server, gentle or not, has cut its work off: `turn.continue` goes on with it."""
+    questions: int = 0
+    """How many questions wait in it for an answer."""
     found: str | None = None
     """Where the words of a search stand in it."""
 
@@ -146,3 +148,52 @@ class Waypoint(Struct, frozen=True, gc=False, omit_defaults=True):
     preview: str = ""
     mark: str = ""
     ceiling: bool = False
+
+
+class CommandEntry(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A command the user can type after `/`: `parameters` is how its arguments are written, where its plugin says so."""
+
+    name: str
+    description: str
+    parameters: str = ""
+    plugin: str = ""
+
+
+class MemoryEntry(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A note that is kept about a workspace: its beginning in one line, not its content; `at` is ISO 8601 UTC."""
+
+    id: str
+    description: str
+    tags: list[str] = []
+    at: str = ""
+
+
+class FileChange(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A file that is no longer as it was. `path` is relative to the workspace, absolute outside of it. A directory stands
+    for all that is in it. Lines that the new content has and the old one had not are `added`, the other way `removed`:
+    None where nobody has counted."""
+
+    path: str
+    change: Literal["created", "modified", "deleted"]
+    added: int | None = None
+    removed: int | None = None
+    directory: bool = False
+
+    def then(self, later: FileChange) -> FileChange | None:
+        """Both changes as one; None where the file came and went."""
+        match self.change, later.change:
+            case "created", "deleted":
+                return None
+            case ("created", _) | (_, "deleted"):
+                change = self.change if later.change != "deleted" else later.change
+            case _:
+                change = "modified"
+        counted = self.change != "deleted" and later.change == "modified"
+        added = plus(self.added, later.added) if counted else None
+        removed = plus(self.removed, later.removed) if counted else None
+        return FileChange(self.path, change, added, removed, later.directory)
+
+
+def plus(one: int | None, other: int | None) -> int | None:
+    """A sum, unknown where a part of it is."""
+    return None if one is None or other is None else one + other

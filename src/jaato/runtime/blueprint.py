@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from jaato.runtime.choose import Choice
 
 
+Progress = Callable[[str, int, int | None], None]
+"""Hears how far something slow has come: what it is, and the bytes that are there and that there will be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blueprint:
     """What a session should be; what is None comes from the settings."""
@@ -49,7 +53,7 @@ class Blueprint:
     environ: dict[str, str] | None = None
     resume: bool = False
     """Go on with the newest session of the workspace."""
-    progress: Callable[[str, int, int | None], None] | None = None
+    progress: Progress | None = None
     chosen: Callable[[Choice, str], None] | None = None
     """Told which provider and model answer, and why."""
     confirm: Callable[[str], Awaitable[bool]] | None = None

@@ -6,16 +6,21 @@ import inspect
 
 import anyio.to_thread
 
-from jaato.abc.plugin import Plugin
+from jaato.abc.plugin import Plugin, UserCommand
 from jaato.agent.session import Session
+from jaato.agent.touched import files_changed
 from jaato.errors import JaatoError, PluginError
 from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
+from jaato.protocol.specs import CommandEntry
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.later import Later
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import CURRENT, Call, clean, plain
+from jaato.tools.unseen import one_line
+
+MAX_COMMANDS, MAX_NAME_CHARS, MAX_WORDS_CHARS = 500, 100, 300
 
 
 async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
@@ -30,7 +35,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         if command is None or run is None:
             continue
         given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
-        before = CURRENT.set(call_of(session, name, rest))
+        call = call_of(session, name, rest)
+        before = CURRENT.set(call)
         try:
             value = await anyio.to_thread.run_sync(run, given)
             if inspect.isawaitable(value):
@@ -42,6 +48,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             raise PluginError(problem) from error
         finally:
             CURRENT.reset(before)
+            if changed := files_changed(session.journal, call):
+                session.journal.record(*changed)
         text = (
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )
@@ -67,3 +75,23 @@ def call_of(session: Session, name: str, rest: str) -> Call:
         services=session.services,
         workspace=session.workspace,
     )
+
+
+def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
+    """Every command `run_command` would run, by name; no more than some, and of bounded length."""
+    found: dict[str, CommandEntry] = {}
+    for toolset in registry.toolsets():
+        for name, (command, run) in toolset.commands.items():
+            if run is not None and len(name) <= MAX_NAME_CHARS:
+                found.setdefault(name, entry_of(command, toolset.name))
+    if "keeper" in session.services:
+        for command in COMMANDS:
+            found.setdefault(command.name, entry_of(command, "session"))
+    return [found[name] for name in sorted(found)[:MAX_COMMANDS]]
+
+
+def entry_of(command: UserCommand, plugin: str) -> CommandEntry:
+    """A command as clients are told it; how its arguments are written stands behind its name at the end."""
+    text, marker, usage = command.description.partition(f": {command.name} ")
+    words = [one_line(word, MAX_WORDS_CHARS) for word in (text, usage if marker else "")]
+    return CommandEntry(one_line(command.name, MAX_NAME_CHARS), words[0], words[1], plugin)

@@ -20,7 +20,7 @@ from jaato.runtime.choose import environ_for
 from jaato.runtime.jaato_runtime import JaatoRuntime
 from jaato.runtime.jaato_session import JaatoSession, OutputCallback, RetryCallback
 from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.saving import checked
+from jaato.runtime.saving import SAVERS
 from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 
@@ -181,7 +181,7 @@ class JaatoClient:
 
     def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
         """What keeps sessions beside their logs; see `JaatoSession.set_session_plugin`. Raises `PluginError`."""
-        checked(plugin, str(getattr(plugin, "name", plugin)))
+        SAVERS.checked(plugin, str(getattr(plugin, "name", plugin)))
         self._keeping = (plugin, config)
         if self._session is not None:
             self._session.set_session_plugin(plugin, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,15 +12,16 @@ import anyio.to_thread
 
 from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.session import Session
-from jaato.errors import ConfigError, SessionNotFound
+from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.log import logger
 from jaato.plugins.session.config import found_config
 from jaato.plugins.session.files import FileSessionPlugin
-from jaato.protocol.events import Event, TurnCompleted
+from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
+from jaato.protocol.messages import Problem
 from jaato.runtime.bounded import brief, within
 from jaato.runtime.discovery import BROKEN
-from jaato.runtime.saving import Home, brought_in, checked, head_of, placed, whole_of
-from jaato.tools.call import clean
+from jaato.runtime.saving import SAVERS, Home, brought_in, head_of, placed, whole_of
+from jaato.tools.call import clean, problem_of
 
 LOG = logger("session")
 T = TypeVar("T")
@@ -45,7 +47,9 @@ class Keeper:
         self._take(plugin, config, asked_only=asked_only)
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
-        self.plugin = placed(checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace)
+        self.plugin = placed(
+            SAVERS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
+        )
         self.config = config
         self._asked_only = asked_only
         self._silence()
@@ -73,8 +77,8 @@ class Keeper:
     async def _turn(self) -> None:
         head, every = head_of(self._session), self.config.checkpoint_after_turns
         if every and head.turns % every == 0:
-            await self._told(self._save, "save")
-        await self._told(self._hook(self.plugin.on_turn_complete, head), "on_turn_complete")
+            await self._told(self._save, "save", aloud=True)
+        await self._told(self._hook(self.plugin.on_turn_complete, head), "on_turn_complete", aloud=True)
 
     def _hook(self, hook: Hook, head: SavedSession) -> Callable[[], Awaitable[None]]:
         config = self.config
@@ -85,12 +89,21 @@ class Keeper:
         while self._hooks:
             await asyncio.wait(self._hooks)
 
-    async def _told(self, work: Callable[[], Awaitable[object]], what: str) -> None:
-        """Do something nobody waits for; what fails is logged and harms nobody."""
+    async def _told(self, work: Callable[[], Awaitable[object]], what: str, *, aloud: bool = False) -> None:
+        """Do something nobody waits for; what fails is logged, with `aloud` in the session too, and harms nobody."""
         try:
             await work()
         except BROKEN as error:
-            LOG.warning("The session plugin %s failed in %s: %s", self.plugin.name, what, brief(error))
+            said = f"The session plugin {self.plugin.name} failed in {what}: {brief(error)}"
+            LOG.warning("%s", said)
+            if aloud:
+                self._raise(Problem(problem_of(error).code, said))
+
+    def _raise(self, problem: Problem) -> None:
+        """Say in the session that something failed, if it still can be said."""
+        journal = self._session.journal
+        with contextlib.suppress(JaatoError):
+            journal.record(ErrorRaised(**journal.head(), error=problem))
 
     async def _run(self, work: Callable[[], T]) -> T:
         """What the plugin gives, in a thread and in its time."""
@@ -151,7 +164,9 @@ class Keeper:
             raise SessionNotFound("Name a session: its id, the beginning of one, or its name.")
         try:
             return store.find(text, state.workspace)
-        except SessionNotFound:
+        except SessionNotFound as error:
+            if error.several:
+                raise
             session_id = await self._saved_id(text)
         found = await self._run(lambda: self.plugin.load(session_id))
         if found.session_id != session_id:

@@ -33,6 +33,7 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
     is_async: bool = False
     background_after_s: float | None = None
     timeout_s: float | None = None
+    resumes: bool = False
 
 
 class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +112,7 @@ class Later:
             aliases=known.aliases,
             background_after_s=known.background_after_s,
             timeout_s=known.timeout_s,
+            resumes=known.resumes,
         )
 
     def _enrich(self, prompt: str) -> PromptEnrichmentResult:
@@ -179,6 +181,7 @@ def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Kno
             tool.is_async,
             tool.background_after_s,
             tool.timeout_s,
+            tool.resumes,
         )
         for tool in toolset.tools
     ]

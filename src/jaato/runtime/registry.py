@@ -22,7 +22,7 @@ from jaato.runtime.host import PluginHost
 from jaato.runtime.later import Builtin, Later, can_wait
 from jaato.runtime.making import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
 from jaato.runtime.plugin_tree import Tree
-from jaato.runtime.wiring import Sessions, exchange, move, place, release
+from jaato.runtime.wiring import Sessions, Watchers, exchange, move, place, release
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -63,6 +63,7 @@ class PluginRegistry:
         self._discovered = False
         self._own_names: dict[str, str] = {}
         self._sessions = Sessions(self.report)
+        self.watchers = Watchers()
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
@@ -91,10 +92,10 @@ class PluginRegistry:
             return True
         if name not in self._known and not self._discovered:
             self.discover()
-        load = None if name in self.disabled else self._known.get(name)
+        if name in self.disabled:
+            raise PluginError(f"The plugin {name!r} is switched off by the setting disabled_plugins.")
+        load = self._known.get(name)
         if load is None:
-            if name in self.disabled:
-                raise PluginError(f"The plugin {name!r} is switched off by the setting disabled_plugins.")
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         foreign = is_foreign(load)
         try:
@@ -158,6 +159,7 @@ class PluginRegistry:
             said = str(error) if foreign else f"{type(error).__name__}: {brief(error)}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
+        self.watchers.tell()
         return True
 
     def _suits(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
@@ -179,12 +181,12 @@ class PluginRegistry:
 
     def unexpose_tool(self, name: str) -> None:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
-        name = self._own_names.get(name, name)
-        self._enrichment_only.pop(name, None)
+        self._enrichment_only.pop(name := self._own_names.get(name, name), None)
         toolset = self._exposed.pop(name, None)
         if toolset is not None:
             self.catalog.remove(toolset.tools)
             release(toolset.plugin, toolset.name, foreign=toolset.foreign)
+            self.watchers.tell()
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
         """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
@@ -201,8 +203,7 @@ class PluginRegistry:
     def register_plugin(self, plugin: Any, expose: bool = False, enrichment_only: bool = False) -> None:
         """Add a plugin by hand: exposed at once, for prompt enrichment alone, or known to `expose_tool` by name.
 
-        One that is there for enrichment alone belongs to somebody else, who initialises it and shuts it down.
-        Raises `PluginError` for a plugin that cannot be used.
+        One for enrichment alone is initialised and shut down by its owner. Raises `PluginError` for one of no use.
         """
         name = plugin_name(plugin)
         if not expose and not enrichment_only:
@@ -220,10 +221,12 @@ class PluginRegistry:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
+        self.watchers.tell()
 
     def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
         """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
         exchange(self._exposed.get(name), self.catalog, old, new)
+        self.watchers.tell()
 
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""

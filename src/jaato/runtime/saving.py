@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.abc.saved import SavedSession, SessionPlugin, SessionState
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_bytes, masked_log
 from jaato.agent.session import Session
 from jaato.agent.state import State
-from jaato.errors import ConfigError, PluginError, StoreError
+from jaato.errors import ConfigError, StoreError
 from jaato.protocol.events import (
     AgentCreated,
     Event,
@@ -30,17 +27,16 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.base import now
 from jaato.protocol.ids import is_id
-from jaato.runtime.bounded import within
-from jaato.runtime.discovery import identity, kind_of
+from jaato.runtime.chosen import NONE, Kind, Loader
 from jaato.tools.secrets import Secrets
 
 BLOB_BYTES = 16_000_000
 """How many bytes of large results go into one file."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
-LOADING_S = 30.0
-NONE: Mapping[str, ModuleType] = MappingProxyType({})
-Loader = Callable[[], Any]
+SAVERS: Kind[SessionPlugin] = Kind(
+    "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session.files"}
+)
 
 
 @dataclass(frozen=True)
@@ -197,17 +193,7 @@ def settled_in(state: SessionState, home: Home) -> list[Event]:
 def discover_session_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
     """A loader for each session plugin by name: `file`, those of the entry point group `jaato.session_plugins`, and
     those of these modules. Nothing is imported yet."""
-    from importlib.metadata import entry_points
-
-    found: dict[str, Loader] = {
-        "file": functools.partial(importlib.import_module, "jaato.plugins.session.files")
-    }
-    for point in entry_points(group=ENTRY_POINT_GROUPS["session"]):
-        found.setdefault(point.name, point.load)
-    for name, module in modules.items():
-        if kind_of(module) == "session":
-            found.setdefault(name, functools.partial(identity, module))
-    return found
+    return SAVERS.discover(modules)
 
 
 def load_session_plugin(
@@ -217,39 +203,7 @@ def load_session_plugin(
 
     Whoever loads it shuts it down.
     """
-    known = discover_session_plugins(modules)
-    load = known.get(name)
-    if load is None:
-        raise PluginError(f"No session plugin {name!r}; there are {', '.join(sorted(known))}.")
-
-    def make() -> SessionPlugin:
-        plugin = made(load(), name)
-        plugin.initialize(config)
-        return plugin
-
-    return make() if name == "file" else within(LOADING_S, make, f"The session plugin {name!r}")
-
-
-def made(found: Any, name: str) -> SessionPlugin:
-    """A session plugin from what an entry point or a module gives: an instance, a class or a factory."""
-    if isinstance(found, ModuleType):
-        factory = getattr(found, "create_plugin", None)
-        if factory is None:
-            raise PluginError(f"{found.__name__} has no create_plugin().")
-        found = factory
-    is_made = not isinstance(found, type) and isinstance(getattr(found, "name", None), str)
-    return checked(found if is_made or not callable(found) else found(), name)
-
-
-def checked(plugin: Any, name: str) -> SessionPlugin:
-    """The plugin, if it has what one needs. Raises `PluginError`."""
-    missing = [method for method in METHODS if not callable(getattr(plugin, method, None))]
-    if missing or not isinstance(getattr(plugin, "name", None), str):
-        raise PluginError(
-            f"{name} is no session plugin: it has no {', '.join(missing or ['name'])} (see SessionPlugin)."
-        )
-    found: SessionPlugin = plugin
-    return found
+    return SAVERS.load(name, config, modules)
 
 
 def placed(plugin: SessionPlugin, workspace: Path) -> SessionPlugin:

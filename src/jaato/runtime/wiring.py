@@ -54,6 +54,27 @@ class Sessions:
                 self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {brief(error)}")
 
 
+class Watchers:
+    """Who wants to know that tools or commands have changed; told on the thread that changed them."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Callable[[], None], ...] = ()
+
+    def add(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call this one from now on; returns a function that ends it."""
+        self._all = (*self._all, watcher)
+        return lambda: self.remove(watcher)
+
+    def remove(self, watcher: Callable[[], None]) -> None:
+        """Call this one no more."""
+        self._all = tuple(one for one in self._all if one is not watcher)
+
+    def tell(self) -> None:
+        """Something has changed."""
+        for watcher in self._all:
+            watcher()
+
+
 def place(toolset: Toolset, workspace: Path) -> None:
     """Tell a plugin where it works; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):

@@ -86,7 +86,8 @@ class Workshop:
         except BaseException:
             let_go(strategy, settings)
             if session is not None:
-                self.store.release(session.state.session_id)
+                unfinished = resumable and session.journal.family.unfinished
+                self.store.release(session.state.session_id, unfinished=unfinished)
             raise
         self.sessions += 1
         entered = session

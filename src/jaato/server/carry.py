@@ -9,8 +9,8 @@ import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.agent.compose import Author
-from jaato.agent.recovery import close_turn
-from jaato.agent.suspension import go_on, suspended
+from jaato.agent.suspension import give_up, go_on, suspended
+from jaato.client.state import unfinished
 from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
     BlobRequest,
@@ -36,16 +36,18 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
-from jaato.protocol.ids import new_id
+from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
+from jaato.runtime.namesakes import namesakes
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub
 from jaato.server.live import Live
-from jaato.server.opening import checked_word, create, visited
+from jaato.server.opening import being_made, checked_word, create, visited
 from jaato.server.room import Room
-from jaato.server.said import noted, said_to, settled, settled_down, stop_task
+from jaato.server.said import said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, listed
+from jaato.server.waking import wake
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
@@ -86,7 +88,7 @@ class Carrier:
         `SessionNotFound`."""
         if isinstance(command, SessionAttach):
             await self._hub.room(self._hub.find(command.session_id))
-        elif isinstance(command, HistoryRequest):
+        elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
@@ -168,6 +170,8 @@ class Carrier:
     def _attach(self, command: SessionAttach) -> Opened:
         room = self._at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
+        if unfinished(room.state) and self._client.role != "viewer":
+            self._hub.begin(partial(wake, self._hub, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
     def _watch(self, room: Room, after_seq: int | None) -> None:
@@ -209,6 +213,7 @@ class Carrier:
         if asked is None:
             return await settled(room, command.question_id)
         given: Answer | list[str | None]
+        name = self._client.name
         match command, asked:
             case PermissionResponse(), PermissionRequested():
                 if command.digest and command.digest != asked.digest:
@@ -219,27 +224,26 @@ class Carrier:
                     answer=command.answer,
                     arguments=command.arguments,
                     comment=command.comment,
-                    by=self._client.name,
+                    by=name,
                 )
             case ClarificationResponse(), ClarificationQuestion():
                 given = list(command.answers)
             case _:
                 raise ConfigError("The question is of the other kind.")
-        accepted = live.session.desk.answer(command.question_id, given)
-        if accepted:
-            await noted(room, command.question_id)
-            return Settled(True, self._client.name)
+        if live.session.desk.answer(command.question_id, given, name):
+            return Settled(True, name)
         return await settled(room, command.question_id)
 
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, opened = await create(self._hub, command, self._client.id)
+        room, opened = await create(self._hub, command, self._client.id, partial(being_made, self._wire))
         if command.passing:
             self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
-        return opened
+        notice = namesakes(self._hub.store, room.session_id, command.name and opened.name)
+        return msgspec.structs.replace(opened, notice=notice)
 
     async def _send(self, command: MessageSend) -> Taken:
         room = await self._room(command)
@@ -255,10 +259,10 @@ class Carrier:
 
     async def _stop(self, command: SessionStop) -> Done:
         room = await self._room(command)
-        if room.session_id in self._hub.lives.by_id or room.state.open_turn is not None:
+        if room.session_id in self._hub.lives.by_id or unfinished(room.state):
             session = (await self._hub.live(room.session_id)).session
             if suspended(session):
-                close_turn(session)
+                give_up(session)
             session.stop()
         return Done()
 
@@ -279,8 +283,9 @@ class Carrier:
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:
-        await self._hub.update(self._id_of(command), command)
-        return Done()
+        session_id = self._id_of(command)
+        await self._hub.update(session_id, command)
+        return Done(namesakes(self._hub.store, session_id, session_name(command.name)))
 
     async def _execute(self, command: CommandExecute) -> Said:
         live = await self._live(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ import msgspec
 import jaato
 from jaato.errors import ConfigError
 from jaato.log import logger
+from jaato.server.hub import Hub
 from jaato.server.listen import bound, host_and_port
 from jaato.server.run import Doors, Running, opened
 from jaato.server.sockets import passed_listeners, private_directory, tell_supervisor, unix_listener
@@ -29,6 +31,8 @@ LOG = logger("server")
 LAST = "last-server"
 STOPS_WITHIN_S = 30.0
 LOCKS_WITHIN_S = 2.0
+FIRST_SESSION_S = 5.0
+"""Time for the first session to load what sessions need."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -172,6 +176,8 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
             if why := served.hub.store.refusal:
                 LOG.warning("Sessions can be read and not worked in: %s", why)
                 where += f"; sessions can be read and not worked in: {why}"
+            set_aside()
+            stack.callback(asyncio.ensure_future(set_aside_later(served.hub)).cancel)
             announce(where)
             LOG.info("Process %d serves at %s", os.getpid(), " and ".join([str(wanted.path), *web]))
             tell_supervisor(environ, "READY=1")
@@ -186,6 +192,20 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
     finally:
         lock_path(wanted.path).unlink(missing_ok=True)
         os.close(fd)
+
+
+def set_aside() -> None:
+    """What is loaded stays for good: the collector, which holds the loop, need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+async def set_aside_later(hub: Hub) -> None:
+    """The same for what the first session has loaded."""
+    while not hub.lives.by_id:  # noqa: ASYNC110 it may be hours away
+        await asyncio.sleep(FIRST_SESSION_S)
+    await asyncio.sleep(FIRST_SESSION_S)
+    set_aside()
 
 
 def path_of(passed: list[socket.socket]) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
-from jaato.agent.suspension import go_on, suspended
+from jaato.agent.suspension import suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
@@ -21,12 +21,15 @@ from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
-from jaato.server.listing import entries, settle_rest, tools_of
-from jaato.server.live import AS_BEFORE, Live, Lives, Resume
+from jaato.server.left import Left
+from jaato.server.listing import entries, tools_of
+from jaato.server.live import AS_BEFORE, Live, Lives, Resume, works
 from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
+from jaato.server.surroundings import Surroundings
 from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, refuse, renew, sweep
+from jaato.server.waking import went_on
 from jaato.tools.secrets import Secrets
 
 LOG = logger("server")
@@ -45,9 +48,11 @@ class Hub:
         self.secrets = secrets
         self.idle_after_s = idle_after_s
         self.lives = Lives(store, base)
+        self.left = Left(store)
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
+        self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
         self._heard = 0
         self.closing = self.news = False  # news: of sessions that not all who watch others were told of
@@ -55,8 +60,8 @@ class Hub:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
-        settle_rest(self.store)
         async with anyio.create_task_group() as group:
+            group.start_soon(guarded, lambda: self.left.look(self.lives.by_id))
             group.start_soon(sweep, self)
             group.start_soon(follow, self)
             self._asking = group
@@ -129,7 +134,7 @@ class Hub:
         room.sessions = lambda: self.listed(limit=20)[0]
         room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
-            (live := self.lives.by_id.get(room.session_id)) is not None and live.session.busy
+            (live := self.lives.by_id.get(room.session_id)) is not None and works(live.session)
         )
         self.rooms[room.session_id] = room
 
@@ -169,7 +174,7 @@ class Hub:
         if self.closing:
             raise SessionBusy("The server is going down; start it again, nothing is lost.")
         room = await self.room(session_id)
-        live = await self.lives.resume(session_id, Path(room.state.workspace), how)
+        live = await self.lives.resume(session_id, Path(room.state.workspace), how, room.progress)
         room.catch_up()
         self.join(room, live)
         return live
@@ -198,12 +203,11 @@ class Hub:
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: self.work(room, lambda: go_on(session))
+        session.desk.early = lambda: went_on(self, room, session)
         self._answerable(room)
         if suspended(session):
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
-        room.tell()
-        self.news = True
+        self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions."""
@@ -240,13 +244,15 @@ class Hub:
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told."""
-        await self.put_down(session_id)
-        self.store.hold(session_id)
-        try:
-            self.store.delete(session_id)
-        finally:
-            self.store.release(session_id)
-        self.forget(session_id, REMOVED)
+        async with self.alone(session_id):
+            if (live := self.lives.by_id.get(session_id)) is not None:
+                await self.lives.put_down(live)
+            self.store.hold(session_id)
+            try:
+                await anyio.to_thread.run_sync(self.store.delete, session_id)
+            finally:
+                self.store.release(session_id)
+            self.forget(session_id, REMOVED)
         self.news = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
@@ -278,7 +284,7 @@ class Hub:
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
-        return entries(self.store, self.lives.by_id, workspace, limit, before)
+        return entries(self.store, self.lives.by_id, self.left, workspace, limit, before)
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

@@ -19,7 +19,7 @@ from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, storing
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.blueprint import Blueprint, Progress
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.tracing import Tally
@@ -55,6 +55,8 @@ class Live:
     close: Callable[[], Awaitable[None]]
     shop: Shop
     leave: Callable[[], None] = lambda: None
+    silence: Callable[[], None] = lambda: None
+    """Ends what is told of it beside its log."""
     answering: bool = False
     visit: str = ""
     """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
@@ -72,8 +74,7 @@ class Live:
     @property
     def resting(self) -> bool:
         """Whether nothing would be lost by putting it down now."""
-        session = self.session
-        return not self.uses and not session.busy and not list(session.tasks.running())
+        return not self.uses and not works(self.session) and not list(self.session.tasks.running())
 
     def rests(self, after_s: float, *, watched: bool) -> bool:
         """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
@@ -142,8 +143,12 @@ class Lives:
             self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
         )
 
-    async def resume(self, session_id: str, workspace: Path, how: Resume) -> Live:
-        """A stored session, ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+    async def resume(
+        self, session_id: str, workspace: Path, how: Resume, progress: Progress | None = None
+    ) -> Live:
+        """A stored session, ready to work; `progress` hears of what takes long.
+
+        Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
         journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
@@ -157,6 +162,7 @@ class Lives:
                 replace(
                     base,
                     workspace=workspace,
+                    progress=progress or base.progress,
                     provider=how.provider or base.provider,
                     model=how.model or base.model,
                 ),
@@ -164,7 +170,7 @@ class Lives:
                 how,
             )
         except BaseException:
-            self.store.release(session_id)
+            self.store.release(session_id, unfinished=journal.family.unfinished)
             raise
 
     async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
@@ -177,6 +183,7 @@ class Lives:
         if self.by_id.pop(live.session.state.session_id, None) is None:
             return
         live.leave()
+        live.silence()
         with anyio.CancelScope(shield=True):
             await live.close()
         live.shop.idle_since = anyio.current_time()
@@ -226,12 +233,18 @@ class Lives:
     async def close(self) -> None:
         """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
         for live in self.by_id.values():
-            if live.session.busy or live.session.state.open_turn is not None:
-                suspend(live.session)
+            session = live.session
+            if works(session) or session.journal.family.unfinished:
+                suspend(session)
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)
         await self.sweep(-1.0)
+
+
+def works(session: Session) -> bool:
+    """Whether the agent or one below it is at work."""
+    return session.busy or bool(session.crew.working())
 
 
 def digest_of(environment: Mapping[str, str]) -> str:

@@ -12,14 +12,18 @@ import msgspec
 from jaato.abc.store import Store
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
+from jaato.protocol.codec import encode
 from jaato.protocol.commands import SessionCreate, SessionUpdate
+from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.blueprint import Blueprint, Progress
+from jaato.server.feed import Wire
 from jaato.server.listing import is_stored
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
 from jaato.server.recall import remember
+from jaato.server.ring import framed
 from jaato.server.room import Room
 from jaato.server.upkeep import make_room
 
@@ -88,18 +92,27 @@ def checked_word(once: str) -> str:
     return once
 
 
-async def create(hub: Hub, command: SessionCreate, client_id: str = "") -> tuple[Room, Opened]:
+async def create(
+    hub: Hub, command: SessionCreate, client_id: str = "", progress: Progress | None = None
+) -> tuple[Room, Opened]:
     """A new session, or a stored one opened under what the command says; the reply says whether an earlier
-    command with the same `once` made it. Raises `SessionBusy` for one that is at work, `JaatoError`s."""
+    command with the same `once` made it. `progress` hears of what takes long. Raises `SessionBusy` for one that is at work,
+    `JaatoError`s."""
     if not checked_word(command.once):
-        return await made_or_opened(hub, command, client_id, None)
+        return await made_or_opened(hub, command, client_id, None, progress)
     named = id_of("s", command.once)
     async with hub.alone(f"{named} is made"):
-        return await made_or_opened(hub, command, client_id, named)
+        return await made_or_opened(hub, command, client_id, named, progress)
+
+
+def being_made(wire: Wire, step: str, done: int, total: int | None) -> None:
+    """Tell a client how far something has come that the session it asked for needs."""
+    told = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
+    wire.write(framed(encode(told)))
 
 
 async def made_or_opened(
-    hub: Hub, command: SessionCreate, client_id: str, named: str | None
+    hub: Hub, command: SessionCreate, client_id: str, named: str | None, progress: Progress | None
 ) -> tuple[Room, Opened]:
     """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
     key = ("create", command.once)
@@ -117,6 +130,7 @@ async def made_or_opened(
     blueprint = replace(
         blueprint_of(hub.base, command, workspace_of(command.workspace)),
         id=named,
+        progress=progress,
         chosen=lambda choice, model: chosen.append((model, choice.reason)),
     )
     stored = made or stored_session(hub.store, command)

@@ -31,8 +31,10 @@ class Recall:
                 remember(self.settled, event.question_id, (event.answer, event.by))
             case ClarificationResolved():
                 remember(self.settled, event.question_id, ("answered", event.by))
-            case MessageUser() | MidTurnQueued() if (word := event.message.once) and word not in self.taken:
-                remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+            case MessageUser() | MidTurnQueued() if event.message.source == "user":
+                word = event.message.once
+                if word and word not in self.taken:
+                    remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
 
 def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None:

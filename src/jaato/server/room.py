@@ -16,6 +16,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentStatusChanged,
     Event,
+    InitProgress,
     SessionInfo,
     SystemMessage,
 )
@@ -46,6 +47,8 @@ class Room:
         self.models: list[str] = []
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
+        self.came: Callable[[], None] = nobody_cares
+        """What is done when somebody has come."""
         self._watchers: dict[Feed, ClientView] = {}
         self.recall = recall or Recall()
         self.taking: dict[str, Accepted] = {}
@@ -102,6 +105,7 @@ class Room:
         feed = Feed(self, wire, after_seq, deltas=deltas)
         self._watchers[feed] = client
         self.tell()
+        self.came()
         return feed
 
     def leave(self, feed: Feed) -> None:
@@ -140,7 +144,8 @@ class Room:
     def _tell(self) -> None:
         self._to_tell = False
         self._told_at = time.monotonic()
-        self.hear(self._info(None))
+        if self._watchers:  # they may have gone meanwhile, and the store with the server
+            self.hear(self._info(None))
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A notice to everybody who watches."""
@@ -151,6 +156,16 @@ class Room:
             "seq": mine.seq,
         }
         self.hear(SystemMessage(**head, text=text, level=level))
+
+    def progress(self, step: str, done: int, total: int | None) -> None:
+        """Tell everybody how far something has come that the session needs before it can work."""
+        mine = self.state
+        head: dict[str, Any] = {
+            "session_id": mine.session_id,
+            "agent_id": mine.root_agent_id,
+            "seq": mine.seq,
+        }
+        self.hear(InitProgress(**head, step=step, done=done, total=total, unit="bytes"))
 
     def broke_off(self, error: JaatoError) -> None:
         """Tell everybody that a turn has broken off, and why."""
@@ -203,3 +218,7 @@ class Room:
             at_work=self.at_work(),
             state=state,
         )
+
+
+def nobody_cares() -> None:
+    """Nothing is to be done."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from jaato.agent.compose import Author
-from jaato.errors import ConfigError, JaatoError
+from jaato.errors import ConfigError, JaatoError, Overloaded
 from jaato.log import logger
 from jaato.protocol.commands import File, MessageSend
 from jaato.protocol.frames import Done, Settled
@@ -16,6 +16,9 @@ from jaato.server.live import Live
 from jaato.server.room import Room
 
 LOG = logger("server")
+MOST_WAITING = 200
+MOST_WAITING_CHARS = 4_000_000
+"""Messages, and characters, of users that may wait for an agent's next pause."""
 SETTLED_S = 2.0
 SOON = 20
 """Turns of the loop after which an answer is usually in the log."""
@@ -35,11 +38,25 @@ def kept(live: Live, files: list[File]) -> list[Media]:
     ]
 
 
+def check_room(live: Live, room: Room) -> None:
+    """Raises `Overloaded` when as much is said to an agent as can wait for its next pause."""
+    waiting = [message for message in live.session.inbox if message.source == "user"]
+    if live.session.busy and (
+        len(waiting) + len(room.taking) > MOST_WAITING
+        or sum(len(message.words) for message in waiting) > MOST_WAITING_CHARS
+    ):
+        raise Overloaded(
+            f"{len(waiting)} messages wait for the agent's next pause already. Send this one again after the pause, "
+            "or stop the turn."
+        )
+
+
 def said_to(
     live: Live, room: Room, command: MessageSend, by: Author
 ) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
     """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
-    once. Raises `StoreError` for files that cannot be kept."""
+    once. Raises `StoreError` for files that cannot be kept, `Overloaded` when too much waits already."""
+    check_room(live, room)
     media = kept(live, command.files)
     taken = room.taking[by.once] = Accepted(by.once)
     forget = live.session.journal.bus.listen(taken)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 import anyio
@@ -10,6 +9,7 @@ import anyio
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.protocol.ids import id_of, new_id, session_name
+from jaato.runtime.namesakes import namesakes
 from jaato.server.hub import Hub
 from jaato.server.listing import is_stored, page_entries
 
@@ -18,11 +18,12 @@ SEARCHING = anyio.CapacityLimiter(2)
 MOST_LISTED = 500
 
 
-def listed(hub: Hub, command: SessionList) -> Sessions | Awaitable[Sessions]:
+async def listed(hub: Hub, command: SessionList) -> Sessions:
     """One page of the stored sessions, or of those that have all words of a query. Raises `StoreError`."""
     limit = min(max(command.limit, 1), MOST_LISTED)
     if command.query:
-        return searched(hub, command, limit)
+        return await searched(hub, command, limit)
+    await hub.left.look(hub.lives.by_id)
     return Sessions(*hub.listed(command.workspace, limit, command.cursor))
 
 
@@ -39,7 +40,8 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
             break
     rows = [hit.row for hit in hits.found]
     found = {hit.row.id: hit.snippet for hit in hits.found}
-    return Sessions(*page_entries(store, hub.lives.by_id, rows, limit, found))
+    await hub.left.look(hub.lives.by_id)
+    return Sessions(*page_entries(hub.lives.by_id, hub.left, rows, limit, found))
 
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
@@ -51,4 +53,5 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
             name = session_name(command.name)
             await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)
     room, hub.news = await hub.room(made), True
-    return Opened(made, room.state.seq, room.state.name, again=again)
+    notice = namesakes(hub.store, made, room.state.name)
+    return Opened(made, room.state.seq, room.state.name, again=again, notice=notice)

@@ -32,6 +32,7 @@ async def sweep(hub: Hub) -> None:
         await anyio.sleep(min(SWEEP_S, hub.idle_after_s))
         for session_id, live in list(hub.lives.by_id.items()):
             with surviving(f"the session {session_id}"):
+                live.session.desk.expire()
                 if live.passed:
                     await hub.put_down(session_id)
                 elif is_idle(hub, live):
@@ -85,11 +86,11 @@ async def follow(hub: Hub) -> None:
 
 @contextmanager
 def surviving(what: str) -> Iterator[None]:
-    """Put one thing down, whose failure must not end the others: it is the log's."""
+    """Look after one thing, whose failure must not end the others: it is the log's."""
     try:
         yield
     except (JaatoError, OSError) as error:
-        LOG.warning("Could not put down %s: %s", what, error)
+        LOG.warning("Could not look after %s: %s", what, error)
 
 
 def is_idle(hub: Hub, live: Live) -> bool:

@@ -13,15 +13,21 @@ CHECKPOINT_BYTES = 4 << 20
 OVERGROWN_BYTES = 32 << 20
 COMMIT_BYTES = 4096
 FOLD = "PRAGMA wal_checkpoint(PASSIVE)"
+EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 class Checkpoint:
-    """Counts what is written to one database and folds its log in time; call it under the connection's guard."""
+    """Counts what is written to one database and folds its log in time; call it under the connection's guard.
+
+    It folds on one connection of its own: SQLite keeps the descriptor of each that is closed beside another.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._unfolded_bytes = 0
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._own: sqlite3.Connection | None = None
 
     def written(self, connection: sqlite3.Connection, size_bytes: int) -> None:
         """Take note of a commit; a long log is folded on a thread of its own.
@@ -35,7 +41,7 @@ class Checkpoint:
         if log_bytes(self._path) > OVERGROWN_BYTES:
             quietly(connection, FOLD)
             return
-        thread = threading.Thread(target=fold, args=(self._path,), name="jaato-checkpoint")
+        thread = threading.Thread(target=self._fold, args=(FOLD,), name="jaato-checkpoint")
         try:
             thread.start()
         except RuntimeError:  # no more threads
@@ -43,20 +49,28 @@ class Checkpoint:
         else:
             self._thread = thread
 
+    def fold_away(self) -> None:
+        """Let nothing of what was removed stay in the write-ahead log; most of it without hindering anybody."""
+        self._fold(FOLD, EMPTY)
+
     def finish(self) -> None:
-        """Wait for a folding that is under way."""
+        """Wait for a folding that is under way; there is no other after it."""
         if self._thread is not None:
             self._thread.join()
+        with self._lock:
+            if self._own is not None:
+                self._own.close()
+                self._own = None
 
-
-def fold(path: Path) -> None:
-    """Copy the write-ahead log into the database on a connection of its own, hindering nobody."""
-    try:
-        connection = connect(path, "mode=rw")
-    except sqlite3.Error:
-        return
-    quietly(connection, FOLD)
-    connection.close()
+    def _fold(self, *checkpoints: str) -> None:
+        with self._lock:
+            if self._own is None:
+                try:
+                    self._own = connect(self._path, "mode=rw")
+                except sqlite3.Error:
+                    return
+            for checkpoint in checkpoints:
+                quietly(self._own, checkpoint)
 
 
 def quietly(connection: sqlite3.Connection, checkpoint: str) -> None:

@@ -6,7 +6,7 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from jaato.errors import StoreError, StoreReadOnly
+from jaato.errors import StoreError, StoreFull, StoreReadOnly
 
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -17,9 +17,9 @@ def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
     """The `StoreError` for what SQLite raised while using the database at `path`."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
-            return StoreReadOnly(f"{path}: the disk is full ({error}). Free some space and try again. {KEPT}")
+            return StoreFull(f"{path}: the disk is full ({error}). Free some space and try again. {KEPT}")
         case sqlite3.SQLITE_IOERR:
-            return StoreReadOnly(
+            return StoreFull(
                 f"{path}: the disk refuses to be read or written ({error}). "
                 f"Check free space, quota and file size limits, and try again. {KEPT}"
             )
@@ -52,7 +52,7 @@ def file_fault(error: OSError, path: Path) -> StoreError:
     """The `StoreError` for what the operating system refused at `path`."""
     why = error.strerror or str(error)
     if error.errno in NO_SPACE:
-        return StoreReadOnly(f"{path}: {why}. Free some space and try again. {KEPT}")
+        return StoreFull(f"{path}: {why}. Free some space and try again. {KEPT}")
     if error.errno in NO_RIGHT:
         return StoreReadOnly(f"{path} cannot be used: {why}. Check its permissions and owner. {KEPT}")
     if error.errno == errno.ELOOP:

@@ -67,10 +67,10 @@ class Leases:
         self._fences[session_id] = fence
         return fence
 
-    def release(self, session_id: str) -> None:
-        """Let go of a session; one that is not held is fine."""
+    def release(self, session_id: str, *, unfinished: bool = False) -> None:
+        """Let go of a session; one that is not held is fine. An `unfinished` one is left as by a holder that died."""
         fence = self._fences.pop(session_id, None)
-        if fence is not None:
+        if fence is not None and not unfinished:
             # a row that cannot be removed says that the session may have been left unfinished, which is only a hint
             with contextlib.suppress(StoreError), self._guard as connection:
                 connection.execute(DROP, (fence,))

@@ -117,6 +117,25 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
             )
         case [row]:
             return str(row[1])
-    shown = "\n".join([f"  {row[1]}  {row[3] or '(no name)'}  {row[2]}" for row in named[:SHOWN_CANDIDATES]])
+    shown = "\n".join(
+        [
+            f"  {row[1]}  {row[8][:16].replace('T', ' ')}  {row[3] or '(no name)'}  {row[2]}"
+            for row in named[:SHOWN_CANDIDATES]
+        ]
+    )
     more = f"\n  and {len(named) - SHOWN_CANDIDATES} more" if len(named) > SHOWN_CANDIDATES else ""
-    raise SessionNotFound(f"{text!r} fits {len(named)} sessions; say more of the id of one:\n{shown}{more}")
+    error = SessionNotFound(
+        f"{text!r} fits {len(named)} sessions, the newest first; name one by its id:\n{shown}{more}"
+    )
+    error.several = True
+    raise error
+
+
+def named_sessions(connection: sqlite3.Connection, name: str) -> list[SessionRow]:
+    """The newest sessions of this very name, in every workspace."""
+    if not is_unicode(name):
+        return []
+    rows = connection.execute(
+        f"{ROW} WHERE name = ? ORDER BY touched_at DESC LIMIT ?", (name, SHOWN_CANDIDATES + 1)
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]

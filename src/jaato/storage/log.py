@@ -13,7 +13,7 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs
-from jaato.storage.checkpoint import Checkpoint, quietly
+from jaato.storage.checkpoint import Checkpoint
 from jaato.storage.connection import place_of
 from jaato.storage.database import Durability, open_database
 from jaato.storage.events import (
@@ -32,11 +32,11 @@ from jaato.storage.folds import Folds
 from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
 from jaato.storage.leases import Leases, this_program
-from jaato.storage.listing import LAST, find_session, list_sessions
+from jaato.storage.listing import LAST, find_session, list_sessions, named_sessions
+from jaato.storage.removal import remove_session, sweep
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import Search
 
-ABANDONED_S = 86_400.0
 LOOKS_EVERY_S = 0.5
 """How often is looked whether the file that is written is still the one at the path."""
 
@@ -45,13 +45,6 @@ CREATE = (
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 FIRST = "INSERT INTO event VALUES (?, ?, ?)"
-UNUSED = (
-    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
-    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?)"
-)
-SWEPT = (
-    "SELECT digest FROM unused_blob WHERE NOT EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest)"
-)
 
 
 class SqliteLog:
@@ -174,6 +167,11 @@ class SqliteLog:
         with self._guard as connection:
             return find_session(connection, text, workspace)
 
+    def named(self, name: str) -> list[SessionRow]:
+        """Those with exactly this name, in every workspace, newest first; a few of them where there are many."""
+        with self._guard as connection:
+            return named_sessions(connection, name)
+
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> list[SessionRow]:
@@ -205,7 +203,7 @@ class SqliteLog:
         return made
 
     def delete(self, session_id: str) -> None:
-        """Remove a session and the blobs that no other session refers to.
+        """Remove a session and the blobs that no other session refers to. Slow, so not for the loop.
 
         Raises `SessionNotFound`, and `SessionBusy` when another process has it.
         """
@@ -223,23 +221,18 @@ class SqliteLog:
 
     def _delete(self, session_id: str) -> None:
         with self._guard as connection:
-            connection.execute("BEGIN IMMEDIATE")
             number = self._number(connection, session_id)
-            connection.execute(UNUSED, (number, number))
-            connection.execute("DELETE FROM blob WHERE session = ?", (number,))
-            connection.execute(
-                "DELETE FROM event WHERE position > ? AND position < ?",
-                (number << SEQ_BITS, (number + 1) << SEQ_BITS),
-            )
-            connection.execute("DELETE FROM session WHERE number = ?", (number,))
+            self._logs.pop(session_id, None)
+
+        def forget() -> None:
             try:
                 self._folds.remove(session_id)
             except OSError as error:
                 raise file_fault(error, self.path.parent) from error
-            connection.execute("COMMIT")
-            self._logs.pop(session_id, None)
-            self._sweep(connection)
-            quietly(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+        remove_session(self._guard, number, forget, self._checkpoint.written)
+        sweep(self._guard, self._blobs)
+        self._checkpoint.fold_away()
 
     def close(self) -> None:
         """Finish what is being written and let go of the file; a second time does nothing."""
@@ -274,13 +267,3 @@ class SqliteLog:
         number = self._number(connection, session_id)
         row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
         return row[0] - (number << SEQ_BITS) if row else 0
-
-    def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
-        connection.execute("BEGIN IMMEDIATE")
-        for (digest,) in connection.execute(SWEPT).fetchall():
-            self._blobs.remove(digest)
-        connection.execute("DELETE FROM unused_blob")
-        connection.execute("COMMIT")
-        for path in self._blobs.abandoned(time.time() - ABANDONED_S):
-            path.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import chunks_of
 from jaato.storage.faults import file_fault
-from jaato.storage.log import ABANDONED_S, SqliteLog
+from jaato.storage.log import SqliteLog
+from jaato.storage.removal import ABANDONED_S, sweep
 from jaato.storage.unpack import unpack, workspace_text
 from jaato.storage.vacuum import (
     clear_drafts,
@@ -92,9 +93,9 @@ class SqliteStore(SqliteLog):
         self._logs.pop(session_id, None)
         return fence
 
-    def release(self, session_id: str) -> None:
-        """Let another process write this session."""
-        self._leases.release(session_id)
+    def release(self, session_id: str, *, unfinished: bool = False) -> None:
+        """Let another process write this session; `unfinished`, it is one of those in `abandoned`."""
+        self._leases.release(session_id, unfinished=unfinished)
         self._logs.pop(session_id, None)
 
     def holder(self, session_id: str) -> Holder | None:
@@ -102,7 +103,8 @@ class SqliteStore(SqliteLog):
         return self._leases.holder(session_id)
 
     def abandoned(self) -> list[str]:
-        """The sessions that were open in a process when it died, until somebody leases or settles them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until somebody leases or
+        settles them."""
         return [holder.session_id for holder in self._leases.abandoned()]
 
     def settle(self, session_id: str) -> None:
@@ -153,8 +155,8 @@ class SqliteStore(SqliteLog):
         held = self._leases.held()
         if not held:
             clear_drafts(self._guard)
+        sweep(self._guard, self._blobs)
         with self._guard as connection:
-            self._sweep(connection)
             connection.execute("BEGIN IMMEDIATE")
             for path in stray_blobs(connection, self.path.parent / "blobs", time.time() - ABANDONED_S):
                 path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from jaato.agent.compaction.history import positions
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.runtime.bounded import within
-from jaato.runtime.strategies import made
+from jaato.runtime.strategies import STRATEGIES
 from jaato.testing.report import Report
 
 STEP_S = 30.0
@@ -22,7 +22,7 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
     """Hold a strategy against the rules."""
     name = report.name
     try:
-        strategy = made(plugin, name)
+        strategy = STRATEGIES.made(plugin, name)
         within(STEP_S, lambda: strategy.initialize(config), "initialize()")
         settings = GCConfig(threshold_percent=80.0, preserve_recent_turns=2)
         for percent in (0.0, 50.0, 100.0):

@@ -16,6 +16,7 @@ from jaato.errors import JaatoError
 from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
+from jaato.protocol.specs import FileChange
 from jaato.tools.cancel import CancelToken
 
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
@@ -46,7 +47,8 @@ class Call:
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
     (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from. `stands_for` is the
-    active tool whose call this one is. `token` is cancelled when the call is.
+    active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
+    the call is. A tool that changes files appends to `changed`, so that clients learn of them.
     """
 
     id: str
@@ -62,9 +64,11 @@ class Call:
     services: Mapping[str, Any] = field(default_factory=dict)
     malformed: str | None = None
     stands_for: str = ""
+    again: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
     token: CancelToken = field(default_factory=CancelToken)
+    changed: list[FileChange] = field(default_factory=list)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import PurePosixPath
+from typing import Literal
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.atomic import put_whole
 from jaato.tools.beneath import Place
+from jaato.tools.call import Call
 from jaato.tools.entries import special
 from jaato.tools.file_errors import PathRefused, explained
+from jaato.tools.files.told import told_name
 from jaato.tools.paths import Roots
 
 
@@ -20,7 +24,7 @@ class FileTaken(ToolError):
     code = "file_exists"
 
 
-def publish(roots: Roots, path: str, data: bytes, *, overwrite: bool) -> bool:
+def publish(roots: Roots, path: str, data: bytes, call: Call, *, overwrite: bool) -> bool:
     """Put a file there, with the missing directories above it; whether another was replaced.
 
     Durable when this returns. Raises `FileTaken` for what is there unless `overwrite`, `PathRefused` and other
@@ -45,6 +49,8 @@ def publish(roots: Roots, path: str, data: bytes, *, overwrite: bool) -> bool:
             raise taken(path) from None
         except OSError as error:
             raise explained(error, path) from None
+        change: Literal["created", "modified"] = "created" if new else "modified"
+        call.changed.append(FileChange(told_name(roots, place), change))
         return place.info is not None
 
 

@@ -43,6 +43,7 @@ class Options:
     version: str = FIRST
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
+    resumes: bool = False
 
 
 class Remote(Protocol):
@@ -72,7 +73,8 @@ class Tool:
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
     arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema) and
-    `tags` are what a registry says of it to others.
+    `tags` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
+    has cut off is made again, as `call.again` says.
     """
 
     spec: ToolSpec
@@ -91,6 +93,7 @@ class Tool:
     version: str = FIRST
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
+    resumes: bool = False
     _validator: Validator | None = None
 
     @property
@@ -127,6 +130,7 @@ def tool(
     version: str = FIRST,
     returns: dict[str, Any] | None = None,
     tags: tuple[str, ...] = (),
+    resumes: bool = False,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
@@ -134,6 +138,8 @@ def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
     `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema; `version`,
     `returns` and `tags` are for those to whom a registry offers it.
+    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema;
+    `resumes`: see `Tool`.
     """
     if function is not None:
         setattr(function, MARK, Options())
@@ -186,6 +192,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         version=options.version,
         returns=options.returns,
         tags=options.tags,
+        resumes=options.resumes,
     )
 
 

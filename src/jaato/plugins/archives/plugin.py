@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.apart import Bounds, WorkFailed, work_apart
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileMissing
+from jaato.tools.files.told import told_name
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
@@ -79,7 +82,10 @@ class ArchivesPlugin(Plugin):
                 "destination": destination,
                 "overwrite": overwrite,
             }
-            return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20)
+            try:
+                return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20)
+            finally:
+                self._extracted(destination, call)
 
     @tool(
         category=FILES,
@@ -127,7 +133,14 @@ class ArchivesPlugin(Plugin):
                 raise
             except ToolError as error:
                 raise WorkFailed(f"{path!r} cannot be written: {error}.") from None
+            change: Literal["created", "modified"] = "created" if place.info is None else "modified"
+            call.changed.append(FileChange(told_name(self.roots, place), change))
         return {"path": path, "format": kind, **said}
+
+    def _extracted(self, destination: str, call: Call) -> None:
+        """Have it told where something may have been unpacked, all of it or not."""
+        with contextlib.suppress(FileMissing), self.roots.locate(destination) as place:
+            call.changed.append(FileChange(told_name(self.roots, place), "modified", directory=True))
 
     def _check_destination(self, destination: str) -> None:
         """Raise before anything is unpacked when the destination cannot be one."""

@@ -67,7 +67,7 @@ class ClarificationPlugin(Plugin):
 
     name: ClassVar[str] = "clarification"
 
-    @tool(category="communication", access="read", parameters=PARAMETERS)
+    @tool(category="communication", access="read", parameters=PARAMETERS, resumes=True)
     async def request_clarification(
         self, context: str, questions: list[str | Ask], *, call: Call
     ) -> dict[str, Any]:

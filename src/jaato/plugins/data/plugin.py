@@ -12,8 +12,10 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import InvalidArguments
+from jaato.protocol.specs import FileChange
 from jaato.tools.apart import Bounds, WorkFailed, work_apart
 from jaato.tools.call import Call
+from jaato.tools.files.told import told_name
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
@@ -234,7 +236,11 @@ class DataPlugin(Plugin):
             }
             order |= {"time_s": self.limit_s or SQLITE_S}
             room = size + 4 * GB if write else GB
-            return self._work(f"sqlite_work:{what}", order, call, SQLITE_S, [place.dir_fd], file_bytes=room)
+            said = self._work(f"sqlite_work:{what}", order, call, SQLITE_S, [place.dir_fd], file_bytes=room)
+            if write:
+                change: Literal["created", "modified"] = "created" if info is None else "modified"
+                call.changed.append(FileChange(told_name(self.roots, place), change))
+            return said
 
     def _csv(self, what: str, paths: dict[str, str], order: dict[str, Any], call: Call) -> dict[str, Any]:
         """Some work on CSV files, handed over open."""

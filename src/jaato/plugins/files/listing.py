@@ -12,6 +12,7 @@ from typing import Any
 
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.reading import describe
+from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
 from jaato.tools.entries import Entry, kind_of
 from jaato.tools.file_errors import explained
@@ -50,6 +51,7 @@ def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, 
         except OSError as error:
             changes.backups.forget(shelf, record)
             raise explained(error, target.path) from None
+    call.changed.append(FileChange(target.label, "deleted", directory=True))
     return {"path": target.label, "backup_id": record.id}
 
 

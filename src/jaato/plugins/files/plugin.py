@@ -23,6 +23,7 @@ from jaato.plugins.files.batch import (
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused
 from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import PathRefused
 from jaato.tools.files.backups import SET, Backups
@@ -184,10 +185,11 @@ class FilesPlugin(Patching, Plugin):
                 raise
 
     @tool(category=FILES, access="write")
-    def createDirectory(self, path: str) -> dict[str, Any]:
+    def createDirectory(self, path: str, *, call: Call) -> dict[str, Any]:
         """Make a directory (folder) and the missing ones above it. Fine when it exists."""
         self.roots.relative(path)  # what cannot be a path is refused by its own name
         made = self.changes.make_parents(f"{path.rstrip('/')}/x")
+        call.changed += [FileChange(one, "created", directory=True) for one in made[:1]]
         return {"path": path, "created": made}
 
     @tool(category=FILES, access="read")

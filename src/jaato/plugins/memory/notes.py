@@ -7,14 +7,16 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.protocol.specs import ToolSpec
+from jaato.protocol.specs import MemoryEntry, ToolSpec
 from jaato.tools.call import clean
 from jaato.tools.folder import Folder
 from jaato.tools.search import Index
+from jaato.tools.unseen import one_line
 from jaato.tools.words import terms
 
 FILE = "memories.jsonl"
@@ -23,6 +25,8 @@ MAX_FILE_BYTES = 4 << 20
 MAX_NOTES = 5_000
 """So many can be kept; of more that a stranger put there the newest are searched."""
 MAX_CONTENT_CHARS, MAX_TAGS = 8_000, 16
+PLACE = (".jaato", "memory")
+MAX_TOLD, MAX_BEGINNING_CHARS, MAX_TAG_CHARS = 100, 80, 64
 
 
 class MemoryFull(ToolError):
@@ -95,6 +99,11 @@ class Notes:
         with self._lock:
             return self._current()
 
+    def stamp(self) -> tuple[int, ...]:
+        """What is another one as soon as the file has changed; empty while there is none."""
+        info = self._folder.stat(FILE)
+        return () if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+
     def add(self, content: str, tags: Iterable[str], replaces: str | None, session: str) -> tuple[Note, int]:
         """Keep a note, durable when this returns, in place of one if asked; the note and how many there are.
 
@@ -152,8 +161,7 @@ class Notes:
 
     def _current(self) -> Page:
         """The file's notes, read again only when it has changed."""
-        info = self._folder.stat(FILE)
-        seen = () if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+        seen = self.stamp()
         if seen != self._seen or not seen:
             data = self._folder.read(FILE, 2 * MAX_FILE_BYTES) or b""
             self._page, self._seen = parsed(data), seen
@@ -182,3 +190,21 @@ def counted(notes: Iterable[Note]) -> list[tuple[str, int]]:
     """Every tag with how many notes have it, the most frequent first."""
     counts = Counter(tag for note in notes for tag in dict.fromkeys(note.tags))
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def notes_of(workspace: Path) -> Notes:
+    """The notes about a workspace."""
+    return Notes(Folder(workspace, *PLACE))
+
+
+def entries_of(page: Page) -> list[MemoryEntry]:
+    """The newest notes in short, newest first."""
+    return [
+        MemoryEntry(
+            one_line(note.id, 64),
+            one_line(note.content, MAX_BEGINNING_CHARS),
+            [one_line(tag, MAX_TAG_CHARS) for tag in note.tags[:MAX_TAGS]],
+            one_line(note.at, 64),
+        )
+        for note in reversed(page.notes[-MAX_TOLD:])
+    ]

@@ -14,22 +14,22 @@ from jaato.plugins.memory.notes import (
     FILE,
     MAX_CONTENT_CHARS,
     MAX_NOTES,
+    MAX_TAG_CHARS,
     MAX_TAGS,
+    PLACE,
     Note,
     Notes,
     Page,
     counted,
+    notes_of,
     tag_of,
 )
 from jaato.tools.call import Call, clean
-from jaato.tools.folder import Folder
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 from jaato.tools.unseen import one_line, quoted, spelt_out
 
 MEMORY = "memory"
-PLACE = (".jaato", "memory")
-MAX_TAG_CHARS = 64
 MAX_PROMPT_CHARS, MAX_HINTS, MAX_HINT_CHARS = 100_000, 3, 160
 HINTS = "Notes in this workspace that may matter: information, not words of the user. retrieve_memories shows them whole."
 Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARS)]
@@ -54,7 +54,7 @@ class MemoryPlugin(Plugin):
         workspace = self._roots.workspace
         with self._lock:
             if self._kept is None or self._kept[0] != workspace:
-                self._kept = (workspace, Notes(Folder(workspace, *PLACE)))
+                self._kept = (workspace, notes_of(workspace))
             return self._kept[1]
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:

@@ -72,6 +72,7 @@ class SubagentPlugin(Plugin):
     @tool(
         category="coordination",
         access="read",
+        resumes=True,
         aliases={"spawn_subagent": {"agent_name": "name", "prompt": "task"}},
         examples=({"task": "Find out where sessions are stored and list the files.", "name": "finder"},),
     )
@@ -89,7 +90,8 @@ class SubagentPlugin(Plugin):
         agent_id at once. Several calls in one reply work in parallel."""
         inline = config_of(parsed(inline_config), "inline_config") if inline_config is not None else None
         found = self._profile(profile) if profile is not None else None
-        report = await crew_of(call).delegate(call.agent_id, order_of(task, name, background, found, inline))
+        order = order_of(task, name, background, found, inline, call)
+        report = await crew_of(call).delegate(call.agent_id, order)
         if found is not None and found.left_out:
             report["note"] = f"The profile is not trusted: {', '.join(found.left_out)} left out."
         return report
@@ -99,15 +101,17 @@ class SubagentPlugin(Plugin):
             raise ToolError("Profiles are switched off here; say what you need in inline_config.")
         return self._shelf.get(name)
 
-    @tool(category="coordination", access="read")
+    @tool(category="coordination", access="read", resumes=True)
     async def continue_subagent(
         self, agent_id: Who, message: Task, background: bool = False, *, call: Call
     ) -> dict[str, Any]:
         """Give a subagent a further message: it remembers its task and goes on. Returns its answer, or with background at
         once."""
-        return await crew_of(call).go_on(call.agent_id, agent_id, message, background=background)
+        return await crew_of(call).go_on(
+            call.agent_id, agent_id, message, background=background, call_id=call.id, again=call.again
+        )
 
-    @tool(category="coordination", access="read")
+    @tool(category="coordination", access="read", resumes=True)
     async def get_subagent_result(self, agent_id: Who, wait_s: WaitS = 60.0, *, call: Call) -> dict[str, Any]:
         """Get what a background subagent found: waits up to wait_s seconds for its end, then returns status and result,
         or what it does now."""

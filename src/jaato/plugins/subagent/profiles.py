@@ -13,6 +13,7 @@ from jaato.abc.plugin import Host
 from jaato.abc.subagents import Order, ToolChoice
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import AgentBounds, ModelSettings
+from jaato.tools.call import Call
 from jaato.tools.folder import Folder
 from jaato.tools.names import alike
 from jaato.tools.reach import roots_of
@@ -186,9 +187,15 @@ class Shelf:
 
 
 def order_of(
-    task: str, name: str | None, background: bool, profile: Profile | None, inline: Config | None
+    task: str,
+    name: str | None,
+    background: bool,
+    profile: Profile | None,
+    inline: Config | None,
+    call: Call,
 ) -> Order:
-    """A task with what a profile and an inline configuration say of who does it; the second may only narrow the first."""
+    """A task that a call gives, with what a profile and an inline configuration say of who does it; the second may only
+    narrow the first."""
     own, given = profile.config if profile else Config(), inline or Config()
     if given.provider in FROM_FILES:
         raise NoProfile(
@@ -214,6 +221,8 @@ def order_of(
             timeout_s=least(own.timeout_s, given.timeout_s),
         ),
         choices=tuple(one for one in choices if one != ToolChoice()),
+        call_id=call.id,
+        again=call.again,
     )
 
 

@@ -81,17 +81,19 @@ class TemplatesPlugin(Plugin):
         """Keep a text with {{ variables }} as a template for this workspace, or extract those in a document.
         Returns where it is and its variables."""
         if document is not None and name is None and content is None:
-            return self._extract(document, overwrite)
+            return self._extract(document, overwrite, call)
         if name is None or content is None or document is not None:
             raise InvalidArguments("Give name and content, or document alone.")
         text = clean(content)
         said = self._work(name, text, None, call)
-        return {"name": name, "path": self.shelf.write(name, text, overwrite=overwrite), **said}
+        written = self.shelf.write(name, text, overwrite=overwrite)
+        call.changed.append(written)
+        return {"name": name, "path": written.path, **said}
 
     @tool(category=MEMORY, access="write")
-    def delete_template(self, name: Name) -> dict[str, Any]:
+    def delete_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Delete a template of this workspace by its whole name; the user's own are not deleted."""
-        self.shelf.remove(name)
+        call.changed.append(self.shelf.remove(name))
         return {"deleted": name}
 
     @tool(
@@ -120,7 +122,7 @@ class TemplatesPlugin(Plugin):
         if output_path is None:
             return {"text": text}
         data = clean(text).encode()
-        replaced = publish(self._roots, output_path, data, overwrite=overwrite)
+        replaced = publish(self._roots, output_path, data, call, overwrite=overwrite)
         return {"path": output_path, "size_bytes": len(data), "replaced": replaced}
 
     @tool(category=MEMORY, access="read")
@@ -144,7 +146,7 @@ class TemplatesPlugin(Plugin):
         note = f"[Templates in this prompt are kept as {', '.join(kept)}; renderTemplate fills one in.]"
         return PromptEnrichmentResult(f"{prompt}\n\n{note}", {"extracted": list(kept)})
 
-    def _extract(self, document: str, overwrite: bool) -> dict[str, Any]:
+    def _extract(self, document: str, overwrite: bool, call: Call) -> dict[str, Any]:
         """Keep the templates embedded in a document."""
         with self._roots.open_file(document) as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
@@ -160,7 +162,7 @@ class TemplatesPlugin(Plugin):
         shelf = self.shelf
         kept: list[str] = []
         for name, text in found:
-            shelf.write(f"{EXTRACTED}/{name}", text, overwrite=overwrite)
+            call.changed.append(shelf.write(f"{EXTRACTED}/{name}", text, overwrite=overwrite))
             kept.append(f"{EXTRACTED}/{name}")
         return {"templates": kept}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.folder import Folder
 from jaato.tools.unseen import one_line
 
@@ -97,8 +98,8 @@ class Shelf:
         except ToolError:
             return False
 
-    def write(self, name: str, text: str, *, overwrite: bool) -> str:
-        """Keep a template in the workspace; the name of its file. Raises `TemplateTaken`."""
+    def write(self, name: str, text: str, *, overwrite: bool) -> FileChange:
+        """Keep a template in the workspace; what became of its file. Raises `TemplateTaken`."""
         source, folder, file = self._place(name)
         data = text.encode("utf-8", "replace")
         if len(data) > MAX_TEMPLATE_BYTES:
@@ -106,13 +107,15 @@ class Shelf:
                 f"The template has {len(data):,} bytes; at most {MAX_TEMPLATE_BYTES:,} are possible."
             )
         with folder.locked():
-            if not overwrite and folder.stat(file) is not None:
+            known = folder.stat(file) is not None
+            if known and not overwrite:
                 raise TemplateTaken(f"The template {name!r} exists. Give overwrite=true or another name.")
             folder.write(file, data)
-        return "/".join((*PLACE, *((EXTRACTED,) if source == EXTRACTED else ()), file))
+        return FileChange(file_of(source, file), "modified" if known else "created")
 
-    def remove(self, name: str) -> None:
-        """Delete a template of the workspace. Raises `TemplateMissing` and, for the user's own, `TemplateTaken`."""
+    def remove(self, name: str) -> FileChange:
+        """Delete a template of the workspace; what became of its file. Raises `TemplateMissing`, and `TemplateTaken`
+        for the user's own."""
         row = next((row for row in self.rows() if row.name == name), None)
         if row is None:
             raise TemplateMissing(missing(name, [row.name for row in self.rows()]))
@@ -120,7 +123,9 @@ class Shelf:
             raise TemplateTaken(
                 f"The template {name!r} is the user's own, for every workspace; ask them to remove it."
             )
-        self.folders[row.source].remove(name.rpartition("/")[2])
+        file = name.rpartition("/")[2]
+        self.folders[row.source].remove(file)
+        return FileChange(file_of(row.source, file), "deleted")
 
     def _place(self, name: str) -> tuple[str, Folder, str]:
         """The folder and file a name stands for. Raises `ToolError` for what is no name."""
@@ -130,6 +135,11 @@ class Shelf:
             )
         source = EXTRACTED if name.startswith(f"{EXTRACTED}/") else "workspace"
         return source, self.folders[source], name.rpartition("/")[2]
+
+
+def file_of(source: str, file: str) -> str:
+    """The name of a template's file, as seen from the workspace."""
+    return "/".join((*PLACE, *((EXTRACTED,) if source == EXTRACTED else ()), file))
 
 
 def plain(name: str) -> str:

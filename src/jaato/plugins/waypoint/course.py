@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol, TypeVar
 
 from jaato.errors import ToolError
@@ -13,7 +12,7 @@ from jaato.plugins.waypoint.plan import Plan, Rules, plan_back
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, clean
 from jaato.tools.files.changes import Changes
-from jaato.tools.files.records import IDS, id_text
+from jaato.tools.files.records import IDS, first_id
 from jaato.tools.files.recovery import recover
 from jaato.tools.files.replace import FileChanged
 from jaato.tools.files.sets import carry_out, remove_empty
@@ -165,11 +164,3 @@ class Course:
             or bool(plan_back(self._changes, self._session_id, tree.mark, Rules(True)))
         )
         return Restored(waypoint, plan, None, unsaved)
-
-
-def first_id(moment: str) -> str:
-    """The least identifier of a backup made at this moment (ISO 8601); empty for none."""
-    try:
-        return id_text(int(datetime.fromisoformat(moment).timestamp() * 1000) << 80)
-    except ValueError:
-        return ""

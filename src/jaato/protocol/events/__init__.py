@@ -21,8 +21,10 @@ from jaato.protocol.events.session import (
     AgentCreated,
     AgentOutput,
     AgentStatusChanged,
+    CommandList,
     ErrorRaised,
     InitProgress,
+    MemoryList,
     PlanCleared,
     PlanUpdated,
     Retry,
@@ -40,6 +42,7 @@ from jaato.protocol.events.tools import (
     ToolCallStart,
     ToolOutput,
     ToolsStatus,
+    WorkspaceFilesChanged,
 )
 from jaato.protocol.events.turn import (
     ContextUpdated,
@@ -75,6 +78,7 @@ Event = (
     | ToolActivated
     | ToolsStatus
     | BackgroundUpdated
+    | WorkspaceFilesChanged
     | PermissionRequested
     | PermissionResolved
     | PermissionGranted
@@ -85,6 +89,8 @@ Event = (
     | PlanCleared
     | SharedUpdated
     | WaypointUpdated
+    | CommandList
+    | MemoryList
     | ErrorRaised
     | Retry
     | InitProgress
@@ -99,6 +105,7 @@ __all__ = [
     "BackgroundUpdated",
     "ClarificationQuestion",
     "ClarificationResolved",
+    "CommandList",
     "ContextUpdated",
     "Ephemeral",
     "ErrorRaised",
@@ -106,6 +113,7 @@ __all__ = [
     "EventBase",
     "GcCompleted",
     "InitProgress",
+    "MemoryList",
     "MessageModel",
     "MessageUser",
     "MidTurnInjected",
@@ -132,5 +140,6 @@ __all__ = [
     "TurnCompleted",
     "TurnProgress",
     "WaypointUpdated",
+    "WorkspaceFilesChanged",
     "now",
 ]

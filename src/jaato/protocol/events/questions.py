@@ -68,13 +68,15 @@ class PermissionRevoked(
 class ClarificationQuestion(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
 ):
-    """The model asks the user; at the deadline, the `default` of each question counts."""
+    """The model asks the user, or the server what nobody else can know; at the deadline, the `default` of each question counts."""
 
     question_id: str
     call_id: str
     context: str
     questions: list[dict[str, Any]]
     deadline: str | None = None
+    outcome: bool = False
+    """Whether it asks what came of a call that a crash has cut off; that call is never repeated."""
 
 
 class ClarificationResolved(

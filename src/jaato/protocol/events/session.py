@@ -7,7 +7,16 @@ from typing import Any, Literal
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
-from jaato.protocol.specs import AgentBounds, ClientView, ModelSettings, Plan, SessionEntry, Waypoint
+from jaato.protocol.specs import (
+    AgentBounds,
+    ClientView,
+    CommandEntry,
+    MemoryEntry,
+    ModelSettings,
+    Plan,
+    SessionEntry,
+    Waypoint,
+)
 
 
 class SessionCreated(
@@ -45,7 +54,7 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     clients: list[ClientView] = []
     """Who watches."""
     at_work: bool = False
-    """Whether a turn runs in the server: else an open turn works in another process, or was cut off by a crash."""
+    """Whether an agent works in the server: else an open turn works in another process, or was cut off by a crash."""
     state: State | None = None
     live: Live | None = None
 
@@ -63,6 +72,10 @@ class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     background: bool = False
     bounds: AgentBounds | None = None
     settings: ModelSettings | None = None
+    call_id: str = ""
+    """The call of its parent that made it."""
+    task: str | None = None
+    """What it is to do first."""
 
 
 class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.output"):
@@ -124,6 +137,21 @@ class WaypointUpdated(
     current: str
     mark: str = ""
     saved: bool = True
+
+
+class CommandList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="command.list"):
+    """The commands of the session's plugins, all of them; sent when the session begins to work and when they change. A
+    session that rests has none to tell. A client's own commands are not among them."""
+
+    commands: list[CommandEntry]
+
+
+class MemoryList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="memory.list"):
+    """The newest notes that are kept about the session's workspace, newest first, and how many there are; sent when the
+    session begins to work and when they have changed, whichever session did it."""
+
+    memories: list[MemoryEntry]
+    total: int = 0
 
 
 class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):

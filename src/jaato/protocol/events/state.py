@@ -10,7 +10,7 @@ from jaato.protocol.events.questions import ClarificationQuestion, PermissionReq
 from jaato.protocol.events.tools import BackgroundUpdated, ToolCallEnd
 from jaato.protocol.events.turn import GcCompleted, MessageModel, MessageUser, TurnCompleted
 from jaato.protocol.messages import Message, Problem, Usage
-from jaato.protocol.specs import Plan, Waypoint
+from jaato.protocol.specs import CommandEntry, FileChange, MemoryEntry, Plan, Waypoint
 
 Entry = MessageUser | MessageModel | ToolCallEnd | TurnCompleted | GcCompleted
 """An event that is part of the conversation as it is shown."""
@@ -33,6 +33,8 @@ class AgentView(Struct, omit_defaults=True):
     context_tokens: int = 0
     context_limit: int | None = None
     summary: str | None = None
+    working: bool = False
+    """Whether a subagent has a task, be it that nobody goes on with it at the moment."""
 
 
 class CallView(Struct, omit_defaults=True):
@@ -77,6 +79,15 @@ class State(Struct, kw_only=True, omit_defaults=True):
     waypoints: dict[str, Waypoint] = field(default_factory=dict)
     waypoint: str = ""
     """The one the session stands at; empty: its start."""
+    files: dict[str, FileChange] = field(default_factory=dict)
+    """What tools have changed, by path, the latest last: each file once, with all that happened to it."""
+    files_left_out: int = 0
+    """How many changes of files are not among them, because there were too many."""
+    commands: list[CommandEntry] = field(default_factory=list)
+    """What can be typed after `/`, while the session is at hand; beside the client's own."""
+    memories: list[MemoryEntry] = field(default_factory=list)
+    """The newest notes about the workspace, newest first, while the session is at hand."""
+    memory_count: int = 0
     activated: list[str] = field(default_factory=list)
     disabled: list[str] = field(default_factory=list)
     open_turn: str | None = None
@@ -104,3 +115,6 @@ class Live(Struct, frozen=True, gc=False, omit_defaults=True):
     agents: dict[str, LiveAgent] = field(default_factory=dict)
     outputs: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By running call: how many characters it had printed before, and the newest ones."""
+    commands: list[CommandEntry] = field(default_factory=list)
+    memories: list[MemoryEntry] = field(default_factory=list)
+    memory_count: int = 0

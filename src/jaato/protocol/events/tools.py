@@ -7,6 +7,7 @@ from typing import Any, Literal
 from jaato.protocol.events.base import Ephemeral, EventBase
 from jaato.protocol.events.questions import Permission
 from jaato.protocol.messages import ToolResult
+from jaato.protocol.specs import FileChange
 
 
 class ToolCallStart(
@@ -68,3 +69,17 @@ class BackgroundUpdated(
     status: Literal["running", "completed", "failed", "cancelled", "interrupted"]
     call_id: str | None = None
     result: ToolResult | None = None
+
+
+class WorkspaceFilesChanged(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="workspace.files_changed"
+):
+    """Files that a call or a user command has changed, each once, told with its end: by the file tools, patches, templates,
+    notebooks' own files, archives, databases, and by going back to a waypoint or undoing. What a shell command or code of
+    a notebook changes is not known here. After a crash it is told what a call had changed, or was about to. `more` were
+    left out."""
+
+    files: list[FileChange]
+    call_id: str = ""
+    """The call that changed them; empty: a user command."""
+    more: int = 0

@@ -25,6 +25,9 @@ class MessageModel(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     finish_reason: FinishReason
     usage: Usage | None = None
     cost_usd: float | None = None
+    context_tokens: int = 0
+    """How full the context is with this reply; the provider's count where it said, an estimate elsewhere."""
+    context_limit: int | None = None
 
 
 class MidTurnQueued(

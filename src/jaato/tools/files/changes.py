@@ -17,6 +17,7 @@ from jaato.tools.files.records import Record, held, state_of
 from jaato.tools.files.replace import Draft, Seen, draft, take_away
 from jaato.tools.files.shelf import Shelf
 from jaato.tools.files.targets import Change, Target, Targets
+from jaato.tools.files.told import tell
 from jaato.tools.paths import Roots
 
 
@@ -43,10 +44,12 @@ class Changes(Targets):
                 for change, made in zip(changes, ready, strict=True):
                     self.publish(change, made, shelf)
                 self.backups.end(shelf, begun)
+                tell(call, changes)
             except BaseException as error:
                 stuck = self._roll_back(changes, shelf)
                 self.backups.end(shelf, begun)
                 if stuck:
+                    tell(call, [change for change in changes if change.done])
                     raise FileFailed(
                         f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
                     ) from error

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.entries import kind_of
 from jaato.tools.file_errors import FileFailed, PathRefused, explained
@@ -91,6 +92,11 @@ def moved(changes: Changes, here: Target, there: Target, call: Call, made: Seque
             raise
     settle(there.place.dir_fd)
     settle(here.place.dir_fd)
+    folder = stat.S_ISDIR(here.info.st_mode)
+    call.changed += (
+        FileChange(here.label, "deleted", directory=folder),
+        FileChange(there.label, "created" if seen is None else "modified", directory=folder),
+    )
     return arriving
 
 

@@ -9,6 +9,7 @@ import secrets
 import stat
 import threading
 import time
+from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
@@ -86,6 +87,14 @@ class Ids:
 def id_text(number: int) -> str:
     """An identifier as it is written."""
     return "f" + "".join([PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def first_id(moment: str) -> str:
+    """The least identifier of a backup made at this moment (ISO 8601); empty for none."""
+    try:
+        return id_text(int(datetime.fromisoformat(moment).timestamp() * 1000) << 80)
+    except ValueError:
+        return ""
 
 
 ID = re.compile(r"f[0-9A-HJKMNP-TV-Z]{26}")

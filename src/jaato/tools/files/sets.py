@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileFailed, FileMissing, PathRefused, explained
 from jaato.tools.files.backups import Backups
@@ -91,6 +92,27 @@ def carry_out(
                 ) from error
             raise
         backups.end(shelf, name)
+        call.changed += [change for one in relocations for change in moved(one)]
+        call.changed += [replaced(step) for step in steps]
+
+
+def moved(relocation: Relocation) -> tuple[FileChange, FileChange]:
+    """Both ends of a relocation as clients are told them."""
+    folder = relocation.state == "directory"
+    return (
+        FileChange(relocation.source, "deleted", directory=folder),
+        FileChange(relocation.destination, "created", directory=folder),
+    )
+
+
+def replaced(step: Step) -> FileChange:
+    """A step as clients are told it."""
+    match step.state, step.now:
+        case "absent", _:
+            return FileChange(step.path, "deleted")
+        case _, "absent":
+            return FileChange(step.path, "created", directory=step.state == "directory")
+    return FileChange(step.path, "modified")
 
 
 def remove_empty(changes: Changes, paths: Iterable[str]) -> None:

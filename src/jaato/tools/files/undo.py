@@ -6,6 +6,7 @@ import hashlib
 import os
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileMissing, PathRefused, explained
 from jaato.tools.files.changes import Changes
@@ -158,7 +159,7 @@ def restore(changes: Changes, record: Record, call: Call, action: str = "restore
                         "Ask the user to remove the link."
                     )
                 if record.before == "directory":
-                    return restore_directory(target, record)
+                    return restore_directory(target, record, call)
                 change = Change(target, action, changes.see(target), content, record.mode, record.link)
                 changes.commit([change], call)
                 return change
@@ -167,10 +168,11 @@ def restore(changes: Changes, record: Record, call: Call, action: str = "restore
             raise
 
 
-def restore_directory(target: Target, record: Record) -> Change:
+def restore_directory(target: Target, record: Record, call: Call) -> Change:
     """Bring back a removed empty directory."""
     try:
         os.mkdir(target.place.name, record.mode, dir_fd=target.place.dir_fd)
     except OSError as error:
         raise explained(error, target.path) from None
+    call.changed.append(FileChange(target.label, "created", directory=True))
     return Change(target, "restoreFile", None, None, record=record)

@@ -1,0 +1,85 @@
+"""Plugins of which one is chosen by its name: strategies for a full context, and those that save sessions."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import Any, Generic, TypeVar
+
+from jaato.abc.plugin import ENTRY_POINT_GROUPS
+from jaato.errors import PluginError
+from jaato.runtime.bounded import within
+from jaato.runtime.discovery import identity, kind_of
+
+P = TypeVar("P")
+Loader = Callable[[], Any]
+LOADING_S = 30.0
+NONE: Mapping[str, ModuleType] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P]):
+    """One kind of them: what it is called, what it must have, and the modules of those that come with jaato."""
+
+    kind: str
+    noun: str
+    protocol: str
+    methods: Sequence[str]
+    builtin: Mapping[str, str]
+
+    def discover(self, modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
+        """A loader for each by name: built-in ones, those of the kind's entry points, and those of these modules.
+        Nothing is imported yet."""
+        from importlib.metadata import entry_points
+
+        found: dict[str, Loader] = {
+            name: functools.partial(importlib.import_module, path) for name, path in self.builtin.items()
+        }
+        for point in entry_points(group=ENTRY_POINT_GROUPS[self.kind]):
+            found.setdefault(point.name, point.load)
+        for name, module in modules.items():
+            if kind_of(module) == self.kind:
+                found.setdefault(name, functools.partial(identity, module))
+        return found
+
+    def load(
+        self, name: str, config: dict[str, Any] | None = None, modules: Mapping[str, ModuleType] = NONE
+    ) -> P:
+        """The one of this name, initialised. Raises `PluginError` for one that is not there or cannot be used.
+
+        Whoever loads it shuts it down.
+        """
+        known = self.discover(modules)
+        load = known.get(name)
+        if load is None:
+            raise PluginError(f"No {self.noun} {name!r}; there are {', '.join(sorted(known))}.")
+
+        def make() -> P:
+            plugin: Any = self.made(load(), name)
+            plugin.initialize(config)
+            made: P = plugin
+            return made
+
+        return make() if name in self.builtin else within(LOADING_S, make, f"The {self.noun} {name!r}")
+
+    def made(self, found: Any, name: str) -> P:
+        """One from what an entry point or a module gives: an instance, a class or a factory. Raises `PluginError`."""
+        if isinstance(found, ModuleType):
+            factory = getattr(found, "create_plugin", None)
+            if factory is None:
+                raise PluginError(f"{found.__name__} has no create_plugin().")
+            found = factory
+        is_made = not isinstance(found, type) and isinstance(getattr(found, "name", None), str)
+        return self.checked(found if is_made or not callable(found) else found(), name)
+
+    def checked(self, plugin: Any, name: str) -> P:
+        """The plugin, if it has what one needs. Raises `PluginError`."""
+        missing = [method for method in self.methods if not callable(getattr(plugin, method, None))]
+        if missing or not isinstance(getattr(plugin, "name", None), str):
+            lacks = ", ".join(missing or ["name"])
+            raise PluginError(f"{name} is no {self.noun}: it has no {lacks} (see {self.protocol}).")
+        found: P = plugin
+        return found

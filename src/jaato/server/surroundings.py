@@ -1,0 +1,143 @@
+"""What clients are told of a session at work beside its log, when it is and when it changes: tools, commands, notes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from jaato.agent.masking import masked_events
+from jaato.errors import ToolError
+from jaato.log import logger
+from jaato.plugins.memory.notes import Notes, entries_of, notes_of
+from jaato.protocol.events import CommandList, Event, MemoryList, ToolCallEnd
+from jaato.protocol.specs import MemoryEntry
+from jaato.runtime.commands import commands_of
+from jaato.runtime.registry import PluginRegistry
+from jaato.server.live import Live
+from jaato.server.room import Room, nobody_cares
+
+if TYPE_CHECKING:
+    from jaato.server.hub import Hub
+
+LOG = logger("server")
+KEEPS_NOTES = "store_memory"
+"""The tool a session has that keeps notes; who has it is told which there are."""
+
+
+class Surroundings:
+    """The sessions of a server and what is around them. Everything happens on the loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._stamps: dict[Path, tuple[int, ...]] = {}
+        """The file of notes as it was when it was told last, by workspace."""
+
+    def join(self, room: Room, live: Live) -> None:
+        """A session is at work: tell what is around it, and later when it changes or somebody comes."""
+        room.tell()
+        self._hub.news = True
+        session = live.session
+        registry: PluginRegistry = session.services["registry"]
+        forget = registry.watchers.add(self._watcher(room, live))
+        deaf = session.journal.bus.listen(functools.partial(self._heard, live))
+
+        def silence() -> None:
+            forget()
+            deaf()
+            room.came = nobody_cares
+            others = self._hub.lives.by_id.values()
+            if not any(other.session.workspace == session.workspace for other in others):
+                self._stamps.pop(session.workspace, None)
+
+        live.silence, room.came = silence, functools.partial(self.look, live)
+        self._tell_commands(room, live)
+        self._stamps.pop(session.workspace, None)
+        self.look(live)
+
+    def look(self, live: Live) -> None:
+        """Tell which notes there are about the workspace of a session, if they are not those that were told last."""
+        if live.session.catalog.find(KEEPS_NOTES) is not None:
+            self._look(live.session.workspace)
+
+    def _watcher(self, room: Room, live: Live) -> Callable[[], None]:
+        """What the plugins call, on any thread, when they offer something else; changes at once are told once."""
+        loop = asyncio.get_running_loop()
+        waiting = False
+
+        def told() -> None:
+            nonlocal waiting
+            waiting = False
+            if self._hub.lives.by_id.get(room.session_id) is live:
+                self._tell_commands(room, live)
+                room.tell()
+
+        def changed() -> None:
+            nonlocal waiting
+            if not waiting:
+                waiting = True
+                with contextlib.suppress(RuntimeError):  # the server has gone
+                    loop.call_soon_threadsafe(told)
+
+        return changed
+
+    def _tell_commands(self, room: Room, live: Live) -> None:
+        session = live.session
+        commands = commands_of(session, session.services["registry"])
+        if commands != room.state.commands:
+            hear(room, CommandList(**head_of(room), commands=commands))
+
+    def _heard(self, live: Live, event: Event) -> None:
+        """A call that may have changed files may have changed the notes."""
+        if isinstance(event, ToolCallEnd):
+            found = live.session.catalog.find(event.tool)
+            if found is None or found.tool.spec.access != "read":
+                self.look(live)
+
+    def _look(self, workspace: Path) -> None:
+        notes = notes_of(workspace)
+        try:
+            stamp = notes.stamp()
+        except ToolError:
+            return  # the tools of the plugin say what is wrong with it
+        if stamp == self._stamps.get(workspace):
+            return
+        self._stamps[workspace] = stamp
+        if stamp:
+            self._hub.begin(functools.partial(self._read, workspace, notes, stamp))
+        else:
+            self._tell_notes(workspace, [], 0)
+
+    async def _read(self, workspace: Path, notes: Notes, stamp: tuple[int, ...]) -> None:
+        """Read the notes, away from the loop, and tell every session of the workspace that has them."""
+        page = await anyio.to_thread.run_sync(notes.read)
+        if self._stamps.get(workspace) == stamp:  # else they are read again
+            self._tell_notes(workspace, entries_of(page), len(page.notes))
+
+    def _tell_notes(self, workspace: Path, entries: list[MemoryEntry], total: int) -> None:
+        for session_id, live in self._hub.lives.by_id.items():
+            room = self._hub.rooms.get(session_id)
+            mine = live.session.workspace == workspace and live.session.catalog.find(KEEPS_NOTES) is not None
+            if (
+                mine
+                and room is not None
+                and (room.state.memories, room.state.memory_count) != (entries, total)
+            ):
+                hear(room, MemoryList(**head_of(room), memories=entries, total=total))
+
+
+def head_of(room: Room) -> dict[str, Any]:
+    """The common fields of an event that is not stored."""
+    state = room.state
+    return {"session_id": state.session_id, "agent_id": state.root_agent_id, "seq": state.seq}
+
+
+def hear(room: Room, event: Event) -> None:
+    """Tell whoever watches, without the secrets that may be in it."""
+    for masked in masked_events((event,), room.secrets):
+        room.hear(masked)
