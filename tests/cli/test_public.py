@@ -64,7 +64,6 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.server_arguments",
         "jaato.cli.examples",
         "jaato.cli.parser",
-        "jaato.cli.registry_arguments",
         "jaato.cli.registry_client_arguments",
         "jaato.cli.session_arguments",
     }
