@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import anyio
-from tests.server.serving import Raw, Served, served
+from tests.server.serving import Raw, Served, opened, served, turn_of
 
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.events import (
@@ -19,7 +19,7 @@ from jaato.protocol.events import (
     ToolCallEnd,
     TurnCompleted,
 )
-from jaato.protocol.frames import History, Opened, Reply, Sessions
+from jaato.protocol.frames import History, Reply, Sessions
 from jaato.providers.scripted import ScriptedCall, Step
 from jaato.tools.tool import tool
 
@@ -89,7 +89,7 @@ async def main(place: Path) -> None:
         server.client("one") as one,
         server.client("two") as two,
     ):
-        first, second = await begun(one, disk), await begun(two, disk)
+        first, second = await opened(one, disk.place / "work"), await opened(two, disk.place / "work")
         await turn_of(one, first, "hello")
         await in_mid_turn(one, disk, first)
         await others_are_served(two, server, disk, first, second)
@@ -100,24 +100,6 @@ async def main(place: Path) -> None:
             log = list(server.hub.store.read(session_id))
             assert [event.seq for event in log] == list(range(1, client.states[session_id].seq + 1))
     print("done", flush=True)
-
-
-async def begun(client: Raw, disk: Disk) -> str:
-    """A session of this client's."""
-    made = await client.ask("session.create", workspace=str(disk.place / "work"))
-    assert isinstance(made.result, Opened), made.error
-    return made.result.session_id
-
-
-async def turn_of(client: Raw, session_id: str, text: str) -> TurnCompleted:
-    """Say something; how the turn ended."""
-    client.events.clear()
-    sent = await client.ask("message.send", text=text, session_id=session_id)
-    assert sent.error is None, sent.error
-    ended = [event for event in client.events if isinstance(event, TurnCompleted)]
-    done = ended[0] if ended else await client.until(TurnCompleted)
-    assert isinstance(done, TurnCompleted)
-    return done
 
 
 def refused(reply: Reply) -> None:

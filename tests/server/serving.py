@@ -12,9 +12,9 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
 from jaato.client.state import apply
-from jaato.protocol.events import Event, SessionInfo
+from jaato.protocol.events import Event, SessionInfo, TurnCompleted
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import FRAMES, Reply, Welcome
+from jaato.protocol.frames import FRAMES, Opened, Reply, Welcome
 from jaato.providers.scripted import Answer, ScriptedProvider
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.hub import Hub
@@ -111,3 +111,22 @@ class Raw:
         while not isinstance(frame := await self.next(), kind):
             pass
         return frame
+
+
+async def opened(client: Raw, workspace: Path) -> str:
+    """A session of this client's in a workspace."""
+    workspace.mkdir(exist_ok=True)
+    made = await client.ask("session.create", workspace=str(workspace))
+    assert isinstance(made.result, Opened), made.error
+    return made.result.session_id
+
+
+async def turn_of(client: Raw, session_id: str, text: str = "hello") -> TurnCompleted:
+    """Say something; how the turn ended."""
+    client.events.clear()
+    sent = await client.ask("message.send", text=text, session_id=session_id)
+    assert sent.error is None, sent.error
+    ended = [event for event in client.events if isinstance(event, TurnCompleted)]
+    done = ended[0] if ended else await client.until(TurnCompleted)
+    assert isinstance(done, TurnCompleted)
+    return done

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.server.serving import Raw, served
+from tests.server.serving import Raw, opened, served, turn_of
 from tests.storage.logs import begin
 from websockets.asyncio.client import unix_connect
 
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.events import PermissionRequested, ToolCallEnd, TurnCompleted
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import Opened, Sessions
+from jaato.protocol.frames import Sessions
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.blueprint import Blueprint
 from jaato.server import daemon
@@ -50,25 +50,6 @@ def test_a_disk_that_is_full_in_mid_turn(tmp_path: Path) -> None:
     """Whoever watches learns that the turn broke off and why; other sessions are read and served; with room again the turn
     goes on without repeating what had begun, and what had no room is recorded."""
     apart("full_disk", tmp_path)
-
-
-async def opened(client: Raw, workspace: Path) -> str:
-    """A session of this client's in a workspace."""
-    workspace.mkdir(exist_ok=True)
-    made = await client.ask("session.create", workspace=str(workspace))
-    assert isinstance(made.result, Opened), made.error
-    return made.result.session_id
-
-
-async def turn_of(client: Raw, session_id: str, text: str = "hello") -> TurnCompleted:
-    """Say something; how the turn ended."""
-    client.events.clear()
-    sent = await client.ask("message.send", text=text, session_id=session_id)
-    assert sent.error is None, sent.error
-    ended = [event for event in client.events if isinstance(event, TurnCompleted)]
-    done = ended[0] if ended else await client.until(TurnCompleted)
-    assert isinstance(done, TurnCompleted)
-    return done
 
 
 def test_a_store_that_is_taken_away_while_it_is_open(tmp_path: Path) -> None:

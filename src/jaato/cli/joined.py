@@ -253,11 +253,3 @@ class Joined:
         self.screen.note("")
         self.screen.note("Ctrl-D or /exit leaves.", "dim")
         self.keyboard.again()
-
-    def _hung_up(self) -> None:
-        self.code = INTERRUPTED
-        if not hasattr(self, "session"):
-            self.task.cancel()
-            return
-        self.cut_off = self.leaving = True
-        self.hearing.changed.set()

@@ -211,7 +211,7 @@ class Carrier:
             live = await self._hub.live(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
         if asked is None:
-            return await settled(room, command.question_id)
+            return settled(room, command.question_id)
         given: Answer | list[str | None]
         name = self._client.name
         match command, asked:
@@ -232,7 +232,7 @@ class Carrier:
                 raise ConfigError("The question is of the other kind.")
         if live.session.desk.answer(command.question_id, given, name):
             return Settled(True, name)
-        return await settled(room, command.question_id)
+        return settled(room, command.question_id)
 
     # --- working -------------------------------------------------------------------------------------------------
 

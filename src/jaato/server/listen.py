@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
 from jaato.server.reading import LittleAtOnce
+from jaato.server.share import share_of_files
 from jaato.server.tls import Certificate, Secured
 
 HEAD_S = 15.0
@@ -168,9 +168,7 @@ class Bounded(H11Protocol, LittleAtOnce):
 
 def most_connections(doors: int = 1) -> int:
     """As many connections as one of several doors may have and leave descriptors enough for the others and for the work."""
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft // 4)
-    return max(16, most // doors)
+    return share_of_files(MAX_CONNECTIONS, doors)
 
 
 def bound(host: str, port: int) -> socket.socket:

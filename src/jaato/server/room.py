@@ -147,35 +147,22 @@ class Room:
         if self._watchers:  # they may have gone meanwhile, and the store with the server
             self.hear(self._info(None))
 
+    def _head(self) -> dict[str, Any]:
+        """What an event has that is told here and is in no log."""
+        mine = self.state
+        return {"session_id": mine.session_id, "agent_id": mine.root_agent_id, "seq": mine.seq}
+
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A notice to everybody who watches."""
-        mine = self.state
-        head: dict[str, Any] = {
-            "session_id": mine.session_id,
-            "agent_id": mine.root_agent_id,
-            "seq": mine.seq,
-        }
-        self.hear(SystemMessage(**head, text=text, level=level))
+        self.hear(SystemMessage(**self._head(), text=text, level=level))
 
     def progress(self, step: str, done: int, total: int | None) -> None:
         """Tell everybody how far something has come that the session needs before it can work."""
-        mine = self.state
-        head: dict[str, Any] = {
-            "session_id": mine.session_id,
-            "agent_id": mine.root_agent_id,
-            "seq": mine.seq,
-        }
-        self.hear(InitProgress(**head, step=step, done=done, total=total, unit="bytes"))
+        self.hear(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))
 
     def broke_off(self, error: JaatoError) -> None:
         """Tell everybody that a turn has broken off, and why."""
-        mine = self.state
-        root = mine.root_agent_id
-        self.hear(
-            AgentStatusChanged(
-                session_id=mine.session_id, agent_id=root, seq=mine.seq, status="error", reason=str(error)
-            )
-        )
+        self.hear(AgentStatusChanged(**self._head(), status="error", reason=str(error)))
         self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
         self.tell()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from jaato.agent.compose import Author
@@ -19,9 +18,6 @@ LOG = logger("server")
 MOST_WAITING = 200
 MOST_WAITING_CHARS = 4_000_000
 """Messages, and characters, of users that may wait for an agent's next pause."""
-SETTLED_S = 2.0
-SOON = 20
-"""Turns of the loop after which an answer is usually in the log."""
 
 
 def kept(live: Live, files: list[File]) -> list[Media]:
@@ -100,17 +96,7 @@ async def settled_down(live: Live | None) -> Done:
             return Done()
 
 
-async def noted(room: Room, question_id: str) -> None:
-    """Wait until the log says that a question is answered: what a client was told counts is not forgotten by a crash."""
-    loop = asyncio.get_running_loop()
-    until, tries = loop.time() + SETTLED_S, 0
-    while question_id in room.state.questions and loop.time() < until:
-        tries += 1
-        await asyncio.sleep(0 if tries < SOON else 0.005)
-
-
-async def settled(room: Room, question_id: str) -> Settled:
-    """Whose answer counted, as soon as the log says so; nobody's for a question that is not known."""
-    await noted(room, question_id)
+def settled(room: Room, question_id: str) -> Settled:
+    """Whose answer counted; nobody's for a question that is not known."""
     answer, by = room.recall.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import anyio
 
 from jaato.errors import JaatoError, Overloaded, SessionNotFound
 from jaato.log import logger
+from jaato.server.share import share_of_files
 
 if TYPE_CHECKING:
     from jaato.server.hub import Hub
@@ -121,5 +121,4 @@ async def make_room(hub: Hub) -> None:
 
 def most_live() -> int:
     """As many sessions as leave files enough for connections and for the work."""
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_LIVE if soft == resource.RLIM_INFINITY else max(16, min(MOST_LIVE, soft // 4))
+    return share_of_files(MOST_LIVE)

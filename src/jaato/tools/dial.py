@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.errors import ConfigError
-from jaato.tools.address import Address, AddressRefused, Allowed, Url, check
+from jaato.tools.address import PORTS, Address, AddressRefused, Allowed, Url, check
 from jaato.tools.route import certificates, proxy_for
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 MAX_ADDRESSES = 16
+CONNECT_WITHIN_S = 10.0
 METADATA_NAMES = frozenset(
     ("metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal")
 )
@@ -104,6 +105,28 @@ def open_pool(
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return httpcore2.AsyncHTTPProxy(proxy_url=plain, proxy_auth=auth, ssl_context=context), True
+
+
+def request_to(
+    url: Url, method: str, headers: Iterable[tuple[str, str]], body: bytes | None
+) -> httpcore2.Request:
+    """A request as it goes out, with these headers after `Host`; how long an answer may take is the caller's to say."""
+    import httpcore2
+
+    wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
+    every = [("Host", url.authority), *headers]
+    return httpcore2.Request(
+        method=method.encode("ascii"),
+        url=httpcore2.URL(
+            scheme=url.scheme.encode(),
+            host=url.host.encode(),
+            port=None if url.port == PORTS[url.scheme] else url.port,
+            target=url.target.encode("ascii"),
+        ),
+        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in every],
+        content=body,
+        extensions={"timeout": wait},
+    )
 
 
 def backend(dialer: Dialer) -> httpcore2.AsyncNetworkBackend:

@@ -13,12 +13,11 @@ import anyio
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth_data import OAuthFault, Unreachable, plain
-from jaato.tools.address import PORTS, AddressRefused, Allowed, Url, parse_url
-from jaato.tools.dial import Dialer, Resolve, open_pool, system_resolve
+from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
+from jaato.tools.dial import Dialer, Resolve, open_pool, request_to, system_resolve
 
 MAX_BYTES = 262_144
 WITHIN_S = 20.0
-CONNECT_WITHIN_S = 10.0
 MAX_REDIRECTS = 3
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -181,24 +180,10 @@ def secure_url(text: Any, what: str) -> Url:
 
 def request_of(method: str, url: Url, headers: Mapping[str, str], body: bytes | None) -> Any:
     """The request as it goes out; nothing packed is asked for, so nothing unfolds."""
-    import httpcore2
-
-    every = {"Host": url.authority, **headers, "Accept-Encoding": "identity", "User-Agent": "jaato"}
+    every = {**headers, "Accept-Encoding": "identity", "User-Agent": "jaato"}
     if body is not None:
         every["Content-Length"] = str(len(body))
-    wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
-    return httpcore2.Request(
-        method=method.encode("ascii"),
-        url=httpcore2.URL(
-            scheme=url.scheme.encode(),
-            host=url.host.encode(),
-            port=None if url.port == PORTS[url.scheme] else url.port,
-            target=url.target.encode("ascii"),
-        ),
-        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in every.items()],
-        content=body,
-        extensions={"timeout": wait},
-    )
+    return request_to(url, method, every.items(), body)
 
 
 async def read(response: Any, what: str, most_bytes: int) -> Reply:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,9 +18,9 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.plugins.permission.written import in_a_thread, read_answer, written
-from jaato.tools.address import PORTS, Allowed, Url, parse_url
+from jaato.tools.address import Allowed, Url, parse_url
 from jaato.tools.atomic import locked, read_small, write_private
-from jaato.tools.dial import Dialer, open_pool
+from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.route import is_loopback
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ KEY = "webhook-key"
 SIGNATURE = "Jaato-Signature"
 MAX_ANSWER_BYTES = 65_536
 TIMEOUT_S = 60.0
-CONNECT_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -134,29 +133,8 @@ def key_of(state_dir: Path) -> bytes:
 
 def request_of(url: Url, headers: Mapping[str, str], body: bytes) -> httpcore2.Request:
     """The request as it goes out; nothing packed is asked for, so nothing unfolds."""
-    import httpcore2
-
-    every = {
-        "Host": url.authority,
-        **headers,
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "User-Agent": "jaato",
-        "Content-Length": str(len(body)),
-    }
-    wait: dict[str, Any] = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
-    return httpcore2.Request(
-        method=b"POST",
-        url=httpcore2.URL(
-            scheme=url.scheme.encode(),
-            host=url.host.encode(),
-            port=None if url.port == PORTS[url.scheme] else url.port,
-            target=url.target.encode("ascii"),
-        ),
-        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in every.items()],
-        content=body,
-        extensions={"timeout": wait},
-    )
+    every = {**headers, "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaato"}
+    return request_to(url, "POST", (every | {"Content-Length": str(len(body))}).items(), body)
 
 
 async def whole(response: httpcore2.Response) -> bytes:

@@ -12,15 +12,14 @@ import anyio.to_thread
 
 from jaato.errors import ToolError, ToolTimeout
 from jaato.plugins.web.packed import decoded
-from jaato.tools.address import PORTS, Allowed, Url, parse_url
-from jaato.tools.dial import Dialer, Resolve, open_pool, system_resolve
+from jaato.tools.address import Allowed, Url, parse_url
+from jaato.tools.dial import CONNECT_WITHIN_S, Dialer, Resolve, open_pool, request_to, system_resolve
 
 if TYPE_CHECKING:
     import httpcore2
 
 MAX_REDIRECTS = 10
 MAX_HEADERS = 50
-CONNECT_WITHIN_S = 10.0
 TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
 OURS = frozenset(
@@ -151,30 +150,15 @@ class Client:
 
 def request_of(ask: Ask) -> httpcore2.Request:
     """The request as it goes out."""
-    import httpcore2
-
-    url = ask.url
     names = {name.lower() for name, _ in ask.headers}
-    headers = [("Host", url.authority), *ask.headers, ("Accept-Encoding", "gzip, deflate")]
+    headers = [*ask.headers, ("Accept-Encoding", "gzip, deflate")]
     if "user-agent" not in names:
         headers.append(("User-Agent", "jaato"))
     if "accept" not in names:
         headers.append(("Accept", "*/*"))
     if ask.body is not None or ask.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", str(len(ask.body or b""))))
-    wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
-    return httpcore2.Request(
-        method=ask.method.encode("ascii"),
-        url=httpcore2.URL(
-            scheme=url.scheme.encode(),
-            host=url.host.encode(),
-            port=None if url.port == PORTS[url.scheme] else url.port,
-            target=url.target.encode("ascii"),
-        ),
-        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
-        content=ask.body,
-        extensions={"timeout": wait},
-    )
+    return request_to(ask.url, ask.method, headers, ask.body)
 
 
 def place_of(place: str, base: Url) -> Url:

@@ -8,8 +8,6 @@ from jaato.errors import ConfigError
 from jaato.runtime.runtime import Plan
 from jaato.tools.catalog import Catalog
 
-DISCOVERY = ("list_tools", "get_tool_schemas")
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:
