@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +55,13 @@ CODES = {
 
 @dataclass(slots=True)
 class Answer:
-    """A response, but for what every response has."""
+    """A response, but for what every response has. With a `stream` the body is what that gives, piece by piece; whoever
+    sends it closes it."""
 
     status: int
     body: bytes
     headers: Headers
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:

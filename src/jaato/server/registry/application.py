@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -12,6 +15,8 @@ from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer
 from jaato.server.registry.door import RegistryDoor, turned_away
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
+
+T = TypeVar("T")
 
 
 class Application:
@@ -31,6 +36,9 @@ class Application:
             if found is None:
                 return  # the client has gone
             answer = found
+        if answer.stream is not None:
+            await pour(answer, answer.stream, receive, send)
+            return
         head = request.method == b"HEAD"
         length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
         start = {
@@ -59,7 +67,41 @@ class Application:
             body = b"".join(parts)
         if not parts or message.get("more_body", False):
             return self._door.too_slow(pending.request)
-        return await self._door.work(pending, body)
+        return await while_there(self._door.work(pending, body), receive)
+
+
+async def while_there(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
+    """What some work gives; None when the client has gone, and the work is cancelled then."""
+    doing, watching = asyncio.create_task(work), asyncio.create_task(gone(receive))
+    try:
+        await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for task in (doing, watching):
+            task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((doing, watching))
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until the client has gone; what it says before is nothing that was asked for."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def pour(answer: Answer, stream: AsyncGenerator[bytes, None], receive: Receive, send: Send) -> None:
+    """Send what comes as it comes, while the client is there; the server below waits where it does not read."""
+
+    async def sent() -> None:
+        async with aclosing(stream) as pieces:
+            await send(
+                {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]}
+            )
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+    await while_there(sent(), receive)
 
 
 def request_of(scope: Scope) -> Request:

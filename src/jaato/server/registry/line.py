@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
 from time import time
@@ -70,7 +72,8 @@ class Line(asyncio.Protocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: Any = None
         self._task: asyncio.Task[None] | None = None
-        self._waiting: deque[tuple[Request, Who, bytes, bool]] = deque()
+        self._waiting: deque[tuple[Request, Who, bytes, bool, bool]] = deque()
+        self._read: asyncio.Future[None] | None = None
         self._ends = self._closes = self._unread = self._reads_body = False
         self._final: tuple[Answer, Request] | None = None
         self._url, self._headers, self._body = b"", list[tuple[bytes, bytes]](), list[bytes]()
@@ -114,7 +117,12 @@ class Line(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._unread = False
-        self._rest()
+        if self._task is None:
+            self._rest()
+        else:
+            self.deadline = float("inf")
+        if self._read is not None and not self._read.done():
+            self._read.set_result(None)
         self._next()
 
     def late(self) -> None:
@@ -220,7 +228,9 @@ class Line(asyncio.Protocol):
         if self._ends or request is None:
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._waiting.append((request, self._who, body, not self._parser.should_keep_alive()))
+        parser = self._parser
+        old = parser.get_http_version() == "1.0"
+        self._waiting.append((request, self._who, body, not parser.should_keep_alive(), old))
         if self._task is None and not self._unread:
             self._next()
         elif len(self._waiting) >= MAX_WAITING:
@@ -243,10 +253,10 @@ class Line(asyncio.Protocol):
     def _next(self) -> None:
         """Answer what waits, in order, until one takes time."""
         while self._waiting and self._task is None and not self._unread:
-            request, who, body, closes = self._waiting.popleft()
+            request, who, body, closes, old = self._waiting.popleft()
             answer = self._door.at_once(request, who)
             if isinstance(answer, Pending):
-                self._task = self._loop.create_task(self._work(answer, body, closes))
+                self._task = self._loop.create_task(self._work(answer, body, closes, old))
                 return
             self._send(answer, request, closes=closes)
         if self._task is not None or self._unread or self._transport.is_closing():
@@ -258,15 +268,44 @@ class Line(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    async def _work(self, pending: Pending, body: bytes, closes: bool) -> None:
+    async def _work(self, pending: Pending, body: bytes, closes: bool, old: bool) -> None:
         if not self._closes:
             self.deadline = float("inf")
         try:
             answer = await self._door.work(pending, body)
+            if answer.stream is not None:
+                closes = closes or old
+                await self._pour(answer, answer.stream, chunked=not old, closes=closes)
         finally:
             self._task = None
-        self._send(answer, pending.request, closes=closes or (self._closes and not self._waiting))
+        closes = closes or (self._closes and not self._waiting)
+        if answer.stream is None:
+            self._send(answer, pending.request, closes=closes)
+        else:
+            self._sent(closes=closes)
         self._next()
+
+    async def _pour(
+        self, answer: Answer, stream: AsyncGenerator[bytes, None], *, chunked: bool, closes: bool
+    ) -> None:
+        """Send what comes as it comes; nothing more is asked for while the client leaves it unread."""
+        async with aclosing(stream) as pieces:
+            parts = [ENTRY[answer.status], CLOCK.line()]
+            for name, value in answer.headers:
+                parts += (name, b": ", value, b"\r\n")
+            if chunked:
+                parts.append(b"transfer-encoding: chunked\r\n")
+            parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
+            self._transport.write(b"".join(parts))
+            async for piece in pieces:
+                if self._transport.is_closing():
+                    return
+                self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                if self._unread:
+                    self._read = self._loop.create_future()
+                    await self._read
+            if chunked:
+                self._transport.write(b"0\r\n\r\n")
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
         parts = [ENTRY[answer.status], CLOCK.line()]
@@ -280,8 +319,11 @@ class Line(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(b"".join(parts))
+        self._sent(closes=closes)
+
+    def _sent(self, *, closes: bool) -> None:
         if closes:
             self._ends = True
             self._transport.close()
-        else:
+        elif not self._unread:
             self._rest()

@@ -15,15 +15,20 @@ TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
+ACTIONS: dict[bytes, Kind] = {b":batchInvoke": "batchInvoke", b":cancel": "cancel"}
+"""What can be done with all of them, by what follows the path of the list."""
+ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke"]
+Kind = Literal["list", "tool", "invoke", "batchInvoke", "cancel"]
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
     ("invoke", b"POST"): "tools:invoke",
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
 """Which methods there are of each kind, and what a key must be allowed for it."""
@@ -92,7 +97,8 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
-        return None
+        kind_of_all = ACTIONS.get(ENCODED_COLON.sub(b":", path[len(LIST) :])) if path.startswith(LIST) else None
+        return None if kind_of_all is None else Route(kind_of_all)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
     kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
     raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
