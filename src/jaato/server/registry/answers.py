@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from msgspec import UNSET
 
@@ -26,21 +25,33 @@ STATUS = {
     "permission.denied": 403,
     "tool.not_found": 404,
     "route.not_found": 404,
+    "call.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
+    "request.idempotency_under_way": 409,
     "request.too_large": 413,
     "request.unsupported_encoding": 415,
     "request.misdirected": 421,
+    "request.idempotency_mismatch": 422,
     "request.too_many": 429,
     "tool.execution_error": 500,
     "tool.handler_error": 500,
+    "tool.outcome_unknown": 500,
+    "tool.result_too_large": 500,
     "tool.cancelled": 503,
     "registry.unavailable": 503,
     "tool.timeout": 504,
 }
 """The status of each code there is."""
 RETRYABLE = frozenset(
-    ("request.timeout", "request.too_many", "tool.cancelled", "registry.unavailable", "tool.timeout")
+    (
+        "request.timeout",
+        "request.idempotency_under_way",
+        "request.too_many",
+        "tool.cancelled",
+        "registry.unavailable",
+        "tool.timeout",
+    )
 )
 CODES = {
     UnknownTool.code: "tool.not_found",
@@ -53,15 +64,26 @@ CODES = {
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
 
 
+class Stream(Protocol):
+    """A body that comes piece by piece; whoever sends it closes it."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    async def aclose(self) -> None:
+        """Nobody reads any more."""
+        ...
+
+
 @dataclass(slots=True)
 class Answer:
-    """A response, but for what every response has. With a `stream` the body is what that gives, piece by piece; whoever
-    sends it closes it."""
+    """A response, but for what every response has. With a `stream` the body is what that gives."""
 
     status: int
     body: bytes
     headers: Headers
-    stream: AsyncGenerator[bytes, None] | None = None
+    stream: Stream | None = None
 
 
 def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:

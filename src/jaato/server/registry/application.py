@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
-from jaato.server.registry.answers import Answer
+from jaato.server.registry.answers import Answer, Stream
 from jaato.server.registry.door import RegistryDoor, turned_away
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
@@ -89,7 +89,7 @@ async def gone(receive: Receive) -> None:
         pass
 
 
-async def pour(answer: Answer, stream: AsyncGenerator[bytes, None], receive: Receive, send: Send) -> None:
+async def pour(answer: Answer, stream: Stream, receive: Receive, send: Send) -> None:
     """Send what comes as it comes, while the client is there; the server below waits where it does not read."""
 
     async def sent() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
 
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
@@ -22,6 +21,8 @@ class Heard:
 
     def __init__(self, *, listens: bool = False) -> None:
         self.begun = False
+        self.text = False
+        """Whether the tool gave a text, which may look like data."""
         self.end_seq = 0
         """Where the end is in the log; 0 while there is none."""
         self._listens = listens
@@ -71,24 +72,40 @@ class Heard:
         return taken
 
 
-async def streamed(form: Form, heard: Heard, call: asyncio.Future[Answer]) -> AsyncGenerator[bytes, None]:
-    """What a call says and then its answer, in this form. Who stops listening cancels the call, if it can be."""
-    try:
-        while not call.done():
+class Streamed:
+    """What a call says and then its answer, piece by piece. Who stops listening closes it, and cancels the call where it is
+    not to be done once."""
+
+    def __init__(self, form: Form, heard: Heard, call: asyncio.Future[Answer]) -> None:
+        self._form = form
+        self._heard = heard
+        self._call = call
+        self._over = False
+
+    def __aiter__(self) -> Streamed:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._over:
+            self._over = self._call.done()
+            piece = said(self._form, self._heard)
+            if self._over:
+                return piece + result(self._form, self._call.result().body)
+            if piece:
+                return piece
             try:
                 async with asyncio.timeout(BEAT_S):
-                    await heard.news()
+                    await self._heard.news()
             except TimeoutError:
-                yield BEATS[form]
-            piece = said(form, heard)
-            if piece:
-                yield piece
-        piece = said(form, heard)
-        yield piece + result(form, call.result().body)
-    finally:
-        if not call.done():
-            call.cancel()
-            await asyncio.wait((call,))
+                return BEATS[self._form]
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Nobody listens any more."""
+        self._over = True
+        if not self._call.done():
+            self._call.cancel()
+            await asyncio.wait((self._call,))
 
 
 def said(form: Form, heard: Heard) -> bytes:

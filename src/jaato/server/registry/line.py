@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 import httptools
 
 from jaato.server.asgi import Refused
-from jaato.server.registry.answers import Answer, refusal
+from jaato.server.registry.answers import Answer, Stream, refusal
 from jaato.server.registry.door import RegistryDoor, identified, turned_away
 from jaato.server.registry.request import Pending, Request, Who, request_id
 
@@ -286,7 +285,7 @@ class Line(asyncio.Protocol):
         self._next()
 
     async def _pour(
-        self, answer: Answer, stream: AsyncGenerator[bytes, None], *, chunked: bool, closes: bool
+        self, answer: Answer, stream: Stream, *, chunked: bool, closes: bool
     ) -> None:
         """Send what comes as it comes; nothing more is asked for while the client leaves it unread."""
         async with aclosing(stream) as pieces:
