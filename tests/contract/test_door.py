@@ -20,7 +20,8 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import line as lines
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.listen import Anyone, bound, serving
+from jaato.server.registry.guards import Anyone
+from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.testing.arp.peer import Served, fails, read, result_of
 from jaato.tools.call import Call

@@ -140,6 +140,17 @@ FIELDS: dict[str, Field] = {
     "tool_registry_port": Field(
         "integer", 8000, "the port a tool registry listens at; 0: any", variable="TOOL_REGISTRY_PORT"
     ),
+    "tool_registry_rate": Field(
+        "text",
+        None,
+        "how often a key or, without keys, an address may ask a tool registry: 100/min, 5/s; none: as often as it likes",
+    ),
+    "tool_registry_log_days": Field(
+        "number", 30.0, "how many days the calls of a tool registry are kept in the log; 0: for good"
+    ),
+    "tool_registry_log_mb": Field(
+        "number", 1_000.0, "how many megabytes of calls of a tool registry are kept at most; 0: any number"
+    ),
     "tool_registry_body_bytes": Field(
         "integer", 1_000_000, "the longest body of a request to a tool registry"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import msgspec
@@ -30,6 +30,9 @@ class Application:
         if scope["type"] != "http":
             return
         request = request_of(scope)
+        entered = scope.get("state", {}).get(KEY)
+        if entered is not None and entered.entrance is not None:
+            request.told = entered.entrance.told
         answer = self._door.at_once(request, who_of(scope))
         if isinstance(answer, Pending):
             found = await self._answered(answer, receive)
@@ -44,7 +47,7 @@ class Application:
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [*answer.headers, *length],
+            "headers": [*answer.headers, *request.told, *length],
         }
         await send(start)
         await send({"type": "http.response.body", "body": b"" if head else answer.body})
@@ -116,6 +119,8 @@ def request_of(scope: Scope) -> Request:
 def who_of(scope: Scope) -> Who:
     """Whose session the calls of a request are in: that of its token."""
     held = scope.get("state", {}).get(KEY)
+    if held is not None and held.entrance is not None:
+        return cast("Who", held.entrance.who)
     if held is None or held.held is None:
         return Who()
     name = held.held.name or held.held.role

@@ -19,6 +19,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
+from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
 MAX_BODY_BYTES = 1_000_000
@@ -32,6 +33,8 @@ REFUSED = {
     503: "registry.unavailable",
 }
 """The codes of what a gate refuses, by their status."""
+REALM = 'Bearer realm="jaato tool registry"'
+"""What answers to who may not come in begin with."""
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
@@ -44,7 +47,7 @@ PAGES: dict[Kind, AtOnce] = {"list": pages.listed, "tool": pages.defined}
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(door.shelf, door.callers, pending, body)
+    return await calling.invoke(seen(door.shelf, pending.who.sight), door.callers, pending, body)
 
 
 WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
@@ -74,11 +77,11 @@ class RegistryDoor:
             return identified(answer, id_)
         scope = SCOPES[route.kind, request.method]
         if scope not in who.scopes:
-            return identified(denied(route, f"This key does not have the scope {scope}."), id_)
+            return identified(denied(route, scope), id_)
         if (route.kind, request.method) in WORKS:
             wrong = self._wrong(route, request)
             return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        return identified(PAGES[route.kind](self.shelf, route, request), id_)
+        return identified(PAGES[route.kind](seen(self.shelf, who.sight), route, request), id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -120,9 +123,13 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     return said(meant, code, problem.text)
 
 
-def denied(route: Route, words: str) -> Answer:
-    """Who calls may not do this."""
-    return said(route, "auth.forbidden", words)
+def denied(route: Route, scope: str) -> Answer:
+    """Who calls may not do this (RFC 6750, 3.1)."""
+    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
+    answer.headers.append(
+        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
+    )
+    return answer
 
 
 def said(route: Route | None, code: str, words: str) -> Answer:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
@@ -45,11 +47,12 @@ EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who calls: the key of the session, the name it is shown by, and what may be done."""
+    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
     name: str = "anyone"
     scopes: frozenset[Scope] = ANYONE
+    sight: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,14 @@ class Route:
 
 @dataclass(slots=True)
 class Request:
-    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case."""
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    headers that every answer to it has."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
+    told: Sequence[tuple[bytes, bytes]] = ()
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
