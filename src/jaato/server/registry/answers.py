@@ -7,7 +7,15 @@ from typing import Any, Protocol, Self
 
 from msgspec import UNSET
 
-from jaato.errors import InvalidArguments, PermissionDenied, ToolTimeout, UnknownTool
+from jaato.errors import (
+    InvalidArguments,
+    PermissionDenied,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    ToolTimeout,
+    UnknownTool,
+)
 from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
@@ -34,6 +42,8 @@ STATUS = {
     "request.misdirected": 421,
     "request.idempotency_mismatch": 422,
     "request.too_many": 429,
+    "request.head_too_large": 431,
+    "registry.failed": 500,
     "tool.execution_error": 500,
     "tool.handler_error": 500,
     "tool.outcome_unknown": 500,
@@ -62,6 +72,10 @@ CODES = {
     "tool_raised": "tool.handler_error",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
+STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
+"""The problems of calls that the log, or the store of a tool's results, did not take."""
+UNAVAILABLE = "The registry cannot make this call now; its log says why."
+RETRY = (b"retry-after", b"1")
 
 
 class Stream(Protocol):
@@ -112,9 +126,19 @@ def success(value: Any, latency_ms: float) -> Answer:
     return Answer(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
 
 
-def error_for(problem: Problem, request_id: str) -> ToolError:
+def busy(code: str, words: str) -> Answer:
+    """Not now, and how soon it is worth asking again."""
+    return failure(error_of(code, words), 0.0, RETRY)
+
+
+def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
     """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
     code = CODES.get(problem.code, "tool.execution_error")
+    if problem.code in STORE:
+        if not begun:
+            return error_of("registry.unavailable", UNAVAILABLE)
+        words = f"The tool could not keep what it made; the registry's log has why, under request {request_id}."
+        return error_of("tool.handler_error", words)
     if code == "tool.handler_error":
         return error_of(
             code, f"The tool failed inside; the registry's log has why, under request {request_id}."

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -13,10 +12,12 @@ import msgspec
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor, turned_away
+from jaato.server.registry.door import RegistryDoor, broken, turned_away, unanswered
+from jaato.server.registry.framing import fault_of
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
-T = TypeVar("T")
+LAST = frozenset((408, 413))
+"""What is said of a body that is not read to its end: nothing else on the connection is."""
 
 
 class Application:
@@ -33,26 +34,36 @@ class Application:
         entered = scope.get("state", {}).get(KEY)
         if entered is not None and entered.entrance is not None:
             request.told = entered.entrance.told
-        answer = self._door.at_once(request, who_of(scope))
+        wrong = fault_of(request, scope.get("http_version", "1.1"))
+        last = [(b"connection", b"close")] if wrong else []
+        answer = (
+            broken("request.invalid_http", wrong, request)
+            if wrong
+            else self._door.at_once(request, who_of(scope))
+        )
         if isinstance(answer, Pending):
-            found = await self._answered(answer, receive)
+            body = await self._body(answer, receive)
+            found = body if isinstance(body, Answer) else await self._worked(answer, body, receive)
             if found is None:
                 return  # the client has gone
             answer = found
         if answer.stream is not None:
-            await pour(answer, answer.stream, receive, send)
+            await poured(answer, request, answer.stream, receive, send)
             return
-        head = request.method == b"HEAD"
+        if answer.status in LAST:
+            last = [(b"connection", b"close")]
         length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [*answer.headers, *request.told, *length],
+            "headers": [*answer.headers, *request.told, *length, *last],
         }
         await send(start)
+        head = request.method == b"HEAD"
         await send({"type": "http.response.body", "body": b"" if head else answer.body})
 
-    async def _answered(self, pending: Pending, receive: Receive) -> Answer | None:
+    async def _body(self, pending: Pending, receive: Receive) -> bytes | Answer | None:
+        """The body; the answer to one that is too large or too slow; None when the client has gone."""
         parts: list[bytes] = []
         size = 0
         with anyio.move_on_after(BODY_S):
@@ -66,45 +77,47 @@ class Application:
                     return self._door.too_large(pending.request)
                 parts.append(piece)
                 if not message.get("more_body", False):
-                    break
-            body = b"".join(parts)
-        if not parts or message.get("more_body", False):
-            return self._door.too_slow(pending.request)
-        return await while_there(self._door.work(pending, body), receive)
+                    return b"".join(parts)
+        return self._door.too_slow(pending.request)
+
+    async def _worked(self, pending: Pending, body: bytes | None, receive: Receive) -> Answer | None:
+        """The answer; None when the client goes before there is one, whose work is cancelled then."""
+        if body is None:
+            return None
+        work = asyncio.ensure_future(self._door.work(pending, body))
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                return None
+            problem = None if work.cancelled() else work.exception()
+            done = not work.cancelled() and problem is None
+            return work.result() if done else unanswered(pending.request, problem)
+        finally:
+            for task in (work, gone):
+                task.cancel()
 
 
-async def while_there(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """What some work gives; None when the client has gone, and the work is cancelled then."""
-    doing, watching = asyncio.create_task(work), asyncio.create_task(gone(receive))
-    try:
-        await asyncio.wait((doing, watching), return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
-    finally:
-        for task in (doing, watching):
-            task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((doing, watching))
-
-
-async def gone(receive: Receive) -> None:
-    """Wait until the client has gone; what it says before is nothing that was asked for."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def pour(answer: Answer, stream: Stream, receive: Receive, send: Send) -> None:
+async def poured(answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
     """Send what comes as it comes, while the client is there; the server below waits where it does not read."""
 
-    async def sent() -> None:
-        async with aclosing(stream) as pieces:
-            await send(
-                {"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]}
-            )
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+    async def pour() -> None:
+        headers = [*answer.headers, *request.told]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        async for piece in stream:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
-    await while_there(sent(), receive)
+    async with aclosing(stream):
+        work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.wait((work, gone))
 
 
 def request_of(scope: Scope) -> Request:

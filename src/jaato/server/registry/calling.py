@@ -12,12 +12,23 @@ from msgspec import UNSET
 from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation
-from jaato.server.registry.answers import Answer, error_for, error_of, failure, success
+from jaato.server.registry.answers import (
+    RETRY,
+    STORE,
+    UNAVAILABLE,
+    Answer,
+    busy,
+    error_for,
+    error_of,
+    failure,
+    success,
+)
 from jaato.server.registry.callers import Caller, Callers, Done, How, OutcomeUnknown
 from jaato.server.registry.heard import Heard, Streamed
-from jaato.server.registry.once import Ask, Once, busy
+from jaato.server.registry.once import UNDER_WAY, Ask, Once
 from jaato.server.registry.pages import looked_up
 from jaato.server.registry.places import Places
+from jaato.server.registry.repeats import Taken
 from jaato.server.registry.request import Pending, trace_id
 from jaato.server.registry.shelf import Shelf
 from jaato.server.registry.values import TooLarge
@@ -77,9 +88,11 @@ class Calls:
             if isinstance(error, OutcomeUnknown):
                 LOG.error("Request %s: %s: %s", ask.origin["request_id"], ask.tool.name, error.__cause__)
             return failure(error_of(code, str(error)))
+        except Taken as error:
+            return busy(error.code, UNDER_WAY)
         except JaatoError:
             LOG.exception("Request %s: %s could not be called", ask.origin["request_id"], ask.tool.name)
-            return busy("registry.unavailable", "The registry cannot make this call now; its log says why.")
+            return busy("registry.unavailable", UNAVAILABLE)
         return answer_to(ask, done)
 
     async def wished(self, ask: Ask, wishes: Wishes) -> Answer:
@@ -89,15 +102,16 @@ class Calls:
         heard = Heard(listens=wishes.form is not None)
         work: Coroutine[Any, Any, Answer]
         if wishes.key:
-            work = self.once.answer(ask, wishes.key, ask.digest(), heard, self._made_as)
+            work = self.once.answer(ask, wishes.key, ask.digest(), heard, self.made_as)
         else:
-            work = self._made_as(ask, How(heard, self.places))
+            work = self.made_as(ask, How(heard, self.places))
         answer = await (work if wishes.form is None else streamed(wishes.form, heard, work))
         if wait_s is not None and wait_s == least(ask.tool.timeout_s, ask.within_s):
             answer.headers.append((b"preference-applied", b"wait=%d" % int(wait_s)))
         return answer
 
-    async def _made_as(self, ask: Ask, how: How) -> Answer:
+    async def made_as(self, ask: Ask, how: How) -> Answer:
+        """The answer to a call that takes its place among those of its tool."""
         return await self.made(ask, replace(how, places=self.places))
 
 
@@ -125,10 +139,11 @@ def answer_to(ask: Ask, done: Done) -> Answer:
     request_id = ask.origin["request_id"]
     if done.problem is None:
         return success(done.value, done.latency_ms)
-    if done.problem.code == "tool_raised":
+    if done.problem.code == "tool_raised" or done.problem.code in STORE:
         why = done.problem.traceback or done.problem.message
         LOG.error("Request %s: %s failed: %s", request_id, ask.tool.name, why)
-    return failure(error_for(done.problem, request_id, begun=done.begun), done.latency_ms)
+    error = error_for(done.problem, request_id, begun=done.begun)
+    return failure(error, done.latency_ms, *([RETRY] if error.code == "registry.unavailable" else []))
 
 
 def least(*limits_s: float | None) -> float | None:

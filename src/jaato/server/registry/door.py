@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import batch, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -22,6 +24,7 @@ from jaato.server.registry.request import (
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
+LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
     400: "request.invalid_http",
@@ -35,7 +38,7 @@ REFUSED = {
 """The codes of what a gate refuses, by their status."""
 REALM = 'Bearer realm="jaato tool registry"'
 """What answers to who may not come in begin with."""
-CALLS = frozenset(("invoke",))
+CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
 AtOnce = Callable[[Shelf, Route, Request], Answer]
@@ -47,19 +50,40 @@ PAGES: dict[Kind, AtOnce] = {"list": pages.listed, "tool": pages.defined}
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(seen(door.shelf, pending.who.sight), door.callers, pending, body)
+    return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answers to several calls."""
+    return await batch.invoke_all(door.calls, seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """How many calls were cancelled."""
+    return batch.cancel(door.callers, pending, body)
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {
+    ("invoke", b"POST"): invoke,
+    ("batchInvoke", b"POST"): invoke_all,
+    ("cancel", b"POST"): cancel,
+}
 """What a body comes with, or may take time, by kind and method."""
 
 
 class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        callers: Callers,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
+    ) -> None:
         self.shelf = shelf
         self.callers = callers
+        self.calls = Calls(callers, bounds)
         self.max_body_bytes = max_body_bytes
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
@@ -129,6 +153,23 @@ def denied(route: Route, scope: str) -> Answer:
     answer.headers.append(
         (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
     )
+    return answer
+
+
+def broken(code: str, words: str, request: Request | None) -> Answer:
+    """What came is not to be read; said in the form of what it was, as far as that is known."""
+    if request is None:
+        return identified(refusal(code, words), request_id(None))
+    meant = route_of(request.path) if request.method == b"POST" else None
+    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+
+
+def unanswered(request: Request, problem: BaseException | None) -> Answer:
+    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    if problem is None:
+        return broken("tool.cancelled", "The call was cancelled.", request)
+    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
     return answer
 
 

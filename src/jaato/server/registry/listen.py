@@ -14,6 +14,8 @@ from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.line import Guard, Line
 
 BACKLOG = 1_024
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
@@ -68,7 +70,8 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
             make_room(lines)
         return Line(door, guard, lines)
 
-    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
+    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
+    listener.listen(BACKLOG)  # so many may wait to be accepted
     watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
     try:
         yield
@@ -88,9 +91,10 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
 
 def make_room(lines: dict[Line, None]) -> None:
     """Close the connection that has been idle longest."""
-    idle = [line for line in lines if line.idle]
-    if idle:
-        min(idle, key=lambda line: line.deadline).abort()
+    longest = next((line for line in lines if line.idle), None)
+    if longest is not None:
+        del lines[longest]
+        longest.abort()
 
 
 async def watch(lines: dict[Line, None]) -> None:

@@ -11,14 +11,14 @@ from enum import Enum
 
 import msgspec
 
-from jaato.errors import StoreError
+from jaato.errors import StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
-from jaato.server.registry.answers import RETRY, Answer, error_for, error_of, failure, success
+from jaato.server.registry.answers import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
 from jaato.server.registry.callers import UNKNOWN, Callers, How
 from jaato.server.registry.heard import Heard
-from jaato.server.registry.repeats import Key, Made, Taken
+from jaato.server.registry.repeats import Key, Made
 from jaato.server.registry.request import Who
 from jaato.server.registry.values import TooLarge, value_of
 from jaato.tools.tool import Tool
@@ -26,6 +26,8 @@ from jaato.tools.tool import Tool
 LOG = logger("server.registry")
 REPLAYED = (b"idempotent-replayed", b"true")
 UNDER_WAY = "The call of this Idempotency-Key is under way; ask again with the same key for its answer."
+CUT_OFF = frozenset(("cancelled", ToolTimeout.code))
+"""How calls end that could as well not have been made, where they only read."""
 OTHER = "Another request was made with this Idempotency-Key; a new request takes a new key."
 
 
@@ -118,10 +120,7 @@ class Once:
             mine.append(made)
 
         origin = {**ask.origin, "idempotency_key": key.key}
-        try:
-            answer = await make(replace(ask, origin=origin), How(heard, claim=claim))
-        except Taken:
-            return busy("request.idempotency_under_way", UNDER_WAY)
+        answer = await make(replace(ask, origin=origin), How(heard, claim=claim))
         try:
             for made in mine:
                 if heard.begun and heard.end_seq:
@@ -140,7 +139,9 @@ class Once:
             if isinstance(event, ToolCallStart) and event.call_id == made.call_id:
                 begun = True
             elif isinstance(event, ToolCallEnd) and event.call_id == made.call_id:
-                return event if begun else Fate.NEVER_BEGUN
+                ended = event.result.error
+                harmless = tool.spec.access == "read" and ended is not None and ended.code in CUT_OFF
+                return event if begun and not harmless else Fate.NEVER_BEGUN
         holder = None if made.end_seq else store.holder(made.session_id)
         if holder is not None and holder.pid != os.getpid():
             return Fate.ELSEWHERE
@@ -173,12 +174,7 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:32]
 
 
-def busy(code: str, words: str) -> Answer:
-    """Not now, and how soon it is worth asking again."""
-    return failure(error_of(code, words), 0.0, RETRY)
-
-
 def unavailable(error: StoreError) -> Answer:
     """What is to be known first cannot be read."""
     LOG.warning("A call with a key could not be looked up: %s", error)
-    return busy("registry.unavailable", "The registry cannot make this call now; its log says why.")
+    return busy("registry.unavailable", UNAVAILABLE)

@@ -35,6 +35,8 @@ COLUMNS = "digest, session_id, call_id, after_seq, request_id, end_seq, text"
 class Taken(JaatoError):
     """Another process makes the call of this key just now."""
 
+    code = "request.idempotency_under_way"
+
 
 class Key(NamedTuple):
     """A caller's key, and which call of a batch; the first where there is one."""

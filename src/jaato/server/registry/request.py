@@ -73,6 +73,8 @@ class Request:
     headers: Headers
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
+    old: bool = False
+    """HTTP/1.0, which knows no chunks."""
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
