@@ -137,7 +137,9 @@ def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolE
     if problem.code in STORE:
         if not begun:
             return error_of("registry.unavailable", UNAVAILABLE)
-        words = f"The tool could not keep what it made; the registry's log has why, under request {request_id}."
+        words = (
+            f"The tool could not keep what it made; the registry's log has why, under request {request_id}."
+        )
         return error_of("tool.handler_error", words)
     if code == "tool.handler_error":
         return error_of(

@@ -101,11 +101,14 @@ class Caller(Visit):
         call.origin = dict(origin)
         call.within_s = within_s
         call.services = {**call.services, INVOCATION: invocation}
-        self._ends[id_] = outcome = None
+        self._ends[id_] = None
+        outcome: Outcome | None = None
         stopped = False
         self._running[id_] = task, origin
         try:
-            outcome = await (run(call, self.session.steps, tool) if how is None else self._as(how, call, tool))
+            outcome = await (
+                run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
+            )
             if len(self._running) == 1:
                 self.session.journal.flush()  # nobody is there to share the commit with
             elif self._ends[id_] is None:
@@ -129,9 +132,9 @@ class Caller(Visit):
         text = outcome is not None and isinstance(outcome.value, str)
         if how is not None:
             how.heard.text = text
-        error = end.result.error
-        value = None if error is not None else value_of(end.result, self.session.steps.results.read, text=text)
-        return Done(value, error, round(end.duration_s * 1e3, 3), end.permission is not None)
+        problem, read = end.result.error, self.session.steps.results.read
+        value = None if problem is not None else value_of(end.result, read, text=text)
+        return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
 
     async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
         """Run it so."""
@@ -188,9 +191,10 @@ class Caller(Visit):
 
     async def ended(self) -> None:
         """Wait until no call is under way, if that does not take long."""
-        tasks = [task for task, _ in self._running.values() if task not in (None, asyncio.current_task())]
+        mine = asyncio.current_task()
+        tasks = [task for task, _ in self._running.values() if task is not None and task is not mine]
         if tasks:
-            await asyncio.wait([task for task in tasks if task is not None], timeout=ENDING_S)
+            await asyncio.wait(tasks, timeout=ENDING_S)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, ToolCallEnd) and event.call_id in self._ends:

@@ -23,7 +23,7 @@ from jaato.server.registry.answers import (
     failure,
     success,
 )
-from jaato.server.registry.callers import Caller, Callers, Done, How, OutcomeUnknown
+from jaato.server.registry.callers import Callers, Done, How, OutcomeUnknown
 from jaato.server.registry.heard import Heard, Streamed
 from jaato.server.registry.once import UNDER_WAY, Ask, Once
 from jaato.server.registry.pages import looked_up
@@ -86,7 +86,9 @@ class Calls:
         except (ToolTimeout, TooLarge, OutcomeUnknown) as error:
             code = "tool.timeout" if isinstance(error, ToolTimeout) else error.code
             if isinstance(error, OutcomeUnknown):
-                LOG.error("Request %s: %s: %s", ask.origin["request_id"], ask.tool.name, error.__cause__)
+                LOG.exception(
+                    "Request %s: how %s ended is not recorded", ask.origin["request_id"], ask.tool.name
+                )
             return failure(error_of(code, str(error)))
         except Taken as error:
             return busy(error.code, UNDER_WAY)
@@ -129,9 +131,7 @@ async def streamed(form: Form, heard: Heard, work: Coroutine[Any, Any, Answer]) 
     if not heard.begun:
         return call.result()
     headers = [] if not call.done() else [one for one in call.result().headers if one[0] != b"content-type"]
-    return Answer(
-        200, b"", [(b"content-type", CONTENT_TYPES[form]), *headers], Streamed(form, heard, call)
-    )
+    return Answer(200, b"", [(b"content-type", CONTENT_TYPES[form]), *headers], Streamed(form, heard, call))
 
 
 def answer_to(ask: Ask, done: Done) -> Answer:

@@ -79,7 +79,7 @@ class Repeats:
                 f"SELECT {COLUMNS} FROM repeat WHERE scope = ? AND key = ? AND item = ? AND made_at > ?",  # noqa: S608
                 (*key, time.time() - KEPT_S),
             ).fetchone()
-        return None if row is None else Made(*row[:-1], bool(row[-1]))
+        return None if row is None else Made(*row)._replace(text=bool(row[-1]))
 
     def digest(self, key: Key) -> str | None:
         """What was asked for under this key, whichever call of it was made."""

@@ -104,7 +104,9 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
-        kind_of_all = ACTIONS.get(ENCODED_COLON.sub(b":", path[len(LIST) :])) if path.startswith(LIST) else None
+        kind_of_all = (
+            ACTIONS.get(ENCODED_COLON.sub(b":", path[len(LIST) :])) if path.startswith(LIST) else None
+        )
         return None if kind_of_all is None else Route(kind_of_all)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
     kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
