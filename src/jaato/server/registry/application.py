@@ -16,6 +16,7 @@ from jaato.server.registry.door import RegistryDoor, broken, turned_away, unansw
 from jaato.server.registry.framing import fault_of
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
+LINGER_S = 5.0
 LAST = frozenset((408, 413))
 """What is said of a body that is not read to its end: nothing else on the connection is."""
 
@@ -59,8 +60,11 @@ class Application:
             "headers": [*answer.headers, *request.told, *length, *last],
         }
         await send(start)
-        head = request.method == b"HEAD"
-        await send({"type": "http.response.body", "body": b"" if head else answer.body})
+        body = b"" if request.method == b"HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body, "more_body": bool(last)})
+        if last:
+            await heard_out(receive)
+            await send({"type": "http.response.body", "body": b""})
 
     async def _body(self, pending: Pending, receive: Receive) -> bytes | Answer | None:
         """The body; the answer to one that is too large or too slow; None when the client has gone."""
@@ -118,6 +122,13 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
             for task in (work, gone):
                 task.cancel()
             await asyncio.wait((work, gone))
+
+
+async def heard_out(receive: Receive) -> None:
+    """Let a client say the rest for a while: where it is cut off in the middle, it does not read what it was told."""
+    with anyio.move_on_after(LINGER_S):
+        while (await receive()).get("more_body", False):
+            pass
 
 
 def request_of(scope: Scope) -> Request:

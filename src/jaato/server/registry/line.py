@@ -21,8 +21,9 @@ HEAD_S = 15.0
 BODY_S = 30.0
 IDLE_S = 60.0
 ENDING_S = 1.0
-"""How long a call may still take whose client has ended its side of the connection, and how long a client that has been
-told something final may go on talking: where it is cut off in the middle of a word, it does not read what it was told."""
+"""How long a call may still take whose client has ended its side of the connection."""
+LINGER_S = 5.0
+"""How long a client may go on talking that has been told something final: cut off in the middle, it would not read it."""
 UNREAD_S = 30.0
 UNREAD_BYTES = 65_536
 """A client takes so much of its answers in that time, or is left."""
@@ -329,7 +330,7 @@ class Line(asyncio.Protocol):
     def _part(self) -> None:
         """How long the client has to take the last it is told, and to end."""
         self._left_bytes = self._transport.get_write_buffer_size()
-        self.deadline = self._loop.time() + (UNREAD_S if self._left_bytes else ENDING_S)
+        self.deadline = self._loop.time() + (UNREAD_S if self._left_bytes else LINGER_S)
 
 
 def head_of(answer: Answer, request: Request, *, closes: bool, framing: bytes) -> list[bytes]:

@@ -20,6 +20,8 @@ MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
+PARTING_S = 3.0
+"""How long it may take to say that it was cancelled."""
 
 
 def is_loopback(host: str) -> bool:
@@ -81,12 +83,19 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
         server.close()
         for line in list(lines):
             line.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                while lines:  # noqa: ASYNC110 a line tells nobody of its end
-                    await asyncio.sleep(0.01)
+        await gone(lines, ENDING_S)
+        door.callers.stop()  # each is answered that it was cancelled
+        await gone(lines, PARTING_S)
         for line in list(lines):
             line.abort()
+
+
+async def gone(lines: dict[Line, None], within_s: float) -> None:
+    """Wait until there are no connections, if that does not take longer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                await asyncio.sleep(0.01)
 
 
 def make_room(lines: dict[Line, None]) -> None:
