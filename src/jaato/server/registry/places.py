@@ -16,10 +16,9 @@ EVERY = "*"
 class Places:
     """The places of the tools that have so many; those of the others are not counted."""
 
-    def __init__(self, most: Mapping[str, int], waiting: int = MAX_WAITING) -> None:
+    def __init__(self, most: Mapping[str, int]) -> None:
         self._most = dict(most)
         self._every = self._most.pop(EVERY, 0)
-        self._waiting = waiting
         self._taken: dict[str, int] = {}
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -37,7 +36,7 @@ class Places:
             self._taken[name] = taken + 1
             return
         queue = self._queues.setdefault(name, deque())
-        if len(queue) >= self._waiting:
+        if len(queue) >= MAX_WAITING:
             raise Overloaded(f"{taken} calls of {name} run and {len(queue)} wait; try again later.")
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(place)
