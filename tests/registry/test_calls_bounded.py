@@ -180,9 +180,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
     during(tmp_path, body, **blueprint)
 
 
-def test_a_tool_has_so_many_places_and_a_short_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many calls of a tool run as it has places; a few wait, in order and not longer than they like; who comes then is
     told to come later. Other tools have places of their own."""
     monkeypatch.setattr(places, "MAX_WAITING", 2)
@@ -210,7 +208,10 @@ def test_a_tool_has_so_many_places_and_a_short_queue(
         assert fails(reply, 429, "request.too_many")["retryable"] is True
         assert reply.headers["retry-after"] == "1"
         assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
-        assert one.at.send("POST", CANCEL, {"request_id": "w-1"}).json == {"request_id": "w-1", "cancelled": 1}
+        assert one.at.send("POST", CANCEL, {"request_id": "w-1"}).json == {
+            "request_id": "w-1",
+            "cancelled": 1,
+        }
         held.go.set()
         assert sorted(reply.status for reply in beside.done()) == [200, 200, 200, 503]
         assert held.most == 2
@@ -280,5 +281,3 @@ def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pyte
             assert fails(reply, 500, "tool.result_too_large")["retryable"] is False
 
     during(tmp_path, body, tools=(much,))
-
-

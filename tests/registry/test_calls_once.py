@@ -87,7 +87,11 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
             answers[key] = reply.status, reply.body
         assert [status for status, _ in answers.values()] == [200, 500, 200]
         again(one)
-        for bad in (b'{"args": {"by": 3}}', b'{"args": {"by": 2}}', b'{"args": {"by": 2}, "context": {"a": 1}}'):
+        for bad in (
+            b'{"args": {"by": 3}}',
+            b'{"args": {"by": 2}}',
+            b'{"args": {"by": 2}, "context": {"a": 1}}',
+        ):
             fails(one.at.invoke("count", bad, idempotency_key="k-1"), 422, MISMATCH)
         fails(one.at.invoke("echo", {"args": {"text": "x"}}, idempotency_key="k-1"), 422, MISMATCH)
         assert one.at.invoke("count", {"args": {"by": "x"}}, idempotency_key="free").status == 400
@@ -107,7 +111,9 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
                 reply = one.at.invoke(name, same, idempotency_key=key)
                 assert (reply.status, reply.body) == answers[key]
                 assert reply.headers[REPLAYED] == "true"
-        streamed = one.at.invoke("fail", asked[1][1], idempotency_key="k 2" and '"k 2"', accept="application/x-ndjson")
+        streamed = one.at.invoke(
+            "fail", asked[1][1], idempotency_key="k 2" and '"k 2"', accept="application/x-ndjson"
+        )
         assert streamed.headers[REPLAYED] == "true"
         assert json.loads(streamed.body) == {"type": "result", "result": json.loads(answers['"k 2"'][1])}
         assert counted.ran == ["count", "fail", "long"]

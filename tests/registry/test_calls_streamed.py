@@ -89,7 +89,10 @@ def lines_of(body: bytes) -> Said:
     """What lines of JSON say."""
     told = [json.loads(line) for line in body.decode().splitlines()]
     return [
-        (one["type"], one["result"] if one["type"] == "result" else {k: v for k, v in one.items() if k != "type"})
+        (
+            one["type"],
+            one["result"] if one["type"] == "result" else {k: v for k, v in one.items() if k != "type"},
+        )
         for one in told
     ]
 
@@ -127,7 +130,9 @@ def test_a_call_is_streamed_as_it_speaks(tmp_path: Path) -> None:
 
     def body(one: Opened) -> None:
         for accept, read in FORMS.items():
-            reply = one.at.invoke("speak", {"args": {"words": ["a", "ü\n\n"]}}, accept=accept, x_request_id="r")
+            reply = one.at.invoke(
+                "speak", {"args": {"words": ["a", "ü\n\n"]}}, accept=accept, x_request_id="r"
+            )
             assert (reply.status, reply.headers["content-type"]) == (200, accept)
             assert (reply.headers["x-request-id"], reply.headers["cache-control"]) == ("r", "no-store")
             assert reply.headers["transfer-encoding"] == "chunked"
@@ -208,7 +213,9 @@ def test_a_client_that_does_not_read_holds_little(tmp_path: Path, monkeypatch: p
             line.settimeout(20)
             line.connect((host, int(port)))
             data = json.dumps({"args": {"size": size}}).encode()
-            head = one.at.head("POST", "/v1/tools/wait:invoke", f"accept: {SSE}", f"content-length: {len(data)}")
+            head = one.at.head(
+                "POST", "/v1/tools/wait:invoke", f"accept: {SSE}", f"content-length: {len(data)}"
+            )
             line.sendall(head + data)
             assert waits.begun.wait(60)
             response = HTTPResponse(line)
@@ -264,5 +271,3 @@ def test_other_wishes_are_read_as_they_are_written() -> None:
         wishes_of([(b"idempotency-key", b"a"), (b"idempotency-key", b"a")])
     for given, wait_s in ((b"wait=5", 5.0), (b'respond-async, Wait = "7"; x=1', 7.0), (b"wait=-1", None)):
         assert wishes_of([(b"prefer", given)]).wait_s == wait_s
-
-
