@@ -116,6 +116,10 @@ class Shelf:
         """The versions of a name."""
         return self._slots.get(name)
 
+    def place(self, name: str) -> int:
+        """The place of a tool that is here in the order of the list; places of those that went stay empty."""
+        return self._slots[name].number
+
     def find(self, name: str, version: str | None = None) -> Tool | None:
         """The tool of this version, None for the newest."""
         slot = self._slots.get(name)
