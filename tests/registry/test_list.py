@@ -269,7 +269,7 @@ def test_what_was_found_stays_so_while_it_is_read() -> None:
 
     def found(cursor: str = "") -> tuple[list[str], str]:
         given = {"q": "count pears", "limit": "4", **({"cursor": cursor} if cursor else {})}
-        page, headers = by_rank(shelf, finder, question(**given))
+        page, headers = by_rank(shelf, shelf, finder, question(**given))
         return [view["name"] for view in json.loads(page.body)], after(headers)
 
     first, cursor = found()

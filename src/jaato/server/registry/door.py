@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
+from time import perf_counter
 
+from jaato.protocol.codec import encode
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import about, calling, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.request import (
     SCOPES,
@@ -20,7 +24,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
-from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.shelf import Page, Shelf
 
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
@@ -36,30 +40,44 @@ REFUSED = {
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[["RegistryDoor", Route, Request], Answer | None]
+AtOnce = Callable[["RegistryDoor", Shelf, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
+
+PAGES: dict[Kind, AtOnce] = {
+    "list": lambda _door, shelf, _route, request: pages.listed(shelf, request),
+    "tool": lambda _door, shelf, route, request: pages.defined(shelf, route, request),
+    "health": lambda door, shelf, _route, _request: about.health(shelf, door.figures),
+    "version": lambda _door, _shelf, _route, _request: about.version(),
+    "metrics": lambda door, shelf, _route, _request: about.metrics(shelf, door.figures, door.callers.count),
+    "openapi": lambda door, _shelf, _route, request: pages.sent(door.described, request),
+}
+"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
 
 async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
     """What a search finds."""
-    return await pages.searched(door.shelf, door.finder, pending.request)
+    return await pages.searched(door.shelf, door.shelf, door.finder, pending.request)
 
 
-PAGES: dict[Kind, AtOnce] = {
-    "list": lambda door, _route, request: pages.listed(door.shelf, request),
-    "tool": lambda door, route, request: pages.defined(door.shelf, route, request),
-}
-"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 SEARCHES: dict[Kind, Work] = {"list": searched}
 """What gives the pages that take time."""
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(door.shelf, door.callers, pending, body)
+    shelf, name = door.shelf, pending.route.name
+    answer = await calling.invoke(shelf, door.callers, pending, body)
+    if name in shelf.tools:
+        door.figures.called(name, answer.code)
+    return answer
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    return several.got(door.shelf, pending.request, body)
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke, ("batchGet", b"POST"): batch_get}
 """What a body comes with, or may take time, by kind and method."""
 
 
@@ -68,31 +86,50 @@ class RegistryDoor:
 
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.shelf: Shelf = shelf
-        self.callers = callers
+        self.callers: Callers = callers
         self.finder = Finder(callers.catalog)
+        self.figures: Figures = Figures()
         self.max_body_bytes = max_body_bytes
+
+    @cached_property
+    def described(self) -> Page:
+        """The OpenAPI document of everything that is answered here."""
+        from jaato.server.registry.openapi.document import document
+
+        return Page(encode(document()))
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
+        begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
         if route is None:
-            return identified(
-                refusal("route.not_found", "There is nothing here; the tools are at /v1/tools."), id_
-            )
+            answer = refusal("route.not_found", "There is nothing here; the tools are at /v1/tools.")
+            return self._counted(answer, None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
             answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
-            return identified(answer, id_)
+            return self._counted(answer, route.kind, request, begun, id_)
         scope = SCOPES[route.kind, request.method]
-        if scope not in who.scopes:
-            return identified(denied(route, f"This key does not have the scope {scope}."), id_)
-        if (route.kind, request.method) in WORKS:
-            wrong = self._wrong(route, request)
-            return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        page = PAGES[route.kind](self, route, request)
-        return Pending(route, request, id_, who) if page is None else identified(page, id_)
+        found: Answer | None
+        if scope is not None and scope not in who.scopes:
+            found = denied(route, f"This key does not have the scope {scope}.")
+        elif (route.kind, request.method) in WORKS:
+            found = self._wrong(route, request)
+        else:
+            found = PAGES[route.kind](self, self.shelf, route, request)
+        if found is None:
+            return Pending(route, request, id_, who)
+        return self._counted(found, route.kind, request, begun, id_)
+
+    def _counted(
+        self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
+    ) -> Answer:
+        """The answer with the id of its request, counted."""
+        method = request.method if kind is not None and request.method in allowed(kind) else b"*"
+        self.figures.answered(kind, method, answer.status, perf_counter() - begun)
+        return identified(answer, id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -109,23 +146,27 @@ class RegistryDoor:
 
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""
-        return identified(self._large(route_of(request.path)), request_id(request.header(b"x-request-id")))
+        return self._refused(request, self._large(route_of(request.path)))
 
     def too_slow(self, request: Request) -> Answer:
         """A body that did not come in time."""
-        answer = said(
-            route_of(request.path),
-            "request.timeout",
-            "The body did not come in time; send it again.",
+        words = "The body did not come in time; send it again."
+        return self._refused(request, said(route_of(request.path), "request.timeout", words))
+
+    def _refused(self, request: Request, answer: Answer) -> Answer:
+        route = route_of(request.path)
+        kind = None if route is None else route.kind
+        return self._counted(
+            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
         )
-        return identified(answer, request_id(request.header(b"x-request-id")))
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
+        begun = perf_counter()
         kind = pending.route.kind
         work = WORKS.get((kind, pending.request.method)) or SEARCHES[kind]
         answer = await work(self, pending, body)
-        return identified(answer, pending.id)
+        return self._counted(answer, kind, pending.request, begun, pending.id)
 
 
 def turned_away(request: Request, problem: Refused) -> Answer:
