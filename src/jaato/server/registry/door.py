@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from time import perf_counter
 
-from jaato.protocol.codec import encode
 from jaato.server.asgi import Refused
 from jaato.server.registry import about, calling, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
@@ -24,7 +22,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
-from jaato.server.registry.shelf import Page, Shelf
+from jaato.server.registry.shelf import Shelf
 
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
@@ -40,16 +38,16 @@ REFUSED = {
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[["RegistryDoor", Shelf, Route, Request], Answer | None]
+AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
 
 PAGES: dict[Kind, AtOnce] = {
-    "list": lambda _door, shelf, _route, request: pages.listed(shelf, request),
-    "tool": lambda _door, shelf, route, request: pages.defined(shelf, route, request),
-    "health": lambda door, shelf, _route, _request: about.health(shelf, door.figures),
-    "version": lambda _door, _shelf, _route, _request: about.version(),
-    "metrics": lambda door, shelf, _route, _request: about.metrics(shelf, door.figures, door.callers.count),
-    "openapi": lambda door, _shelf, _route, request: pages.sent(door.described, request),
+    "list": lambda _door, shelf, _who, _route, request: pages.listed(shelf, request),
+    "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
+    "health": lambda door, shelf, *_: about.health(shelf, door.figures),
+    "version": lambda *_: about.version(),
+    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
@@ -91,13 +89,6 @@ class RegistryDoor:
         self.figures: Figures = Figures()
         self.max_body_bytes = max_body_bytes
 
-    @cached_property
-    def described(self) -> Page:
-        """The OpenAPI document of everything that is answered here."""
-        from jaato.server.registry.openapi.document import document
-
-        return Page(encode(document()))
-
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
         begun = perf_counter()
@@ -118,7 +109,7 @@ class RegistryDoor:
         elif (route.kind, request.method) in WORKS:
             found = self._wrong(route, request)
         else:
-            found = PAGES[route.kind](self, self.shelf, route, request)
+            found = PAGES[route.kind](self, self.shelf, who, route, request)
         if found is None:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)

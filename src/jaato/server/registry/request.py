@@ -98,6 +98,12 @@ class Pending:
     who: Who = field(default_factory=Who)
 
 
+def is_open(request: Request) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(request.path)
+    return kind is not None and SCOPES.get((kind, request.method), "") is None
+
+
 def allowed(kind: Kind) -> tuple[bytes, ...]:
     """The methods that are answered."""
     return METHODS[kind]

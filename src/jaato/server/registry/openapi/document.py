@@ -49,8 +49,9 @@ WORDS = """Tools of this registry for programs elsewhere: a list for planners, t
 validated. Errors say what to do; `retryable` says whether the same request may work later."""
 
 
-def document() -> dict[str, Any]:
-    """The OpenAPI document of everything that is answered."""
+def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
+    """The OpenAPI document: of the whole address, or of what is under the path of the list; `keyed` says that a key is
+    needed, where otherwise it may be."""
     sent = types_of(one.body for one in OPERATIONS.values())
     told = types_of(
         each
@@ -65,7 +66,7 @@ def document() -> dict[str, Any]:
             {"name": "tools", "description": "The tools that are served."},
             {"name": "registry", "description": "What the registry says of itself."},
         ],
-        "paths": paths(),
+        "paths": paths(whole=whole, keyed=keyed),
         "components": {
             "schemas": {**schemas(sent, closed=False), **schemas(told, closed=True)},
             "securitySchemes": {
@@ -87,20 +88,23 @@ def document() -> dict[str, Any]:
     }
 
 
-def paths() -> dict[str, Any]:
+def paths(*, whole: bool, keyed: bool) -> dict[str, Any]:
     """Every path, with what each method does there."""
     found: dict[str, Any] = {}
     for (kind, method), scope in SCOPES.items():
         operation = OPERATIONS[kind, b"GET" if method == b"HEAD" else method]
-        for number, path in enumerate(PATHS[kind]):
-            made = described(operation, scope, bare=method == b"HEAD")
-            suffix = ("Head" if method == b"HEAD" else "") + ("Here" if number else "")
-            made["operationId"] = operation.id + suffix
+        path = (
+            PATHS[kind][0] if whole else next((one for one in PATHS[kind] if one.startswith(LIST_PATH)), None)
+        )
+        if path is not None:
+            made = described(operation, bare=method == b"HEAD")
+            made["operationId"] = operation.id + ("Head" if method == b"HEAD" else "")
+            made["security"] = [{}] if scope is None else [{KEY: [scope]}, *([] if keyed else [{}])]
             found.setdefault(path, {})[method.decode().lower()] = made
     return found
 
 
-def described(operation: Operation, scope: str | None, *, bare: bool) -> dict[str, Any]:
+def described(operation: Operation, *, bare: bool) -> dict[str, Any]:
     """One operation; a `bare` one has no bodies."""
     failing = (*ALWAYS, *operation.fails, *(WITH_BODY if operation.body is not None else ()))
     special = CALL_FAILURES if operation.errors is RESULT else {}
@@ -120,7 +124,6 @@ def described(operation: Operation, scope: str | None, *, bare: bool) -> dict[st
         "description": operation.words,
         "parameters": [parameter(one) for one in (*operation.parameters, REQUEST_ID)],
         "responses": {str(status): answer(answers[status], bare=bare) for status in sorted(answers)},
-        "security": [{}] if scope is None else [{KEY: [scope]}, {}],
     }
     if operation.body is not None:
         made["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of(operation.body)}}}
