@@ -15,7 +15,7 @@ from jaato.server.registry.callers import Caller, Callers, How
 from jaato.server.registry.calling import STORED, Calls, least, origin_of
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
-from jaato.server.registry.pages import in_version
+from jaato.server.registry.pages import found_in
 from jaato.server.registry.repeats import Key
 from jaato.server.registry.request import Pending
 from jaato.server.registry.shelf import Shelf
@@ -104,7 +104,7 @@ def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wis
         invocation = decode_invocation(raw)
     except (InvalidJson, InvalidShape) as error:
         return error_of(error.code, str(error))
-    found = in_version(shelf, named.name, None if named.version is UNSET else named.version)
+    found = found_in(shelf, named.name, None if named.version is UNSET else named.version)
     if isinstance(found, ToolError):
         return found
     origin = origin_of(pending.id, pending.request.header(b"traceparent"), invocation)

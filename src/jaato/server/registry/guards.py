@@ -14,7 +14,7 @@ from jaato.server.names import Names
 from jaato.server.registry.door import REALM
 from jaato.server.registry.keys import Keys, too_often
 from jaato.server.registry.rate import Asked, Rate
-from jaato.server.registry.request import EVERYTHING, Request, Who
+from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
 
 LOG = logger("server.registry")
 UNSAID = "Give a key: Authorization: Bearer KEY."
@@ -57,6 +57,8 @@ class Keyed:
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
         self.names.check({"headers": request.headers})
+        if is_open(request):
+            return NOBODY
         token = bearer(request)
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
