@@ -37,6 +37,8 @@ PATHS: dict[Kind, tuple[str, ...]] = {
     "tool": (f"{LIST_PATH}/{{name}}",),
     "invoke": (f"{LIST_PATH}/{{name}}{INVOKE}",),
     "batchGet": (f"{LIST_PATH}:batchGet",),
+    "batchInvoke": (f"{LIST_PATH}:batchInvoke",),
+    "cancel": (f"{LIST_PATH}:cancel",),
     "health": ("/healthz",),
     "version": ("/version",),
     "metrics": ("/metrics", f"{LIST_PATH}:metrics"),
