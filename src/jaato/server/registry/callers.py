@@ -16,6 +16,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.visit import Visit
+from jaato.tools.call import Call
 from jaato.tools.pipeline import run
 
 MAX_AT_ONCE = 256
@@ -47,7 +48,7 @@ class Caller(Visit):
         return bool(self._running)
 
     async def call(self, name: str, invocation: Invocation, origin: Mapping[str, str]) -> Done:
-        """Run a call to its end, which is durable then.
+        """Run a call to its end, which is durable then; that of a tool which only reads follows at once.
 
         Raises `Overloaded` when too many are under way, `StoreError` when the log cannot be kept.
         """
@@ -62,11 +63,9 @@ class Caller(Visit):
         self._running[asked.call_id] = asyncio.current_task()
         try:
             outcome = await run(call, steps)
-            if len(self._running) == 1:
-                self.session.journal.flush()  # nobody is there to share the commit with
-            elif self._results[asked.call_id] is None:
-                await asyncio.sleep(0)  # what is held is committed before it is our turn again
-            result = self._results[asked.call_id]
+            result = self._unrecorded(call)
+            if result is None:
+                result = await self._recorded(call)
         finally:
             del self._results[asked.call_id], self._running[asked.call_id]
         if result is None:
@@ -74,6 +73,26 @@ class Caller(Visit):
             raise StoreError("The result of the call could not be recorded; look before it is repeated.")
         value = None if result.error is not None else self._value(result, text=isinstance(outcome.value, str))
         return Done(value, result.error, round(outcome.duration_s * 1e3, 3))
+
+    def _unrecorded(self, call: Call) -> ToolResult | None:
+        """The result of a call that had no effect: its record is committed in the next turn of the loop, with those of
+        all others that end in this one. None where nobody is to know of the result before it is in the log."""
+        journal = self.session.journal
+        if not (journal.held and journal.sound) or journal.frozen or call.changed:
+            return None
+        end = journal.held[-1][0]
+        found = self.session.catalog.find(call.name)
+        if found is None or found.tool.spec.access != "read" or not isinstance(end, ToolCallEnd):
+            return None
+        return end.result if end.call_id == call.id else None
+
+    async def _recorded(self, call: Call) -> ToolResult | None:
+        """The result of a call once it is in the log; None where it could not be written."""
+        if len(self._running) == 1:
+            self.session.journal.flush()  # nobody is there to share the commit with
+        elif self._results[call.id] is None:
+            await asyncio.sleep(0)  # what is held is committed before it is our turn again
+        return self._results[call.id]
 
     def _value(self, result: ToolResult, *, text: bool) -> Any:
         """What a call gave, whole: its data, else its text. Raises `StoreError` for one that is too large to be sent."""

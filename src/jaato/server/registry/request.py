@@ -15,6 +15,7 @@ TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
+CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -57,13 +58,17 @@ def route_of(path: bytes) -> Route | None:
         return Route("list")
     if not path.startswith(BELOW):
         return None
-    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
-    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
-    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+    raw = path[len(BELOW) :]
+    encoded = b"%" in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALLS):
+        kind, raw = "invoke", raw[: -len(CALLS)]
     if not raw or b"/" in raw:
         return None
     try:
-        return Route(kind, unquote_to_bytes(raw).decode())
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
     except UnicodeDecodeError:
         return Route(kind)
 
