@@ -75,16 +75,15 @@ class Caller(Visit):
         return Done(value, result.error, round(outcome.duration_s * 1e3, 3))
 
     def _unrecorded(self, call: Call) -> ToolResult | None:
-        """The result of a call that had no effect: its record is committed in the next turn of the loop, with those of
-        all others that end in this one. None where nobody is to know of the result before it is in the log."""
+        """The result of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
+        where nobody is to know of the result before it is in the log, and while the log cannot be written."""
         journal = self.session.journal
-        if not (journal.held and journal.sound) or journal.frozen or call.changed:
+        if not journal.held or not journal.sound or journal.frozen:
             return None
-        end = journal.held[-1][0]
-        found = self.session.catalog.find(call.name)
-        if found is None or found.tool.spec.access != "read" or not isinstance(end, ToolCallEnd):
+        end, _, _, hurried = journal.held[-1]
+        if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
             return None
-        return end.result if end.call_id == call.id else None
+        return end.result
 
     async def _recorded(self, call: Call) -> ToolResult | None:
         """The result of a call once it is in the log; None where it could not be written."""
