@@ -27,11 +27,7 @@ NEVER, LATER, SOON = 0, 1, 2
 """When what is held is committed, if nothing else comes."""
 
 
-def unseen() -> None:
-    """Nobody waits for it to be seen."""
-
-
-Held = tuple[Event, Callable[[], None], "Journal", bool]
+Held = tuple[Event, Callable[[], None] | None, "Journal", bool]
 """An event that is held, what is called once it has been seen, whose it is, and whether it is hurried."""
 
 
@@ -89,7 +85,7 @@ class Journal:
     def hold(
         self,
         event: Event,
-        seen: Callable[[], None] = unseen,
+        seen: Callable[[], None] | None = None,
         holder: Journal | None = None,
         *,
         hurried: bool = True,
@@ -184,7 +180,8 @@ class Journal:
             finally:
                 self._telling = False
         for _, seen, _, _ in held:
-            seen()
+            if seen is not None:
+                seen()
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
@@ -246,7 +243,7 @@ class Branch(Journal):
     def hold(
         self,
         event: Event,
-        seen: Callable[[], None] = unseen,
+        seen: Callable[[], None] | None = None,
         holder: Journal | None = None,
         *,
         hurried: bool = True,

@@ -64,13 +64,13 @@ class Request:
     path: bytes
     headers: Headers
     query: bytes = b""
+    _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
 
 
 @dataclass(slots=True)
