@@ -56,17 +56,19 @@ def test_a_log_that_takes_nothing_more_is_no_reason_to_do_things_twice(tmp_path:
         for key in ({}, {"idempotency_key": "k"}):
             done = one.at.invoke("fills", {"args": {}}, **key)
             assert fails(done, 500, "tool.outcome_unknown")["retryable"] is False
-            for name, given in (("does", long), ("looks", {"args": {}}), ("looks", {"args": {}})):
-                refused = one.at.invoke(name, given, **key and {"idempotency_key": name})
-                assert fails(refused, 503, "registry.unavailable")["retryable"] is True
-                assert refused.headers["retry-after"] == "1"
-                assert str(tmp_path) not in refused.body.decode()
-            batch = {"calls": [{"name": "looks", "args": {}}] * 3}
+            refused = one.at.invoke("does", long, **key and {"idempotency_key": "does"})
+            assert fails(refused, 503, "registry.unavailable")["retryable"] is True
+            assert refused.headers["retry-after"] == "1"
+            assert str(tmp_path) not in refused.body.decode()
+            looking = {"idempotency_key": f"look-{len(key)}"}
+            fails(one.at.invoke("looks", {"args": {}}, **looking), 503, "registry.unavailable")
+            batch = {"calls": [{"name": "does", **long}] * 3}
             results = one.at.send("POST", "/v1/tools:batchInvoke", batch).json
             assert {each["error"]["code"] for each in results} == {"registry.unavailable"}
             log[0](1_000_000)
             assert one.at.invoke("does", long, **key and {"idempotency_key": "does"}).status == 200
-            assert one.at.invoke("looks", {"args": {}}, **key and {"idempotency_key": "looks"}).status == 200
+            assert "idempotent-replayed" not in one.at.invoke("looks", {"args": {}}, **looking).headers
+            assert one.at.invoke("looks", {"args": {}}, **looking).headers["idempotent-replayed"] == "true"
         again = one.at.invoke("fills", {"args": {}}, idempotency_key="k")
         assert fails(again, 500, "tool.outcome_unknown") == done.json["error"]
         assert ran == ["fills", "does", "fills", "does"]

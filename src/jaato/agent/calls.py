@@ -84,7 +84,7 @@ class SessionSteps:
             origin=call.origin,
         )
         if call.door == "registry" and tool.spec.access == "read":
-            journal.hold(start, unseen)  # what only reads has no effect that it must come before
+            journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
         else:
             journal.record(start)
 
@@ -125,11 +125,16 @@ class SessionSteps:
             show_popup=metadata.get("show_popup") is not False,
         )
         if call.door == "registry":
-            if told:
-                journal.record(*told)
-            journal.hold(end, unseen)  # who called is answered when it is seen
+            for change in told:
+                journal.hold(change)
+            journal.hold(end, hurried=not self._only_read(call, outcome))  # else answered when it is durable
         else:
             journal.record(*told, end)
+
+    def _only_read(self, call: Call, outcome: Outcome) -> bool:
+        """Whether a call is over that can have had no effect."""
+        found = self.find(call.name) if outcome.ok and not call.changed else None
+        return found is not None and found.tool.spec.access == "read"
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -224,10 +229,6 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
-
-
-def unseen() -> None:
-    """Nobody waits for it to be seen."""
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -88,7 +88,7 @@ class Caller(Visit):
         within_s: float | None = None,
         how: How | None = None,
     ) -> Done:
-        """Run a call of this very tool to its end, which is durable then; for `within_s` at most.
+        """Run a call of this very tool to its end, which is durable then, or of no effect; for `within_s` at most.
 
         Raises `Overloaded` when too many are under way, `OutcomeUnknown` when it may have been carried out and its end could
         not be recorded, `TooLarge` for a result that is, `StoreError` when the log cannot be kept and nothing was done.
@@ -109,12 +109,10 @@ class Caller(Visit):
             outcome = await (
                 run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
             )
-            if len(self._running) == 1:
-                self.session.journal.flush()  # nobody is there to share the commit with
-            elif self._ends[id_] is None:
-                await asyncio.sleep(0)  # what is held is committed before it is our turn again
+            if how is None and tool.spec.access == "read" and self._ends[id_] is None:
+                self._ends[id_] = self._unrecorded(call)
             if self._ends[id_] is None:
-                self.session.journal.flush()  # raises why
+                await self._recorded(call)
         except asyncio.CancelledError:
             if id_ not in self._stopped or task is None or task.uncancel():
                 raise
@@ -135,6 +133,26 @@ class Caller(Visit):
         problem, read = end.result.error, self.session.steps.results.read
         value = None if problem is not None else value_of(end.result, read, text=text)
         return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
+
+    def _unrecorded(self, call: Call) -> ToolCallEnd | None:
+        """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
+        where nobody is to know of the end before it is in the log, and while the log cannot be written."""
+        journal = self.session.journal
+        if not journal.held or not journal.sound or journal.frozen:
+            return None
+        end, _, _, hurried = journal.held[-1]
+        if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
+            return None
+        return end
+
+    async def _recorded(self, call: Call) -> None:
+        """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
+        if len(self._running) == 1:
+            self.session.journal.flush()  # nobody is there to share the commit with
+        elif self._ends[call.id] is None:
+            await asyncio.sleep(0)  # what is held is committed before it is our turn again
+        if self._ends[call.id] is None:
+            self.session.journal.flush()  # raises why
 
     async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
         """Run it so."""

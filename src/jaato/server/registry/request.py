@@ -34,6 +34,7 @@ BESIDE: dict[bytes, Kind] = {
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
+CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -96,13 +97,13 @@ class Request:
     told: Sequence[tuple[bytes, bytes]] = ()
     old: bool = False
     """HTTP/1.0, which knows no chunks."""
+    _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
 
 
 @dataclass(slots=True)
@@ -134,13 +135,17 @@ def route_of(path: bytes) -> Route | None:
         action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
         found = ACTIONS.get(action) or BESIDE.get(path)
         return None if found is None else Route(found)
-    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
-    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
-    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+    raw = path[len(BELOW) :]
+    encoded = b"%" in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALLS):
+        kind, raw = "invoke", raw[: -len(CALLS)]
     if not raw or b"/" in raw:
         return None
     try:
-        return Route(kind, unquote_to_bytes(raw).decode())
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
     except UnicodeDecodeError:
         return Route(kind)
 
