@@ -152,7 +152,7 @@ class SessionSteps:
         with anyio.move_on_after(limit_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
-            raise ToolTimeout(f"{tool.name} did not finish within {limit_s:g} s and was stopped.")
+            raise ToolTimeout(took_too_long(tool, limit_s))
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
@@ -170,6 +170,8 @@ class SessionSteps:
             ):  # nobody cancelled this call: the tool's own fault
                 raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
+            if call.overdue_s is not None and runner is not None and not runner.uncancel():
+                raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
             raise
         except GeneratorExit as error:
             if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
@@ -229,6 +231,11 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
+
+
+def took_too_long(tool: Tool, limit_s: float) -> str:
+    """What is said of a call that was stopped for that."""
+    return f"{tool.name} did not finish within {limit_s:g} s and was stopped."
 
 
 def current_task() -> asyncio.Task[Any] | None:

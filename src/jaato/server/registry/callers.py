@@ -31,6 +31,7 @@ MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` it was called with."""
+LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""
 NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")
@@ -65,12 +66,21 @@ class How:
     claim: Callable[[str, str, int], None] | None = None
 
 
+class Running(NamedTuple):
+    """A call that is under way, since when by the loop's clock, and the task it is in."""
+
+    task: asyncio.Task[Any] | None
+    call: Call
+    tool: Tool
+    since: float
+
+
 class Caller(Visit):
     """One caller's session, and the calls it has under way."""
 
     def __init__(self, session: Session, client: str) -> None:
         self._ends: dict[str, ToolCallEnd | None] = {}
-        self._running: dict[str, tuple[asyncio.Task[Any] | None, Mapping[str, str]]] = {}
+        self._running: dict[str, Running] = {}
         self._heard_by: dict[str, Heard] = {}
         self._stopped: set[str] = set()
         super().__init__(session, client)
@@ -104,7 +114,7 @@ class Caller(Visit):
         self._ends[id_] = None
         outcome: Outcome | None = None
         stopped = False
-        self._running[id_] = task, origin
+        self._running[id_] = Running(task, call, tool, asyncio.get_running_loop().time())
         try:
             outcome = await (
                 run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
@@ -191,7 +201,8 @@ class Caller(Visit):
 
     def cancel(self, request_id: str) -> int:
         """Cancel the calls of a request; gives how many there are."""
-        found = [id_ for id_, (_, origin) in self._running.items() if origin.get("request_id") == request_id]
+        asked = {id_: one.call.origin or {} for id_, one in self._running.items()}
+        found = [id_ for id_, origin in asked.items() if origin.get("request_id") == request_id]
         for id_ in found:
             self._stop(id_)
         return len(found)
@@ -202,15 +213,25 @@ class Caller(Visit):
             self._stop(id_)
 
     def _stop(self, id_: str) -> None:
-        task, _ = self._running[id_]
+        task = self._running[id_].task
         if task is not None and id_ not in self._stopped:
             self._stopped.add(id_)
             task.cancel()
 
+    def hurry(self, within_s: float) -> None:
+        """Stop the calls that are under way for longer, of tools that have no time of their own."""
+        since = asyncio.get_running_loop().time() - within_s
+        for id_, one in list(self._running.items()):
+            if one.since > since:
+                return  # those that follow began later
+            if one.tool.timeout_s is None and one.call.within_s is None:
+                one.call.overdue_s = within_s
+                self._stop(id_)
+
     async def ended(self) -> None:
         """Wait until no call is under way, if that does not take long."""
         mine = asyncio.current_task()
-        tasks = [task for task, _ in self._running.values() if task is not None and task is not mine]
+        tasks = [one.task for one in self._running.values() if one.task is not None and one.task is not mine]
         if tasks:
             await asyncio.wait(tasks, timeout=ENDING_S)
 
@@ -232,6 +253,8 @@ class Callers(Door):
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         super().__init__(runtime, plan, offer, state_dir)
         self.repeats = Repeats(state_dir, plan.workspace)
+        self.within_s: float | None = None
+        """How long a call may take whose tool does not say."""
 
     @property
     def store(self) -> Store:
@@ -250,6 +273,16 @@ class Callers(Door):
         assert isinstance(visit, Caller)
         visit.last_used = asyncio.get_running_loop().time()
         return visit
+
+    async def sweep(self) -> None:
+        """Do what `Door.sweep` does, and stop the calls that take too long."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().sweep())
+            while True:
+                await asyncio.sleep(LOOK_S)
+                for visit in list(self._visits.values()):
+                    if isinstance(visit, Caller) and self.within_s is not None:
+                        visit.hurry(self.within_s)
 
     def stop(self) -> None:
         """Cancel every call of everybody."""
