@@ -230,27 +230,18 @@ def test_what_no_key_may_be(tmp_path: Path) -> None:
 def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
     """What a command prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "jaato.cli", "registry", *words], env=env, capture_output=True, text=True
+        [sys.executable, "-m", "jaato", "registry", *words], env=env, capture_output=True, text=True
     )
     assert done.returncode == status, done.stderr
     return done.stdout
 
 
 @contextmanager
-def process(env: dict[str, str], cwd: Path) -> Iterator[Served]:
+def process(env: dict[str, str], home: Path) -> Iterator[Served]:
     """A registry that serves `core` as a program of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "jaato.cli",
-        "registry",
-        "serve",
-        "--port",
-        "0",
-        "--log",
-        str(cwd / "log"),
-    ]
-    with subprocess.Popen(command, env=env, cwd=cwd, stderr=subprocess.PIPE, text=True) as running:
+    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
+    command += ["--log", str(home / "log")]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
             line = running.stderr.readline()

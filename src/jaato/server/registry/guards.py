@@ -85,7 +85,7 @@ class Free:
         try:
             keyed = self.keyed()
         except (ConfigError, OSError) as error:
-            LOG.error("Nobody can be let in: %s", error)
+            LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
         return keyed.admit(request, peer)
 
