@@ -100,6 +100,8 @@ def test_a_key_gives_what_it_names(tmp_path: Path) -> None:
         sees = replace(at, token=some)
         assert [tool["name"] for tool in sees.send("GET", "/v1/tools").json] == ["calc", "time_now"]
         assert result_of(sees.invoke("calc", {"args": {"expression": "6*7"}}), 200)["result"]["value"] == 42
+        found = sees.send("GET", "/v1/tools?q=echo+text+calc").json
+        assert "echo" not in [tool["name"] for tool in found]
         absent = refused(sees.send("GET", "/v1/tools/echo"), 404, "tool.not_found")
         never = refused(sees.send("GET", "/v1/tools/nothing"), 404, "tool.not_found")
         assert absent.json["message"].replace("echo", "nothing") == never.json["message"]

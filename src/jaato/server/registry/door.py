@@ -9,6 +9,7 @@ from jaato.server.registry import calling, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.finding import Finder
+from jaato.server.registry.next import serving as later
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -36,6 +37,7 @@ REFUSED = {
 """The codes of what a gate refuses, by their status."""
 REALM = 'Bearer realm="jaato tool registry"'
 """What answers to who may not come in begin with."""
+NOTHING = "There is nothing here; the tools are at /v1/tools."
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
@@ -51,6 +53,10 @@ async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer
 PAGES: dict[Kind, AtOnce] = {
     "list": lambda shelf, _route, request: pages.listed(shelf, request),
     "tool": pages.defined,
+    "next_list": lambda shelf, _route, request: later.listed(shelf, request),
+    "next_tool": later.defined,
+    "next_health": lambda _shelf, _route, _request: later.health(),
+    "next_version": lambda _shelf, _route, _request: later.version(),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 SEARCHES: dict[Kind, Work] = {"list": searched}
@@ -62,7 +68,15 @@ async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     return await calling.invoke(seen(door.shelf, pending.who.sight), door.callers, pending, body)
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to a call of the later generation."""
+    return await later.invoked(pending, body, lambda call, args: invoke(door, call, args))
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {
+    ("invoke", b"POST"): invoke,
+    ("next_invoke", b"POST"): invoke_later,
+}
 """What a body comes with, or may take time, by kind and method."""
 
 
@@ -79,14 +93,13 @@ class RegistryDoor:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
-        if route is None:
-            return identified(
-                refusal("route.not_found", "There is nothing here; the tools are at /v1/tools."), id_
-            )
+        if route is None or route.kind == "next_nothing":
+            return identified(said(route, "route.not_found", NOTHING), id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
+            answer = inform(route, refusal("request.method_not_allowed", words))
+            answer.headers.append((b"allow", b", ".join(methods)))
             return identified(answer, id_)
         scope = SCOPES[route.kind, request.method]
         if scope not in who.scopes:
@@ -135,7 +148,7 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     """A refusal at the gate: a whole result where a call was meant."""
     code = REFUSED.get(problem.status, "request.misdirected")
     route = route_of(request.path)
-    meant = route if request.method == b"POST" else None
+    meant = route if request.method == b"POST" or later.is_later(route) else None
     return said(meant, code, problem.text)
 
 
@@ -152,7 +165,12 @@ def said(route: Route | None, code: str, words: str) -> Answer:
     """An error in the form of what was asked for: a whole result where it was a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
-    return refusal(code, words)
+    return inform(route, refusal(code, words))
+
+
+def inform(route: Route | None, answer: Answer) -> Answer:
+    """A refusal as the generation has it that was asked."""
+    return later.in_envelope(answer) if later.is_later(route) else answer
 
 
 def identified(answer: Answer, id_: bytes) -> Answer:

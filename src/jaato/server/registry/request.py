@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.next.paths import NextKind, place_of
 from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -20,12 +21,17 @@ LIST = LIST_PATH.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke"]
+Kind = Literal["list", "tool", "invoke"] | NextKind
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
     ("invoke", b"POST"): "tools:invoke",
+    ("next_list", b"GET"): "tools:read",
+    ("next_tool", b"GET"): "tools:read",
+    ("next_invoke", b"POST"): "tools:invoke",
+    ("next_health", b"GET"): "tools:read",
+    ("next_version", b"GET"): "tools:read",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
 """Which methods there are of each kind, and what a key must be allowed for it."""
@@ -52,7 +58,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which of the three, and of which tool; an empty name is one that cannot be read."""
+    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
@@ -97,7 +103,8 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
-        return None
+        later = place_of(path)
+        return None if later is None else Route(*later)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
     kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
     raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
