@@ -267,9 +267,15 @@ def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str])
         row = json.loads(cli(desk_env, "key", "list", "--json"))[0]
         assert (row["name"], row["tools"], row["rate"]) == ("ci", ["echo"], "9/s")
         assert row["scopes"] == ["tools:read", "tools:invoke"]
+        assert mine.invoke("echo", {"args": {"text": "x"}}, x_request_id="made-1").status == 200
+        call = json.loads(cli(desk_env, "log", "--key", "ci", "--json"))
+        assert (call["request_id"], call["outcome"]) == ("made-1", "ok")
         cli(desk_env, "key", "remove", "ci")
         refused(mine.send("GET", "/v1/tools", x_request_id="gone-1"), 401, "auth.required")
         refused(at.send("GET", "/v1/tools"), 401, "auth.required")
+    told = (tmp_path / "log").read_text()
+    assert "Request gone-1 from 127.0.0.1: 401 for GET '/v1/tools'" in told
+    assert key not in told
     cli(desk_env, "key", "remove", "ci", status=2)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import jsonschema_rs
 import pytest
-from jsonschema import Draft202012Validator
 from tests.contract import showing
 from tests.registry.opened import Opened, during
 from tests.server.serving import served
@@ -29,9 +29,9 @@ DETAIL = {
 }
 
 
-def closed(required: str, **properties: object) -> Draft202012Validator:
+def closed(required: str, **properties: object) -> jsonschema_rs.Draft202012Validator:
     """An object with these properties and no others."""
-    return Draft202012Validator(
+    return jsonschema_rs.Draft202012Validator(
         {
             "type": "object",
             "required": required.split(),
@@ -68,7 +68,7 @@ VERSION = closed(
 )
 
 
-def of(form: Draft202012Validator, reply: Reply, status: int = 200) -> Any:
+def of(form: jsonschema_rs.Draft202012Validator, reply: Reply, status: int = 200) -> Any:
     """The body of an answer, which has this form."""
     assert reply.status == status, reply
     problems = [error.message for error in form.iter_errors(reply.json)]
@@ -152,7 +152,13 @@ def test_its_routes(tmp_path: Path) -> None:
         refused(invoke(at, b"{}", content_encoding="gzip"), 415, "request.unsupported_encoding")
         for data in (b"", b"{", b"\xff", b'{"invocation_id":"i","tool_id":"echo","args":{"a":NaN}}'):
             refused(invoke(at, data), 400, "request.invalid_json")
-        for shape in ([], {}, {"invocation_id": "inv_123", "args": {}}, {**asked("echo"), "args": []}):
+        shapes: tuple[object, ...] = (
+            [],
+            {},
+            {"invocation_id": "inv_123", "args": {}},
+            {**asked("echo"), "args": []},
+        )
+        for shape in shapes:
             refused(invoke(at, shape), 400, "request.invalid_shape")
         assert at.send("GET", "/next").status == at.send("GET", "/next/v2/tools").status == 404
 

@@ -10,7 +10,8 @@ import msgspec
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer
-from jaato.server.registry.door import RegistryDoor, turned_away
+from jaato.server.registry.door import RegistryDoor, identified, turned_away
+from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
 
@@ -34,6 +35,8 @@ class Application:
             if found is None:
                 return  # the client has gone
             answer = found
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, peer_of(scope))
         head = request.method == b"HEAD"
         length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
         start = {
@@ -74,6 +77,11 @@ def request_of(scope: Scope) -> Request:
     )
 
 
+def peer_of(scope: Scope) -> str:
+    """The address a request comes from; empty for the Unix socket."""
+    return str((scope.get("client") or ("",))[0])
+
+
 def who_of(scope: Scope) -> Who:
     """Whose session the calls of a request are in: that of its token."""
     held = scope.get("state", {}).get(KEY)
@@ -89,5 +97,7 @@ def refused(scope: Scope, problem: Refused) -> Any:
     """A refusal of the gate's in the contract's words: a whole result where a call was meant."""
     request = request_of(scope)
     answer = turned_away(request, problem)
-    problem.headers.setdefault("x-request-id", request_id(request.header(b"x-request-id")).decode("ascii"))
+    identified(answer, request_id(request.header(b"x-request-id")))
+    problem.headers.setdefault("x-request-id", answer.headers[-1][1].decode("ascii"))
+    REFUSALS.note(request, answer, peer_of(scope))
     return msgspec.json.decode(answer.body)

@@ -14,6 +14,7 @@ import httptools
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, refusal
 from jaato.server.registry.door import RegistryDoor, identified, turned_away
+from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who, request_id
 
 HEAD_S = 15.0
@@ -269,6 +270,8 @@ class Line(asyncio.Protocol):
         self._next()
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, self._peer())
         parts = [ENTRY[answer.status], CLOCK.line()]
         for name, value in answer.headers:
             parts += (name, b": ", value, b"\r\n")
