@@ -154,6 +154,12 @@ FIELDS: dict[str, Field] = {
     "tool_registry_body_bytes": Field(
         "integer", 1_000_000, "the longest body of a request to a tool registry"
     ),
+    "tool_registry_timeout_s": Field(
+        "number", 600.0, "seconds a call over a tool registry may take whose tool has no time of its own"
+    ),
+    "tool_registry_at_once": Field(
+        "list", [], "how many calls of a tool a registry runs at once, as `run=4`; `*=16` for each of the others"
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import batch, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.next import serving as later
 from jaato.server.registry.request import (
@@ -24,6 +26,7 @@ from jaato.server.registry.request import (
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
+LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
     400: "request.invalid_http",
@@ -38,7 +41,7 @@ REFUSED = {
 REALM = 'Bearer realm="jaato tool registry"'
 """What answers to who may not come in begin with."""
 NOTHING = "There is nothing here; the tools are at /v1/tools."
-CALLS = frozenset(("invoke",))
+CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
 AtOnce = Callable[[Shelf, Route, Request], Answer | None]
@@ -65,7 +68,7 @@ SEARCHES: dict[Kind, Work] = {"list": searched}
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(seen(door.shelf, pending.who.sight), door.callers, pending, body)
+    return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
 
 
 async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -73,9 +76,21 @@ async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Ans
     return await later.invoked(pending, body, lambda call, args: invoke(door, call, args))
 
 
+async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answers to several calls."""
+    return await batch.invoke_all(door.calls, seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """How many calls were cancelled."""
+    return batch.cancel(door.callers, pending, body)
+
+
 WORKS: dict[tuple[Kind, bytes], Work] = {
     ("invoke", b"POST"): invoke,
     ("next_invoke", b"POST"): invoke_later,
+    ("batchInvoke", b"POST"): invoke_all,
+    ("cancel", b"POST"): cancel,
 }
 """What a body comes with, or may take time, by kind and method."""
 
@@ -83,9 +98,16 @@ WORKS: dict[tuple[Kind, bytes], Work] = {
 class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        callers: Callers,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
+    ) -> None:
         self.shelf: Shelf = shelf
         self.callers = callers
+        self.calls = Calls(callers, bounds)
         self.finder = Finder(callers.catalog)
         self.max_body_bytes = max_body_bytes
 
@@ -158,6 +180,23 @@ def denied(route: Route, scope: str) -> Answer:
     answer.headers.append(
         (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
     )
+    return answer
+
+
+def broken(code: str, words: str, request: Request | None) -> Answer:
+    """What came is not to be read; said in the form of what it was, as far as that is known."""
+    if request is None:
+        return identified(refusal(code, words), request_id(None))
+    meant = route_of(request.path) if request.method == b"POST" else None
+    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+
+
+def unanswered(request: Request, problem: BaseException | None) -> Answer:
+    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    if problem is None:
+        return broken("tool.cancelled", "The call was cancelled.", request)
+    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
     return answer
 
 

@@ -14,10 +14,14 @@ from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.line import Guard, Line
 
 BACKLOG = 1_024
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
+PARTING_S = 3.0
+"""How long it may take to say that it was cancelled."""
 
 
 def is_loopback(host: str) -> bool:
@@ -68,7 +72,8 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
             make_room(lines)
         return Line(door, guard, lines)
 
-    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
+    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
+    listener.listen(BACKLOG)  # so many may wait to be accepted
     watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
     try:
         yield
@@ -78,19 +83,27 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
         server.close()
         for line in list(lines):
             line.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                while lines:  # noqa: ASYNC110 a line tells nobody of its end
-                    await asyncio.sleep(0.01)
+        await gone(lines, ENDING_S)
+        door.callers.stop()  # each is answered that it was cancelled
+        await gone(lines, PARTING_S)
         for line in list(lines):
             line.abort()
 
 
+async def gone(lines: dict[Line, None], within_s: float) -> None:
+    """Wait until there are no connections, if that does not take longer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                await asyncio.sleep(0.01)
+
+
 def make_room(lines: dict[Line, None]) -> None:
     """Close the connection that has been idle longest."""
-    idle = [line for line in lines if line.idle]
-    if idle:
-        min(idle, key=lambda line: line.deadline).abort()
+    longest = next((line for line in lines if line.idle), None)
+    if longest is not None:
+        del lines[longest]
+        longest.abort()
 
 
 async def watch(lines: dict[Line, None]) -> None:

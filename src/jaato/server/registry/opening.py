@@ -11,8 +11,11 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.domains import load_domains
 from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.places import places_of
 from jaato.server.registry.shelf import Shelf
+from jaato.settings import Settings
 
 
 def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) -> RegistryDoor:
@@ -28,6 +31,7 @@ def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) ->
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
+    bounds = bounds_of(settings)
     served = Shelf(tools)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
@@ -39,4 +43,12 @@ def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) ->
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
-    return RegistryDoor(everything, callers, most)
+    return RegistryDoor(everything, callers, most, bounds)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How long and how many calls may run. Raises `ConfigError`."""
+    within_s = settings["tool_registry_timeout_s"]
+    if not within_s > 0:
+        raise ConfigError(f"tool_registry_timeout_s = {within_s}: a call has some time.")
+    return Bounds(within_s, places_of(settings["tool_registry_at_once"]))

@@ -50,13 +50,19 @@ def defined(shelf: Shelf, route: Route, request: Request) -> Answer:
 
 def looked_up(shelf: Shelf, name: str, query: bytes) -> Kept | ToolError:
     """The tool a request is about, in the version it asks for; else why there is none."""
+    if shelf.slot(name) is None:
+        return in_version(shelf, name, None)
+    try:
+        return in_version(shelf, name, version_of(query))
+    except InvalidShape as error:
+        return error_of(error.code, str(error))
+
+
+def in_version(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
+    """The tool of this name and version, None for the newest; else why there is none."""
     slot = shelf.slot(name)
     if slot is None:
         return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
-    try:
-        version = version_of(query)
-    except InvalidShape as error:
-        return error_of(error.code, str(error))
     kept = slot.kept(version)
     if kept is not None:
         return kept

@@ -18,10 +18,13 @@ TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
+ACTIONS: dict[bytes, Kind] = {b":batchInvoke": "batchInvoke", b":cancel": "cancel"}
+"""What can be done with all of them, by what follows the path of the list."""
+ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke"] | NextKind
+Kind = Literal["list", "tool", "invoke", "batchInvoke", "cancel"] | NextKind
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope] = {
     ("list", b"GET"): "tools:read",
@@ -32,6 +35,8 @@ SCOPES: dict[tuple[Kind, bytes], Scope] = {
     ("next_invoke", b"POST"): "tools:invoke",
     ("next_health", b"GET"): "tools:read",
     ("next_version", b"GET"): "tools:read",
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
 """Which methods there are of each kind, and what a key must be allowed for it."""
@@ -74,6 +79,8 @@ class Request:
     headers: Headers
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
+    old: bool = False
+    """HTTP/1.0, which knows no chunks."""
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
@@ -103,6 +110,9 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
+        if path.startswith(LIST):
+            kind_of_all = ACTIONS.get(ENCODED_COLON.sub(b":", path[len(LIST) :]))
+            return None if kind_of_all is None else Route(kind_of_all)
         later = place_of(path)
         return None if later is None else Route(*later)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
