@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import msgspec
 import pytest
+from tests.registry.opened import Opened, during
 
 from jaato.cli.registry_log import put
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
-from jaato.server.registry.audit import Audit, Entry, Wanted
+from jaato.server.registry import keeping
+from jaato.server.registry.audit import Audit, Entry, Wanted, audits
 from jaato.server.registry.guards import Keyed
 from jaato.server.registry.keys import Keys, add_key
 from jaato.server.registry.listen import bound, serving
@@ -23,6 +27,7 @@ from jaato.server.secret import OneToken
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served
 from jaato.tools.secrets import Secrets
+from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OWNER = "o" * 43
@@ -113,3 +118,76 @@ def test_what_is_secret_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None
     assert len(lines) == 2
     assert "hunter2" not in lines[0]
     assert msgspec.json.decode(lines[0])["request_id"] == "r-1"
+
+
+def test_a_log_that_has_grown_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many calls a caller goes on in another session; what is under way ends where it began, and can be cancelled."""
+    monkeypatch.setattr(keeping, "MAX_CALLS", 5)
+    waiting = threading.Event()
+
+    @tool(access="read")
+    async def wait() -> None:
+        """Wait without end."""
+        waiting.set()
+        await anyio.sleep_forever()
+
+    def body(one: Opened) -> None:
+        made: list[int] = []
+        at = one.at
+        first: dict[str, object] = {"args": {}}
+        slow = threading.Thread(
+            target=lambda: made.append(at.invoke("wait", first, x_request_id="slow").status)
+        )
+        slow.start()
+        assert waiting.wait(20)
+        for number in range(40):
+            assert at.invoke("echo", {"args": {"text": "x"}}, x_request_id=f"n-{number}").status == 200
+        with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
+            sessions = list(audits(store))
+            assert len(sessions) > 1
+            assert len(Audit(store, Wanted(tool="echo")).newest(100)) == 40
+            assert [call.outcome for call in Audit(store, Wanted(request="slow")).newest(9)] == ["unfinished"]
+        assert at.send("POST", "/v1/tools:cancel", {"request_id": "slow"}).json["cancelled"] == 1
+        slow.join(20)
+        assert made == [503]
+
+    during(tmp_path, body, tools=(wait,))
+
+
+def test_old_calls_are_removed(tmp_path: Path) -> None:
+    """What is beyond days or size goes, the oldest first; what is at work, and what is no log of calls, stays."""
+    state = tmp_path / "state"
+
+    def body(one: Opened) -> None:
+        callers = one.door.callers
+        store = callers.store
+
+        def sessions() -> list[str]:
+            return [row.id for row in audits(store)]
+
+        async def more() -> None:
+            for name in ("a", "b", "c", "d"):
+                await callers.caller(name, name)
+            for name in ("a", "b", "c"):
+                await callers.leave(name)
+
+        anyio.from_thread.run(more)
+        assert len(sessions()) == 4
+        with closing(SqliteStore(state / "jaato.db")) as other:
+            sizes = [other.size_bytes(one) for one in sessions()]
+            assert min(sizes) > 100
+            assert other.size_bytes("s_nothing") == 0
+        known: dict[str, int] = {}
+        assert keeping.remove_old(store, keeping.Kept(), known, lambda: True) == 0
+        assert keeping.remove_old(store, keeping.Kept(1.0, 1e9), known, lambda: True) == 0
+        assert keeping.remove_old(store, keeping.Kept(None, 1.0), known, lambda: False) == 0
+        assert keeping.remove_old(store, keeping.Kept(None, sum(sizes) - 1), known, lambda: True) == 1
+        assert len(sessions()) == 3
+        assert keeping.remove_old(store, keeping.Kept(-1.0), known, lambda: True) == 2
+        assert [row.name for row in audits(store)] == ["registry: d"]
+        callers.kept = keeping.Kept(-1.0)
+        anyio.from_thread.run(callers.leave, "d")
+        anyio.from_thread.run(callers.remove_old)
+        assert sessions() == []
+
+    during(tmp_path, body)

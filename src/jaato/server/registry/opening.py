@@ -13,6 +13,7 @@ from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.places import places_of
 from jaato.server.registry.shelf import Shelf
 from jaato.settings import Settings
@@ -40,6 +41,7 @@ def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) ->
         allow=(*blueprint.allow, *allowed),
     )
     callers = Callers.opened(described, Offer(whole=True))
+    callers.kept = kept_by(settings)
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
