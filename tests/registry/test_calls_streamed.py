@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from tests.contract.showing import SECRET
+from tests.registry import speaking
 from tests.registry.opened import Opened, during
+from tests.server.serving import served
 
 from jaato.protocol.arp import InvalidShape
 from jaato.protocol.events import Event, ToolCallEnd
@@ -234,6 +237,36 @@ def test_a_client_that_does_not_read_holds_little(tmp_path: Path, monkeypatch: p
             assert rest[-1][1]["result"] == "done"
 
     during(tmp_path, body, tools=(waits.tool,))
+
+
+def test_the_door_of_the_server_streams_too(tmp_path: Path) -> None:
+    """On the one application a call is streamed as well; a client that goes ends its call, whether it is streamed or not."""
+
+    def body(at: Served) -> None:
+        for accept in (SSE, "application/json"):
+            for event in (speaking.BEGUN, speaking.OVER):
+                event.clear()
+            with closing(at.line()) as line:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                lines = (f"accept: {accept}", "content-length: 12")
+                line.sendall(at.head("POST", "/v1/tools/wait:invoke", *lines) + b'{"args": {}}')
+                assert speaking.BEGUN.wait(20)
+            assert speaking.OVER.wait(20)
+        with streaming(at, "wait", {}, accept=SSE) as response:
+            assert response.getheader("content-type") == SSE
+            assert response.readline() == b"event: output\n"
+            speaking.GO.set()
+            assert events_of(response.read().partition(b"\n\n")[2])[-1][1]["result"] == "done"
+        results = at.send("POST", "/v1/tools:batchInvoke", {"calls": [{"name": "wait", "args": {}}] * 2}).json
+        assert [one["result"] for one in results] == ["done", "done"]
+
+    async def main() -> None:
+        environ = {"HOME": str(tmp_path), "TOOL_REGISTRY_DOMAINS": "core,tests.registry.speaking"}
+        async with served(tmp_path, [], environ=environ) as server:
+            at = Served(f"http://127.0.0.1:{server.port}", token=server.token)
+            await anyio.to_thread.run_sync(body, at)
+
+    anyio.run(main)
 
 
 @pytest.mark.parametrize(

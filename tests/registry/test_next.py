@@ -171,7 +171,7 @@ def test_its_routes(tmp_path: Path) -> None:
         (b'{"invocation_id":"i","tool_id":"a","args":{}}', None),
         (b'{"invocation_id":"i","tool_name":"a","args":{},"extensions":{}}', None),
         (b'{"invocation_id":"i","tool_name":"a","tool_id":"a","args":{}}', None),
-        (b'{"invocation_id":"i","tool_name":"a","tool_id":"b","args":{}}', InvalidShape),
+        (b'{"invocation_id":"i","tool_name":"a","tool_id":"b","args":{}}', None),
         (b'{"invocation_id":"","tool_id":"a","args":{}}', InvalidShape),
         (b'{"invocation_id":1,"tool_id":"a","args":{}}', InvalidShape),
         (b'{"tool_id":"a","args":{}}', InvalidShape),

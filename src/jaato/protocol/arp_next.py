@@ -13,7 +13,7 @@ from jaato.protocol.codec import json_problems
 MAX_ID_CHARS = 200
 
 
-class ToolDefinition(Struct, frozen=True, gc=False):
+class LaterTool(Struct, frozen=True, gc=False):
     """A tool, whole; the list has these, not views."""
 
     tool_id: str
@@ -25,7 +25,8 @@ class ToolDefinition(Struct, frozen=True, gc=False):
 
 
 class InvocationRequest(Struct, frozen=True, gc=False):
-    """The body of a call, which names its tool by `tool_id` or `tool_name`; `invocation_id` is the caller's own and comes back."""
+    """The body of a call, which names its tool by `tool_id`, else by `tool_name`; `invocation_id` is the caller's own and
+    comes back."""
 
     invocation_id: str
     args: dict[str, Any]
@@ -59,7 +60,7 @@ class ErrorEnvelope(Struct, frozen=True, gc=False):
     error: ErrorDetail
 
 
-class Health(Struct, frozen=True, gc=False):
+class LaterHealth(Struct, frozen=True, gc=False):
     """How the registry is; `time` is ISO 8601 UTC."""
 
     status: Literal["ok", "degraded", "down"]
@@ -78,15 +79,12 @@ REQUEST: msgspec.json.Decoder[InvocationRequest] = msgspec.json.Decoder(Invocati
 
 
 def decode_request(data: bytes) -> InvocationRequest:
-    """The body of a call. Raises `InvalidJson`, and `InvalidShape` also for one that names no tool, or two."""
+    """The body of a call. Raises `InvalidJson`, and `InvalidShape` also for one that names no tool."""
     made = strict(data, REQUEST)
     if not 0 < len(made.invocation_id) <= MAX_ID_CHARS:
         raise InvalidShape(f"invocation_id has 1 to {MAX_ID_CHARS} characters.")
-    named = {one for one in (made.tool_id, made.tool_name) if one is not UNSET}
-    if len(named) != 1:
-        raise InvalidShape(
-            "A call names its tool: by tool_id, or by tool_name, or by both in the same words."
-        )
+    if made.tool_id is UNSET and made.tool_name is UNSET:
+        raise InvalidShape("A call names its tool, by tool_id or by tool_name.")
     if made.context is not UNSET and (problems := json_problems(made.context)):
         raise InvalidShape(f"context{problems[0][0]} {problems[0][1]}.")
     return made

@@ -66,6 +66,7 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
             Route(TOOLS, registry),
             Route(f"{TOOLS}/{{rest:path}}", registry),
             Route(f"{LATER}/{{rest:path}}", registry),
+            Route(f"{TOOLS}:{{action}}", registry),
         ]
     )
     made.router.default = nothing_here

@@ -92,11 +92,13 @@ class Stream(Protocol):
 
 @dataclass(slots=True)
 class Answer:
-    """A response, but for what every response has. With a `stream` the body is what that gives."""
+    """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
+    error."""
 
     status: int
     body: bytes
     headers: Headers
+    code: str = ""
     stream: Stream | None = None
 
 
@@ -112,13 +114,13 @@ def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
 
 def refusing(error: ToolError, *headers: tuple[bytes, bytes]) -> Answer:
     """No, with this error, where no call was made."""
-    return Answer(STATUS[error.code], encode(error), [JSON, *headers])
+    return Answer(STATUS[error.code], encode(error), [JSON, *headers], error.code)
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Answer:
     """A call that was not made, or failed: a whole result all the same."""
     result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
-    return Answer(STATUS[error.code], encode(result), [JSON, *headers])
+    return Answer(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
 def success(value: Any, latency_ms: float) -> Answer:

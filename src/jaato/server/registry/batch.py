@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
@@ -15,7 +16,7 @@ from jaato.server.registry.callers import Caller, Callers, How
 from jaato.server.registry.calling import STORED, Calls, least, origin_of
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
-from jaato.server.registry.pages import in_version
+from jaato.server.registry.pages import found_in
 from jaato.server.registry.repeats import Key
 from jaato.server.registry.request import Pending
 from jaato.server.registry.shelf import Shelf
@@ -25,10 +26,17 @@ MOST = 64
 """Calls of one request."""
 
 
-class Batch(Struct, frozen=True, gc=False):
-    """The body of several calls."""
+class BatchInvocation(Struct, frozen=True, gc=False):
+    """The body of `batchInvoke`. A call that is none fails alone, as one does that is wrong in other ways."""
 
-    calls: list[Raw]
+    calls: Annotated[
+        list[Raw],
+        Meta(
+            max_length=MOST,
+            description="Each is what `invokeTool` takes, with the `name` of the tool and, if need be, its `version`.",
+            examples=[[{"name": "echo", "args": {"text": "hello"}}]],
+        ),
+    ]
 
 
 class Named(Struct, frozen=True, gc=False):
@@ -38,23 +46,28 @@ class Named(Struct, frozen=True, gc=False):
     version: str | UnsetType = UNSET
 
 
-class Cancel(Struct, frozen=True, gc=False):
-    """The body of a cancellation: which request's calls are to end."""
+class Cancellation(Struct, frozen=True, gc=False):
+    """The body of `cancel`: which request's calls are to end."""
 
     request_id: str
 
 
-BATCH: msgspec.json.Decoder[Batch] = msgspec.json.Decoder(Batch)
+class Cancelled(Struct, frozen=True, gc=False):
+    """The answer to `cancel`: how many calls of the request were under way."""
+
+    request_id: str
+    cancelled: int
+
+
+BATCH: msgspec.json.Decoder[BatchInvocation] = msgspec.json.Decoder(BatchInvocation)
 NAMED: msgspec.json.Decoder[Named] = msgspec.json.Decoder(Named)
-CANCEL: msgspec.json.Decoder[Cancel] = msgspec.json.Decoder(Cancel)
+CANCEL: msgspec.json.Decoder[Cancellation] = msgspec.json.Decoder(Cancellation)
 
 
 async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) -> Answer:
     """The answers to several calls, which run at the same time: an array of results, in the order of the calls."""
     try:
         asked = strict(body, BATCH).calls
-        if len(asked) > MOST:
-            raise InvalidShape(f"{len(asked)} calls are too many: at most {MOST} are made at once.")
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
         return failure(error_of(error.code, str(error)), 0.0, STORED)
@@ -104,7 +117,7 @@ def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wis
         invocation = decode_invocation(raw)
     except (InvalidJson, InvalidShape) as error:
         return error_of(error.code, str(error))
-    found = in_version(shelf, named.name, None if named.version is UNSET else named.version)
+    found = found_in(shelf, named.name, None if named.version is UNSET else named.version)
     if isinstance(found, ToolError):
         return found
     origin = origin_of(pending.id, pending.request.header(b"traceparent"), invocation)
@@ -121,4 +134,4 @@ def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:
     count = caller.cancel(request_id) if isinstance(caller, Caller) else 0
     if not count:
         return refusal("call.not_found", "No call of this request_id is under way here.", STORED)
-    return Answer(200, encode({"request_id": request_id, "cancelled": count}), [JSON, STORED])
+    return Answer(200, encode(Cancelled(request_id, count)), [JSON, STORED])

@@ -221,6 +221,11 @@ class Callers(Rolling):
         super().__init__(runtime, plan, offer, state_dir)
         self.repeats = Repeats(state_dir, plan.workspace)
 
+    @property
+    def count(self) -> int:
+        """How many callers have a session now."""
+        return len(self._visits)
+
     async def caller(self, key: str, name: str) -> Caller:
         """The caller with this key. Raises `ConfigError` when there are too many, `StoreError`."""
         known = self.visiting(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,8 +50,9 @@ class Bounds:
 class Calls:
     """Makes the calls of everybody."""
 
-    def __init__(self, callers: Callers, bounds: Bounds) -> None:
+    def __init__(self, callers: Callers, bounds: Bounds, count: Callable[[str, str], None]) -> None:
         self.callers = callers
+        self._count = count
         self.within_s = bounds.within_s
         self.places = Places(bounds.at_once) if bounds.at_once else None
         self.once = Once(callers)
@@ -68,6 +69,7 @@ class Calls:
                 wishes = wishes_of(request.headers)
             except (InvalidJson, InvalidShape) as error:
                 answer = failure(error_of(error.code, str(error)))
+                self._count(found.tool.name, error.code)
             else:
                 origin = origin_of(pending.id, request.header(b"traceparent"), invocation)
                 ask = Ask(pending.who, found.tool, invocation, origin, self.within_s)
@@ -78,6 +80,11 @@ class Calls:
 
     async def made(self, ask: Ask, how: How | None = None) -> Answer:
         """The answer to a call that can be made."""
+        answer = await self._made(ask, how)
+        self._count(ask.tool.name, answer.code)
+        return answer
+
+    async def _made(self, ask: Ask, how: How | None) -> Answer:
         try:
             caller = await self.callers.caller(ask.who.key, ask.who.name)
             done = await caller.call(ask.tool, ask.invocation, ask.origin, ask.within_s, how)
@@ -131,7 +138,9 @@ async def streamed(form: Form, heard: Heard, work: Coroutine[Any, Any, Answer]) 
     if not heard.begun:
         return call.result()
     headers = [] if not call.done() else [one for one in call.result().headers if one[0] != b"content-type"]
-    return Answer(200, b"", [(b"content-type", CONTENT_TYPES[form]), *headers], Streamed(form, heard, call))
+    return Answer(
+        200, b"", [(b"content-type", CONTENT_TYPES[form]), *headers], stream=Streamed(form, heard, call)
+    )
 
 
 def answer_to(ask: Ask, done: Done) -> Answer:

@@ -13,10 +13,8 @@ from jaato.server.failures import FORGET_S, Failures, network_of
 from jaato.server.names import Names
 from jaato.server.registry.door import REALM
 from jaato.server.registry.keys import Keys, too_often
-from jaato.server.registry.next.paths import OPEN
 from jaato.server.registry.rate import Asked, Rate
-from jaato.server.registry.request import EVERYTHING, Request, Who
-from jaato.server.registry.sight import Sight
+from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
 
 LOG = logger("server.registry")
 UNSAID = "Give a key: Authorization: Bearer KEY."
@@ -45,8 +43,6 @@ class Anyone:
 
 
 NOBODY = Who()
-READER = Who("", "anyone", frozenset(("tools:read",)), Sight(()))
-"""Who asks how it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +57,9 @@ class Keyed:
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
         self.names.check({"headers": request.headers})
+        if is_open(request):
+            return NOBODY
         token = bearer(request)
-        if request.path in OPEN:
-            return READER
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
         if self.keys is not None and (entrance := self.keys.enter(token)) is not None:

@@ -12,11 +12,7 @@ NextKind = Literal["next_list", "next_tool", "next_invoke", "next_health", "next
 ROUTES: dict[bytes, NextKind] = {
     b"tools": "next_list",
     b"tool-invocations": "next_invoke",
-    b"health": "next_health",
-    b"version": "next_version",
 }
-OPEN = frozenset(f"{PREFIX}/v1/{one}".encode() for one in ("health", "version"))
-"""What is answered to everybody, as its description says."""
 
 
 def place_of(path: bytes) -> tuple[NextKind, str] | None:

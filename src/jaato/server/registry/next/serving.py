@@ -14,9 +14,9 @@ from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError,
 from jaato.protocol.arp_next import (
     ErrorDetail,
     ErrorEnvelope,
-    Health,
     InvocationResult,
-    ToolDefinition,
+    LaterHealth,
+    LaterTool,
     VersionInfo,
     decode_request,
 )
@@ -59,9 +59,9 @@ def defined(shelf: Shelf, route: Route, request: Request) -> Answer:
     return sent(Page(encode(definition_of(found.tool))), request)
 
 
-def definition_of(tool: Tool) -> ToolDefinition:
+def definition_of(tool: Tool) -> LaterTool:
     """A tool in these words."""
-    return ToolDefinition(
+    return LaterTool(
         tool_id=tool.name,
         name=tool.name,
         description=tool.spec.description,
@@ -81,7 +81,7 @@ def whole(returns: dict[str, Any]) -> dict[str, Any]:
 def health() -> Answer:
     """That it is well, since it answers."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Answer(200, encode(Health("ok", now)), [JSON, STORED])
+    return Answer(200, encode(LaterHealth("ok", now)), [JSON, STORED])
 
 
 def version() -> Answer:
