@@ -154,7 +154,7 @@ class RegistryDoor:
         self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
     ) -> Answer:
         """The answer with the id of its request, counted."""
-        method = request.method if kind is not None and request.method in allowed(kind) else b"*"
+        method = request.method if (kind, request.method) in SCOPES else b"*"
         self.figures.answered(kind, method, answer.status, perf_counter() - begun)
         return identified(answer, id_)
 

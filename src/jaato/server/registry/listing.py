@@ -17,6 +17,8 @@ from jaato.server.registry.shelf import Page, Shelf
 
 FOUND = 20
 """How many tools a search gives that is not told how many."""
+TOTAL = b"x-total-count"
+"""The header that says how many tools there are on all pages together."""
 PROCESS = os.urandom(6).hex()
 """In whose order places in the list count: after a restart they may be others."""
 
@@ -26,11 +28,6 @@ class Listed(NamedTuple):
 
     page: Page
     headers: Headers
-
-
-def total(count: int) -> tuple[bytes, bytes]:
-    """How many there are on all pages together."""
-    return (b"x-total-count", str(count).encode())
 
 
 def in_order(shelf: Shelf, wanted: Wanted) -> Listed:
@@ -83,7 +80,7 @@ def tagged(shelf: Shelf, names: Sequence[str], tags: tuple[str, ...]) -> Sequenc
 
 def listed(shelf: Shelf, wanted: Wanted, names: Sequence[str], count: int, last: Cursor | None) -> Listed:
     """A page with these tools; `last` where others follow it."""
-    headers = [total(count)]
+    headers = [(TOTAL, str(count).encode())]
     if last is not None:
         headers.append((b"link", f'<{wanted.page(written(last))}>; rel="next"'.encode()))
     views = [ToolView(name, shelf.tools[name].spec.description) for name in names]
