@@ -1,0 +1,251 @@
+"""Registered tools at work: kept in their folder, on the shelf, in the catalogue that calls go by, and allowed there."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import UNSET
+
+from jaato.errors import JaatoError, PluginError
+from jaato.log import logger
+from jaato.runtime.adapt import Toolset
+from jaato.server.registry.registered.checked import check
+from jaato.server.registry.registered.folder import Folder, Read
+from jaato.server.registry.registered.handlers import DOMAIN, Handlers
+from jaato.server.registry.registered.types import FORMAT, Described, Entry, Fixed, Invalid, Missing
+from jaato.server.registry.shelf import Page, Shelf
+from jaato.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from jaato.server.registry.door import RegistryDoor
+
+LOG = logger("server.registry")
+LOOK_S = 2.0
+"""How often other servers' changes are looked for."""
+MANY = 50
+"""So many tools that come at once are put on a new shelf."""
+
+Condition = Callable[[Page | None], None]
+"""Raises where the tool is not what whoever changes it thinks; it is given the definition there is, None without."""
+
+
+class Shown(NamedTuple):
+    """A file of the folder, and the tool it is here; None where it can be none."""
+
+    read: Read
+    tool: Tool | None
+
+
+class Registered:
+    """The registered tools of a door. What others put into the same folder is taken over within seconds."""
+
+    def __init__(self, door: RegistryDoor, folder: Folder, handlers: Handlers) -> None:
+        self._door = door
+        self._folder = folder
+        self._handlers = handlers
+        self._registry = door.callers.registry
+        self._policy = door.callers.policy
+        self._shown: dict[str, Shown] = {}
+        self._listed: dict[str, Tool] = {}
+        """The tools that calls go by in the catalogue."""
+        self._own = list(door.shelf)
+        self._fixed = frozenset(tool.name for tool in self._own)
+        self._changing = anyio.Lock()
+        self._told: dict[str, str] = {}
+        self._registry.add_toolset(Toolset(DOMAIN, handlers))
+        self.take_over()
+
+    # --- as they are -------------------------------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Have what is in the folder now. Never raises: what cannot be a tool here is reported, and left where it is."""
+        try:
+            found = self._folder.look({file: one.read.stamp for file, one in self._shown.items()})
+        except OSError as error:
+            self._tell("the folder", f"Registered tools cannot be read: {error.strerror or error}.")
+            return
+        if found is not None and any(found):
+            self._show(*found)
+
+    def _show(self, changed: dict[str, Read], gone: Iterable[str] = ()) -> None:
+        """Serve what is in these files, and no longer what was in those."""
+        left = [self._shown.pop(file, None) for file in gone]
+        old = [one.tool for one in (*left, *map(self._shown.get, changed)) if one is not None and one.tool]
+        made = {file: Shown(read, self._made(file, read)) for file, read in changed.items()}
+        self._shown.update(made)
+        new = [one.tool for one in made.values() if one.tool is not None]
+        kept = {(tool.name, tool.version) for tool in new}
+        shelf = self._door.shelf
+        if len(changed) > MANY:
+            shelf = Shelf([*self._own, *self._in_order()])
+        else:
+            for tool in old:
+                shelf = shelf if (tool.name, tool.version) in kept else shelf.without(tool.name, tool.version)
+            for tool in new:
+                shelf = shelf.with_tool(tool)
+        self._policy.admit({one.tool.name for one in self._shown.values() if one.tool is not None})
+        self._list(shelf, {tool.name for tool in (*old, *new)})
+        self._door.shelf = shelf
+
+    def _in_order(self) -> list[Tool]:
+        """Every registered tool: in the order in which they were first put, those changed since once more at the end, for the
+        one put last is the newest where a version does not say which is."""
+        found = [(one.read.entry, one.tool) for one in self._shown.values() if one.read.entry and one.tool]
+        first = sorted(found, key=lambda one: one[0].created_ns)
+        changed = [one for one in found if one[0].changed_ns != one[0].created_ns]
+        return [tool for _, tool in (*first, *sorted(changed, key=lambda one: one[0].changed_ns))]
+
+    def _made(self, file: str, read: Read) -> Tool | None:
+        """The tool of a file; None where there can be none, which is reported."""
+        why = read.why
+        if read.entry is not None:
+            try:
+                if read.entry.name in self._fixed:
+                    raise Fixed("A domain or a plugin has a tool of this name.")
+                self._handlers.refuse(read.entry.handler)
+                return self._handlers.tool(read.entry)
+            except JaatoError as error:
+                why = str(error)
+        self._tell(file, f"The registered tool in {self._folder.path / file} is left out: {why.rstrip('.')}.")
+        return None
+
+    def _list(self, shelf: Shelf, names: Iterable[str]) -> None:
+        """Have calls by these names be those of their newest versions; calls under way end as they began."""
+        old = {name: self._listed.pop(name) for name in names if name in self._listed}
+        new = {name: tool for name in names if (tool := shelf.find(name)) is not None}
+        try:
+            self._registry.renew(DOMAIN, list(old.values()), list(new.values()))
+        except PluginError:
+            for name in {**old, **new}:
+                self._list_one(name, old.get(name), new.get(name))
+        else:
+            self._listed |= new
+
+    def _list_one(self, name: str, old: Tool | None, new: Tool | None) -> None:
+        try:
+            self._registry.renew(DOMAIN, [old] if old else [], [new] if new else [])
+        except PluginError as error:
+            self._registry.renew(DOMAIN, [old] if old else [], [])
+            self._tell(name, f"The registered tool {name} is not in the catalogue: {error}")
+        else:
+            self._listed |= {name: new} if new else {}
+
+    def _tell(self, about: str, words: str) -> None:
+        """Log something, once."""
+        if self._told.get(about) != words:
+            self._told[about] = words
+            LOG.warning("%s", words)
+
+    async def watch(self) -> None:
+        """Take over, again and again, what other servers have changed."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            async with self._changing:
+                self.take_over()
+
+    # --- as they are changed -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """The folder is ours to change, and known as it is; whoever asked for it may go meanwhile. Raises OSError."""
+        async with self._changing:
+            with anyio.CancelScope(shield=True):
+                holding = self._folder.held()
+                await anyio.to_thread.run_sync(holding.__enter__)
+                try:
+                    self.take_over()
+                    yield
+                finally:
+                    await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
+
+    async def put(
+        self, name: str, given: Described, condition: Condition, *, asked: str | None = None, by: str = ""
+    ) -> tuple[Tool, bool]:
+        """Keep and serve a version of a tool; whether there was none of it before. The condition is on what is served as
+        `asked`, None for the newest.
+
+        Raises `Fixed`, `Invalid`, `Forbidden`, `Full`, what the condition raises, and OSError where it cannot be kept; nothing
+        has changed then.
+        """
+        self._refuse_fixed(name)
+        await anyio.to_thread.run_sync(check, name, given)
+        if given.handler is not UNSET:
+            await self._handlers.check(given.handler)
+        async with self._held():
+            self._refuse_fixed(name)
+            condition(self._door.shelf.definition(name, asked))
+            known = next(
+                (one for one in self._shown.values() if one.read.entry and one.read.entry.key == (name, given.version)),
+                None,
+            )
+            before = known.read.entry if known is not None else None
+            entry = succeeding(before, name, given, by)
+            if known is not None and known.tool is not None and before is not None and entry.tool == before.tool:
+                return known.tool, False
+            stamps = {file: one.read.stamp for file, one in self._shown.items()}
+            file, read = await anyio.to_thread.run_sync(self._folder.put, entry, stamps)
+            self._show({file: read})
+            tool = self._shown[file].tool
+            if tool is None:
+                raise Fixed(f"{name} is kept and cannot be served; the registry's log says why.")
+            return tool, known is None or known.tool is None
+
+    async def delete(self, name: str, version: str | None, condition: Condition) -> None:
+        """Keep and serve no longer this version of a tool, None for all of them.
+
+        Raises `Fixed`, `Missing`, what the condition raises, and OSError where the folder cannot be changed.
+        """
+        self._refuse_fixed(name)
+        async with self._held():
+            files = [
+                file
+                for file, one in self._shown.items()
+                if one.read.entry and one.read.entry.name == name and version in (None, one.read.entry.tool.version)
+            ]
+            page = self._door.shelf.definition(name, version)
+            if not files:
+                which = f"no version {version[:80]!r} of {name}" if version is not None else f"no registered tool {name[:80]!r}"
+                raise Missing(f"There is {which} here.")
+            condition(page)
+            try:
+                for file in files:
+                    await anyio.to_thread.run_sync(self._folder.remove, file)
+                    self._show({}, [file])
+            finally:
+                self.take_over()
+
+    def _refuse_fixed(self, name: str) -> None:
+        """Raise `Fixed` for the name of somebody else's tool."""
+        found = self._registry.catalog.find(name)
+        if name in self._fixed or (found is not None and found.tool.plugin != DOMAIN):
+            raise Fixed(
+                f"{name[:80]!r} is a tool of a domain or a plugin of this registry, which is not changed over HTTP."
+            )
+
+
+def succeeding(before: Entry | None, name: str, given: Described, by: str) -> Entry:
+    """What is kept in the place of what was. Raises `Invalid` where nobody is named to carry out the calls."""
+    now = time.time_ns()
+    handler = given.handler
+    if handler is UNSET:
+        if before is None:
+            raise Invalid([("/handler", "is missing; only a version that is there keeps the one it has")])
+        handler = before.handler
+    tool = msgspec.structs.replace(given, handler=handler, name=UNSET, schema_version=UNSET)
+    created = before.created_ns if before is not None else now
+    return Entry(
+        format=FORMAT,
+        name=name,
+        tool=tool,
+        revision=secrets.token_hex(4),
+        created_ns=created,
+        changed_ns=now,
+        by=by,
+    )
