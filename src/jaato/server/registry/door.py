@@ -8,6 +8,7 @@ from jaato.server.asgi import Refused
 from jaato.server.registry import calling, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.finding import Finder
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -35,11 +36,22 @@ REFUSED = {
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[[Shelf, Route, Request], Answer]
+AtOnce = Callable[["RegistryDoor", Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
 
-PAGES: dict[Kind, AtOnce] = {"list": pages.listed, "tool": pages.defined}
-"""What is read without a body, by kind: `GET` and `HEAD`."""
+
+async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
+    """What a search finds."""
+    return await pages.searched(door.shelf, door.finder, pending.request)
+
+
+PAGES: dict[Kind, AtOnce] = {
+    "list": lambda door, _route, request: pages.listed(door.shelf, request),
+    "tool": lambda door, route, request: pages.defined(door.shelf, route, request),
+}
+"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
+SEARCHES: dict[Kind, Work] = {"list": searched}
+"""What gives the pages that take time."""
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -55,8 +67,9 @@ class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self.shelf = shelf
+        self.shelf: Shelf = shelf
         self.callers = callers
+        self.finder = Finder(callers.catalog)
         self.max_body_bytes = max_body_bytes
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
@@ -78,7 +91,8 @@ class RegistryDoor:
         if (route.kind, request.method) in WORKS:
             wrong = self._wrong(route, request)
             return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        return identified(PAGES[route.kind](self.shelf, route, request), id_)
+        page = PAGES[route.kind](self, route, request)
+        return Pending(route, request, id_, who) if page is None else identified(page, id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -108,7 +122,9 @@ class RegistryDoor:
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
-        answer = await WORKS[pending.route.kind, pending.request.method](self, pending, body)
+        kind = pending.route.kind
+        work = WORKS.get((kind, pending.request.method)) or SEARCHES[kind]
+        answer = await work(self, pending, body)
         return identified(answer, pending.id)
 
 
