@@ -143,6 +143,11 @@ FIELDS: dict[str, Field] = {
     "tool_registry_body_bytes": Field(
         "integer", 1_000_000, "the longest body of a request to a tool registry"
     ),
+    "tool_registry_entry_points": Field(
+        "list",
+        [],
+        "which functions, package.module:function with * for any, may be put into a tool registry over HTTP",
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

@@ -20,13 +20,17 @@ STATUS = {
     "request.invalid_http": 400,
     "request.invalid_shape": 400,
     "tool.invalid_args": 400,
+    "tool.invalid_definition": 400,
     "auth.required": 401,
     "auth.forbidden": 403,
     "permission.denied": 403,
+    "tool.handler_forbidden": 403,
     "tool.not_found": 404,
     "route.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
+    "tool.fixed": 409,
+    "request.precondition_failed": 412,
     "request.too_large": 413,
     "request.unsupported_encoding": 415,
     "request.misdirected": 421,
@@ -34,12 +38,23 @@ STATUS = {
     "tool.execution_error": 500,
     "tool.handler_error": 500,
     "tool.cancelled": 503,
+    "tool.unreachable": 502,
     "registry.unavailable": 503,
     "tool.timeout": 504,
+    "registry.full": 507,
+    "registry.not_kept": 507,
 }
 """The status of each code there is."""
 RETRYABLE = frozenset(
-    ("request.timeout", "request.too_many", "tool.cancelled", "registry.unavailable", "tool.timeout")
+    (
+        "request.timeout",
+        "request.too_many",
+        "tool.cancelled",
+        "tool.timeout",
+        "tool.unreachable",
+        "registry.unavailable",
+        "registry.not_kept",
+    )
 )
 CODES = {
     UnknownTool.code: "tool.not_found",
@@ -48,6 +63,7 @@ CODES = {
     ToolTimeout.code: "tool.timeout",
     "cancelled": "tool.cancelled",
     "tool_raised": "tool.handler_error",
+    "handler_unreachable": "tool.unreachable",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
 

@@ -14,9 +14,11 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult
+from jaato.runtime.registry import PluginRegistry
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.visit import Visit
 from jaato.tools.pipeline import run
+from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
@@ -109,6 +111,16 @@ class Callers(Door):
 
     called = "registry"
     visits = Caller
+
+    @property
+    def registry(self) -> PluginRegistry:
+        """The plugins of all callers."""
+        return self._runtime.registry
+
+    @property
+    def policy(self) -> Policy:
+        """The rules all callers work under."""
+        return self._plan.policy
 
     async def caller(self, key: str, name: str) -> Caller:
         """The caller with this key. Raises `ConfigError` when there are too many, `StoreError`."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from jaato.server.asgi import Refused
 from jaato.server.registry import calling, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.finding import Finder
+from jaato.server.registry.registered import requests
+from jaato.server.registry.registered.shelving import Registered
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -59,18 +63,49 @@ async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     return await calling.invoke(door.shelf, door.callers, pending, body)
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who puts a tool there."""
+    return await requests.put(door.registered, pending, body)
+
+
+async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who takes a tool away."""
+    return await requests.delete(door.registered, pending, body)
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {
+    ("invoke", b"POST"): invoke,
+    ("tool", b"PUT"): put,
+    ("tool", b"DELETE"): delete,
+}
 """What a body comes with, or may take time, by kind and method."""
 
 
 class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self.shelf: Shelf = shelf
+    def __init__(
+        self, registered: Registered, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self.registered = registered
         self.callers = callers
         self.finder = Finder(callers.catalog)
         self.max_body_bytes = max_body_bytes
+
+    @property
+    def shelf(self) -> Shelf:
+        """What is served now."""
+        return self.registered.shelf
+
+    @shelf.setter
+    def shelf(self, shelf: Shelf) -> None:
+        self.registered.shelf = shelf
+
+    async def upkeep(self) -> None:
+        """What is to be done again and again while requests are served."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.callers.sweep)
+            group.start_soon(self.registered.watch)
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""

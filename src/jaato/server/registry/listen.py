@@ -105,7 +105,7 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         return Line(door, guard, lines)
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
     try:
         yield
     finally:

@@ -23,6 +23,8 @@ Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
+    ("tool", b"PUT"): "tools:write",
+    ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}

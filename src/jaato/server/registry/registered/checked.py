@@ -42,7 +42,9 @@ def check(name: str, given: Described) -> None:
     if given.schema_version is not UNSET and SPOKEN.fullmatch(given.schema_version) is None:
         issues.append(("/schema_version", f"is not spoken here; {SCHEMA_VERSION} is"))
     if not VERSION.fullmatch(given.version):
-        issues.append(("/version", "has letters, digits and . + _ -, at most 64, and begins with one of the former"))
+        issues.append(
+            ("/version", "has letters, digits and . + _ -, at most 64, and begins with one of the former")
+        )
     issues += description_issues(given.description)
     issues += schema_issues(given)
     issues += beside_issues(given)

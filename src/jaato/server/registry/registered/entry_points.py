@@ -79,7 +79,9 @@ class EntryPoints:
             raise ToolError(f"The entry point {target}: {error}") from None
         except (Exception, SystemExit):  # the module's own code runs here
             LOG.exception("The entry point %s cannot be loaded", target)
-            raise ToolError(f"The entry point {target} cannot be loaded; the registry's log says why.") from None
+            raise ToolError(
+                f"The entry point {target} cannot be loaded; the registry's log says why."
+            ) from None
 
     def _refuse_own(self, module: str) -> None:
         """Raise `ToolError` where a module, or a package above it, would come from the workspace. Only packages that may
@@ -95,17 +97,20 @@ class EntryPoints:
                 raise ToolError(f"there is no module {name}")
             for place in places_of(spec):
                 if self._is_own(place, top=end == 1):
-                    raise ToolError(f"{name} is in the workspace; entry points are those of installed packages")
+                    raise ToolError(
+                        f"{name} is in the workspace; entry points are those of installed packages"
+                    )
 
     def _is_own(self, place: Path, *, top: bool) -> bool:
-        installed = [Path(sys.prefix).resolve(), *(Path(sysconfig.get_path(one)) for one in ("purelib", "platlib"))]
+        installed = [
+            Path(sys.prefix).resolve(),
+            *(Path(sysconfig.get_path(one)) for one in ("purelib", "platlib")),
+        ]
         if top and place.parent == Path.cwd() and not any(place.parent == one for one in installed):
             return True
         if not place.is_relative_to(self._workspace):
             return False
-        return not any(
-            place.is_relative_to(one) and one.is_relative_to(self._workspace) for one in installed
-        )
+        return not any(place.is_relative_to(one) and one.is_relative_to(self._workspace) for one in installed)
 
 
 def places_of(spec: ModuleSpec) -> list[Path]:

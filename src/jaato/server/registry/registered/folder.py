@@ -68,7 +68,9 @@ class Folder:
             return None
         stamps = self._stamps()
         self._seen = None if time_ns() - state.st_mtime_ns < RECENT_NS else mark
-        changed = {one: read(self.path / one, stamp) for one, stamp in stamps.items() if known.get(one) != stamp}
+        changed = {
+            one: read(self.path / one, stamp) for one, stamp in stamps.items() if known.get(one) != stamp
+        }
         return changed, known.keys() - stamps.keys()
 
     def _stamps(self) -> dict[str, Stamp]:

@@ -80,7 +80,7 @@ class Handlers:
             category=DOMAIN,
             access=self._access(handler),
         )
-        made = Tool(
+        return Tool(
             spec=spec,
             run=partial(self._run, entry.name, handler),
             is_async=not isinstance(handler, EntryPoint),
@@ -92,7 +92,6 @@ class Handlers:
             tags=() if given.tags is UNSET else tuple(given.tags),
             source=source_of(entry),
         )
-        return made
 
     def _access(self, handler: Handler) -> Access:
         match handler:

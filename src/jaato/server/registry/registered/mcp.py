@@ -48,7 +48,9 @@ class Servers:
             await self._host.connect(handler.server)
             entry = self._entry(handler)
         if entry is None:
-            raise ServerUnusable(f"The MCP server {handler.server!r} has no tool {handler.tool[:80]!r} to call.")
+            raise ServerUnusable(
+                f"The MCP server {handler.server!r} has no tool {handler.tool[:80]!r} to call."
+            )
         output = await self._host.call(handler.server, entry, arguments, call)
         return output.structured if output.structured is not None and not output.media else output
 

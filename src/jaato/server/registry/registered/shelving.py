@@ -6,25 +6,23 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
-from jaato.errors import JaatoError, PluginError
+from jaato.errors import JaatoError, PermissionDenied, PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset
+from jaato.server.registry.callers import Callers
 from jaato.server.registry.registered.checked import check
 from jaato.server.registry.registered.folder import Folder, Read
 from jaato.server.registry.registered.handlers import DOMAIN, Handlers
 from jaato.server.registry.registered.types import FORMAT, Described, Entry, Fixed, Invalid, Missing
 from jaato.server.registry.shelf import Page, Shelf
 from jaato.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from jaato.server.registry.door import RegistryDoor
 
 LOG = logger("server.registry")
 LOOK_S = 2.0
@@ -44,18 +42,19 @@ class Shown(NamedTuple):
 
 
 class Registered:
-    """The registered tools of a door. What others put into the same folder is taken over within seconds."""
+    """The tools of a registry, those of its domains and plugins and those that were put there. What other servers put into
+    the same folder is taken over within seconds."""
 
-    def __init__(self, door: RegistryDoor, folder: Folder, handlers: Handlers) -> None:
-        self._door = door
+    def __init__(self, shelf: Shelf, callers: Callers, folder: Folder, handlers: Handlers) -> None:
+        self.shelf = shelf
         self._folder = folder
         self._handlers = handlers
-        self._registry = door.callers.registry
-        self._policy = door.callers.policy
+        self._registry = callers.registry
+        self._policy = callers.policy
         self._shown: dict[str, Shown] = {}
         self._listed: dict[str, Tool] = {}
         """The tools that calls go by in the catalogue."""
-        self._own = list(door.shelf)
+        self._own = list(shelf)
         self._fixed = frozenset(tool.name for tool in self._own)
         self._changing = anyio.Lock()
         self._told: dict[str, str] = {}
@@ -82,7 +81,7 @@ class Registered:
         self._shown.update(made)
         new = [one.tool for one in made.values() if one.tool is not None]
         kept = {(tool.name, tool.version) for tool in new}
-        shelf = self._door.shelf
+        shelf = self.shelf
         if len(changed) > MANY:
             shelf = Shelf([*self._own, *self._in_order()])
         else:
@@ -92,7 +91,7 @@ class Registered:
                 shelf = shelf.with_tool(tool)
         self._policy.admit({one.tool.name for one in self._shown.values() if one.tool is not None})
         self._list(shelf, {tool.name for tool in (*old, *new)})
-        self._door.shelf = shelf
+        self.shelf = shelf
 
     def _in_order(self) -> list[Tool]:
         """Every registered tool: in the order in which they were first put, those changed since once more at the end, for the
@@ -143,6 +142,12 @@ class Registered:
             self._told[about] = words
             LOG.warning("%s", words)
 
+    def page(self, tool: Tool) -> Page:
+        """The definition of a tool that is served."""
+        page = self.shelf.definition(tool.name, tool.version)
+        assert page is not None
+        return page
+
     async def watch(self) -> None:
         """Take over, again and again, what other servers have changed."""
         while True:
@@ -180,14 +185,23 @@ class Registered:
             await self._handlers.check(given.handler)
         async with self._held():
             self._refuse_fixed(name)
-            condition(self._door.shelf.definition(name, asked))
+            condition(self.shelf.definition(name, asked))
             known = next(
-                (one for one in self._shown.values() if one.read.entry and one.read.entry.key == (name, given.version)),
+                (
+                    one
+                    for one in self._shown.values()
+                    if one.read.entry and one.read.entry.key == (name, given.version)
+                ),
                 None,
             )
             before = known.read.entry if known is not None else None
             entry = succeeding(before, name, given, by)
-            if known is not None and known.tool is not None and before is not None and entry.tool == before.tool:
+            if (
+                known is not None
+                and known.tool is not None
+                and before is not None
+                and entry.tool == before.tool
+            ):
                 return known.tool, False
             stamps = {file: one.read.stamp for file, one in self._shown.items()}
             file, read = await anyio.to_thread.run_sync(self._folder.put, entry, stamps)
@@ -207,11 +221,17 @@ class Registered:
             files = [
                 file
                 for file, one in self._shown.items()
-                if one.read.entry and one.read.entry.name == name and version in (None, one.read.entry.tool.version)
+                if one.read.entry
+                and one.read.entry.name == name
+                and version in (None, one.read.entry.tool.version)
             ]
-            page = self._door.shelf.definition(name, version)
+            page = self.shelf.definition(name, version)
             if not files:
-                which = f"no version {version[:80]!r} of {name}" if version is not None else f"no registered tool {name[:80]!r}"
+                which = (
+                    f"no version {version[:80]!r} of {name}"
+                    if version is not None
+                    else f"no registered tool {name[:80]!r}"
+                )
                 raise Missing(f"There is {which} here.")
             condition(page)
             try:
@@ -220,6 +240,11 @@ class Registered:
                     self._show({}, [file])
             finally:
                 self.take_over()
+
+    def refuse_read_only(self) -> None:
+        """Raise `PermissionDenied` where nothing is changed at all."""
+        if self._policy.read_only:
+            raise PermissionDenied("This registry only reads (--read-only): no tool is put or deleted.")
 
     def _refuse_fixed(self, name: str) -> None:
         """Raise `Fixed` for the name of somebody else's tool."""

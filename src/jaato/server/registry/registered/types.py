@@ -15,7 +15,9 @@ FORMAT = 1
 """The form of a kept file; a newer one is left to a newer jaato."""
 
 
-class Webhook(Struct, tag="webhook", tag_field="type", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Webhook(
+    Struct, tag="webhook", tag_field="type", frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Calls are posted to an address, and a result of the contract is what comes back. `secret` is the key they are signed
     with, in the place of the registry's own."""
 
@@ -25,7 +27,9 @@ class Webhook(Struct, tag="webhook", tag_field="type", frozen=True, forbid_unkno
     secret: str = ""
 
 
-class McpTool(Struct, tag="mcp", tag_field="type", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class McpTool(
+    Struct, tag="mcp", tag_field="type", frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Calls are those of a tool of a configured MCP server."""
 
     server: str

@@ -72,7 +72,9 @@ class Post:
         if handler.secret and not (
             SHORTEST_SECRET <= len(handler.secret) <= MAX_TEXT_CHARS and handler.secret.isascii()
         ):
-            issues.append(("/handler/secret", f"has at least {SHORTEST_SECRET} characters, all of them ASCII"))
+            issues.append(
+                ("/handler/secret", f"has at least {SHORTEST_SECRET} characters, all of them ASCII")
+            )
         try:
             url = parse_url(handler.url)
         except AddressRefused as error:
@@ -121,7 +123,9 @@ class Post:
             request.extensions["trace"] = noting(begun)
             status, body = await self._exchange(url, request)
         except TooLong:
-            raise Lost(f"{told} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used.") from None
+            raise Lost(
+                f"{told} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used."
+            ) from None
         except AddressRefused as error:
             raise ToolError(f"{told} may not be reached: {error}") from None
         except (ConfigError, OSError) as error:
@@ -233,4 +237,6 @@ def problem_of(told: str, result: ToolResult) -> Problem:
     more = {} if error.details is UNSET else error.details
     if more and not json_problems(more) and len(msgspec.json.encode(more)) <= MAX_DETAILS_BYTES:
         details |= more
-    return Problem(code=Refusal.code, message=f"{told}: {message}", retryable=error.retryable, details=details)
+    return Problem(
+        code=Refusal.code, message=f"{told}: {message}", retryable=error.retryable, details=details
+    )

@@ -1,0 +1,120 @@
+"""Tools put over HTTP: put, found, called, replaced, deleted; what they may be, and under which condition."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+
+from tests.registry.registering import Registry, during, failed, fine, put_body, webhook
+
+from jaato.protocol.arp import decode_definition
+from jaato.testing.arp.peer import fails, refuses, result_of
+
+
+def test_a_tool_that_is_put_is_found_and_called_at_once(tmp_path: Path) -> None:
+    """PUT creates a tool, which is listed, described and called by sessions that had begun; then it is replaced, and deleted."""
+    with webhook() as hook:
+
+        def body(one: Registry) -> None:
+            assert result_of(one.at.invoke("echo", {"args": {"text": "x"}}), 200)  # the session has begun
+            before = one.at.send("GET", "/v1/tools")
+            handler = {"type": "webhook", "url": hook.url, "headers": {"X-Api-Key": "hush-hush-hush"}}
+            made = one.put("say", put_body(handler, tags=["words"], returns={"type": "object"}, source={"team": "a"}))
+            assert (made.status, made.headers["location"]) == (201, "/v1/tools/say?version=1.0.0")
+            definition = decode_definition(made.body)
+            assert (definition.name, definition.version, definition.tags) == ("say", "1.0.0", ["words"])
+            assert isinstance(definition.source, dict)
+            assert definition.source.items() >= {
+                "team": "a", "registry": "jaato", "domain": "registered", "access": "network", "handler": "webhook",
+            }.items()  # fmt: skip
+            seen = one.get("say")
+            assert (seen.body, seen.headers["etag"]) == (made.body, made.headers["etag"])
+            assert one.get("say", if_none_match=made.headers["etag"]).status == 304
+            after = one.at.send("GET", "/v1/tools", if_none_match=before.headers["etag"])
+            assert (after.status, one.names()[-1]) == (200, "say")
+            assert result_of(one.at.invoke("say", {"args": {"text": "a"}}), 200)["result"] == {"said": "a"}
+            assert result_of(one.open.invoke("say", {"args": {"text": "b"}}), 200)["result"] == {"said": "b"}
+            fails(one.at.invoke("say", {"args": {}}), 400, "tool.invalid_args")
+            for reply in (made, seen, one.at.send("GET", "/v1/tools")):
+                assert b"hush" not in reply.body
+                assert b"in-the-url" not in reply.body
+
+            other = one.put("say", put_body(None, description="Say it otherwise."))  # the handler stays
+            assert (other.status, other.json["description"]) == (200, "Say it otherwise.")
+            assert other.headers["etag"] != made.headers["etag"]
+            assert one.put("say", put_body(None, description="Say it otherwise.")).headers["etag"] == other.headers["etag"]
+            assert result_of(one.at.invoke("say", {"args": {"text": "c"}}), 200)["result"] == {"said": "c"}
+            assert one.delete("say").status == 204
+            refuses(one.get("say"), 404, "tool.not_found")
+            fails(one.at.invoke("say", {"args": {"text": "a"}}), 404, "tool.not_found")
+            refuses(one.delete("say"), 404, "tool.not_found")
+            assert one.names() == ["echo", "calc", "time_now"]
+
+        during(tmp_path, body)
+
+
+def test_a_webhook_gets_a_signed_invocation(tmp_path: Path) -> None:
+    """A webhook is posted an invocation of the contract with its ids, signed; its secret, where it has one, is the key."""
+    with webhook() as hook:
+
+        def body(one: Registry) -> None:
+            one.put("say", put_body({"type": "webhook", "url": hook.url, "headers": {"Authorization": "Bearer b"}}))
+            one.put("own", put_body({"type": "webhook", "url": hook.url, "secret": "s" * 20}))
+            given = {"args": {"text": "a"}, "context": {"user": "u"}, "trace": {"flow_id": "f", "n": 1}}
+            trace = "0af7651916cd43dd8448eb211c80319c"
+            for name in ("say", "own"):
+                one.at.invoke(name, given, x_request_id="r-1", traceparent=f"00-{trace}-b7ad6b7169203331-01")
+            own_key = (tmp_path / "state" / "registered-webhook-key").read_bytes().strip()
+            for (headers, sent), key in zip(hook.seen, (own_key, b"s" * 20), strict=True):
+                assert json.loads(sent) == {"schema_version": "0.1.0", **given}
+                assert headers["x-request-id"] == "r-1"
+                assert headers["idempotency-key"].startswith("c")
+                assert headers["traceparent"].startswith(f"00-{trace}-")
+                signed = headers["jaato-nonce"].encode() + b"." + sent
+                wanted = "v1=" + hmac.new(key, signed, hashlib.sha256).hexdigest()
+                assert headers["jaato-signature"] == wanted
+            assert hook.seen[0][0]["authorization"] == "Bearer b"
+            assert (tmp_path / "state" / "registered-webhook-key").stat().st_mode & 0o777 == 0o600
+
+        during(tmp_path, body)
+
+
+def test_a_webhook_that_fails_is_told_apart(tmp_path: Path) -> None:
+    """A refusal of the handler's, one that is not there, slow, redirecting, or answers anything but a result: each has a code."""
+    with webhook() as hook:
+
+        def body(one: Registry) -> None:
+            one.put("say", put_body({"type": "webhook", "url": hook.url}))
+            one.put("slow", put_body({"type": "webhook", "url": hook.url, "timeout_s": 0.05}))
+            one.put("gone", put_body({"type": "webhook", "url": "http://127.0.0.1:9/"}))
+            call = {"args": {"text": "a"}}
+            hook.answer = lambda _: failed(500, "disk.full", "The disk is full.", retryable=True)
+            error = fails(one.at.invoke("say", call), 500, "tool.execution_error")
+            assert (error["retryable"], error["details"]) == (True, {"code": "disk.full"})
+            assert error["message"] == "The handler of say: The disk is full."
+            for answer, words in (
+                ((200, {"said": "a"}), "no result"),
+                ((200, b"not json"), "no result"),
+                ((302, b""), "redirects are not followed"),
+                ((404, b"no"), "HTTP 404"),
+                ((500, fine(1)[1]), "HTTP 500"),
+                ((200, b'{"schema_version":"0.1.0","ok":true,"metrics":{"latency_ms":1},"result":[NaN]}'), "no result"),
+                ((200, b" " * 8_100_000), "of which none are used"),
+            ):
+                hook.answer = lambda _, answer=answer: answer  # type: ignore[misc]
+                error = fails(one.at.invoke("say", call), 500, "tool.execution_error")
+                assert words in error["message"]
+                assert not error["retryable"]
+            hook.answer = lambda _: (503, b"later")
+            assert fails(one.at.invoke("say", call), 502, "tool.unreachable")["retryable"]
+            assert fails(one.at.invoke("gone", call), 502, "tool.unreachable")["retryable"]
+            for value in (None, False, 0, "text", [1, {"a": None}], "é"):
+                hook.answer = lambda _, value=value: fine(value)  # type: ignore[misc]
+                assert result_of(one.at.invoke("say", call), 200)["result"] == value
+            hook.answer = lambda _: (hook.hold.wait(20), fine(1))[1]
+            assert fails(one.at.invoke("slow", call), 504, "tool.timeout")["retryable"]
+            hook.hold.set()
+
+        during(tmp_path, body)
