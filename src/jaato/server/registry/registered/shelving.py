@@ -83,23 +83,15 @@ class Registered:
         kept = {(tool.name, tool.version) for tool in new}
         shelf = self.shelf
         if len(changed) > MANY:
-            shelf = Shelf([*self._own, *self._in_order()])
+            shelf = Shelf([*self._own, *in_order(self._shown.values())])
         else:
             for tool in old:
                 shelf = shelf if (tool.name, tool.version) in kept else shelf.without(tool.name, tool.version)
-            for tool in new:
+            for tool in in_order(made.values()):
                 shelf = shelf.with_tool(tool)
         self._policy.admit({one.tool.name for one in self._shown.values() if one.tool is not None})
         self._list(shelf, {tool.name for tool in (*old, *new)})
         self.shelf = shelf
-
-    def _in_order(self) -> list[Tool]:
-        """Every registered tool: in the order in which they were first put, those changed since once more at the end, for the
-        one put last is the newest where a version does not say which is."""
-        found = [(one.read.entry, one.tool) for one in self._shown.values() if one.read.entry and one.tool]
-        first = sorted(found, key=lambda one: one[0].created_ns)
-        changed = [one for one in found if one[0].changed_ns != one[0].created_ns]
-        return [tool for _, tool in (*first, *sorted(changed, key=lambda one: one[0].changed_ns))]
 
     def _made(self, file: str, read: Read) -> Tool | None:
         """The tool of a file; None where there can be none, which is reported."""
@@ -253,6 +245,15 @@ class Registered:
             raise Fixed(
                 f"{name[:80]!r} is a tool of a domain or a plugin of this registry, which is not changed over HTTP."
             )
+
+
+def in_order(shown: Iterable[Shown]) -> list[Tool]:
+    """The tools in the order in which they were first put, those changed since once more at the end: where a version does not
+    say which is the newest, it is the one put last."""
+    found = [(one.read.entry, one.tool) for one in shown if one.read.entry and one.tool]
+    first = sorted(found, key=lambda one: one[0].created_ns)
+    changed = [one for one in found if one[0].changed_ns != one[0].created_ns]
+    return [tool for _, tool in (*first, *sorted(changed, key=lambda one: one[0].changed_ns))]
 
 
 def succeeding(before: Entry | None, name: str, given: Described, by: str) -> Entry:
