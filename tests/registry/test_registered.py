@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import socket
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from tests.registry.registering import Registry, during, failed, fine, put_body, webhook
@@ -22,7 +24,9 @@ def test_a_tool_that_is_put_is_found_and_called_at_once(tmp_path: Path) -> None:
             assert result_of(one.at.invoke("echo", {"args": {"text": "x"}}), 200)  # the session has begun
             before = one.at.send("GET", "/v1/tools")
             handler = {"type": "webhook", "url": hook.url, "headers": {"X-Api-Key": "hush-hush-hush"}}
-            made = one.put("say", put_body(handler, tags=["words"], returns={"type": "object"}, source={"team": "a"}))
+            made = one.put(
+                "say", put_body(handler, tags=["words"], returns={"type": "object"}, source={"team": "a"})
+            )
             assert (made.status, made.headers["location"]) == (201, "/v1/tools/say?version=1.0.0")
             definition = decode_definition(made.body)
             assert (definition.name, definition.version, definition.tags) == ("say", "1.0.0", ["words"])
@@ -45,7 +49,10 @@ def test_a_tool_that_is_put_is_found_and_called_at_once(tmp_path: Path) -> None:
             other = one.put("say", put_body(None, description="Say it otherwise."))  # the handler stays
             assert (other.status, other.json["description"]) == (200, "Say it otherwise.")
             assert other.headers["etag"] != made.headers["etag"]
-            assert one.put("say", put_body(None, description="Say it otherwise.")).headers["etag"] == other.headers["etag"]
+            assert (
+                one.put("say", put_body(None, description="Say it otherwise.")).headers["etag"]
+                == other.headers["etag"]
+            )
             assert result_of(one.at.invoke("say", {"args": {"text": "c"}}), 200)["result"] == {"said": "c"}
             assert one.delete("say").status == 204
             refuses(one.get("say"), 404, "tool.not_found")
@@ -61,7 +68,10 @@ def test_a_webhook_gets_a_signed_invocation(tmp_path: Path) -> None:
     with webhook() as hook:
 
         def body(one: Registry) -> None:
-            one.put("say", put_body({"type": "webhook", "url": hook.url, "headers": {"Authorization": "Bearer b"}}))
+            one.put(
+                "say",
+                put_body({"type": "webhook", "url": hook.url, "headers": {"Authorization": "Bearer b"}}),
+            )
             one.put("own", put_body({"type": "webhook", "url": hook.url, "secret": "s" * 20}))
             given = {"args": {"text": "a"}, "context": {"user": "u"}, "trace": {"flow_id": "f", "n": 1}}
             trace = "0af7651916cd43dd8448eb211c80319c"
@@ -101,7 +111,10 @@ def test_a_webhook_that_fails_is_told_apart(tmp_path: Path) -> None:
                 ((302, b""), "redirects are not followed"),
                 ((404, b"no"), "HTTP 404"),
                 ((500, fine(1)[1]), "HTTP 500"),
-                ((200, b'{"schema_version":"0.1.0","ok":true,"metrics":{"latency_ms":1},"result":[NaN]}'), "no result"),
+                (
+                    (200, b'{"schema_version":"0.1.0","ok":true,"metrics":{"latency_ms":1},"result":[NaN]}'),
+                    "no result",
+                ),
                 ((200, b" " * 8_100_000), "of which none are used"),
             ):
                 hook.answer = lambda _, answer=answer: answer  # type: ignore[misc]
@@ -173,10 +186,15 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
             assert result_of(old, 200)["result"] == "1.0.0"
             refuses(one.put("say", put_body(None, "1.0.0"), "?version=1.1.0"), 400, "tool.invalid_definition")
             etag = one.get("say", "?version=1.5.0").headers["etag"]
-            refuses(one.put("say", put_body(None, "1.5.0"), if_match=etag), 412, "request.precondition_failed")
+            refuses(
+                one.put("say", put_body(None, "1.5.0"), if_match=etag), 412, "request.precondition_failed"
+            )
             changed = one.put("say", put_body(None, "1.5.0", tags=["a"]), "?version=1.5.0", if_match=etag)
             assert changed.status == 200
-            assert one.put("say", put_body(hook_of(hook.url), "3"), "?version=3", if_none_match="*").status == 201
+            assert (
+                one.put("say", put_body(hook_of(hook.url), "3"), "?version=3", if_none_match="*").status
+                == 201
+            )
             assert one.delete("say", "?version=2.0.0").status == 204
             assert one.get("say").json["version"] == "1.5.0"
             refuses(one.delete("say", "?version=2.0.0"), 404, "tool.not_found")
@@ -214,7 +232,10 @@ BAD: tuple[tuple[str, str], ...] = (
     ("/parameters", json.dumps(put_body(HOOK, parameters={"type": "object", "$ref": "http://127.0.0.1/s"}))),
     ("/parameters", json.dumps(put_body(HOOK, parameters={"patternProperties": {"(a{1000}){1000}": {}}}))),
     ("/parameters", json.dumps(put_body(HOOK, parameters=deep(40)))),
-    ("/parameters", json.dumps(put_body(HOOK, parameters={"properties": {f"p{n}": {} for n in range(30_000)}}))),
+    (
+        "/parameters",
+        json.dumps(put_body(HOOK, parameters={"properties": {f"p{n}": {} for n in range(30_000)}})),
+    ),
     ("/returns", json.dumps(put_body(HOOK, returns={"type": 7}))),
     ("/tags", json.dumps(put_body(HOOK, tags=["a", "a"]))),
     ("/tags/0", json.dumps(put_body(HOOK, tags=["x" * 101]))),
@@ -260,14 +281,29 @@ def test_what_can_be_no_tool_is_refused_and_changes_nothing(tmp_path: Path) -> N
         for path, text in BAD:
             reply = one.put("say", text.encode())
             refuses(reply, 400, "tool.invalid_definition")
-            assert path in [issue["path"] for issue in reply.json["details"]["issues"]], (text[:200], reply.body[:400])
+            assert path in [issue["path"] for issue in reply.json["details"]["issues"]], (
+                text[:200],
+                reply.body[:400],
+            )
         for text in NO_SHAPE:
             refuses(one.put("say", text.encode()), 400, "request.invalid_shape")
         for data in NO_JSON:
             refuses(one.put("say", data), 400, "request.invalid_json")
         for handler in FORBIDDEN:
             refuses(one.put("say", put_body(handler)), 403, "tool.handler_forbidden")
-        for name in ("..", "%2e%2e", "a%2Fb", "a%00", "x" * 65, "%C3%A9", "a.b", "a@1", "mcp__s__t", "%ff", "a%20b"):
+        for name in (
+            "..",
+            "%2e%2e",
+            "a%2Fb",
+            "a%00",
+            "x" * 65,
+            "%C3%A9",
+            "a.b",
+            "a@1",
+            "mcp__s__t",
+            "%ff",
+            "a%20b",
+        ):
             refuses(one.put(name, put_body(HOOK)), 400, "tool.invalid_definition")
         refuses(one.put("a/b", put_body(HOOK)), 404, "route.not_found")
         refuses(one.put("say", put_body(HOOK), "?version="), 400, "request.invalid_shape")
@@ -277,7 +313,9 @@ def test_what_can_be_no_tool_is_refused_and_changes_nothing(tmp_path: Path) -> N
             refuses(one.delete(name), 409, "tool.fixed")
         refuses(one.delete("a%2Fb"), 404, "tool.not_found")
         assert one.names() == ["echo", "calc", "time_now"]
-        assert not [one for one in (tmp_path / "state" / "registered-tools").glob("*") if one.suffix == ".json"]
+        assert not [
+            one for one in (tmp_path / "state" / "registered-tools").glob("*") if one.suffix == ".json"
+        ]
 
     during(tmp_path, body)
 
@@ -319,3 +357,29 @@ def test_rules_outrank_who_puts_a_tool(tmp_path: Path) -> None:
 
         during(tmp_path, put, deny=("say",))
         during(tmp_path, read, read_only=True)
+
+
+def test_a_change_is_seen_through(tmp_path: Path) -> None:
+    """A client that goes in the middle of a change leaves it whole, and holds up nobody's."""
+
+    def body(one: Registry) -> None:
+        data = json.dumps(put_body(HOOK)).encode()
+        for number in range(5):
+            with closing(one.at.line()) as line:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # gone at once
+                line.sendall(
+                    one.at.head("PUT", f"/v1/tools/t{number}", f"content-length: {len(data)}") + data
+                )
+        assert one.put("say", put_body(HOOK)).status == 201
+        put, deleted = (
+            one.at.head("PUT", "/v1/tools/x", f"content-length: {len(data)}") + data,
+            one.at.head("DELETE", "/v1/tools/x"),
+        )
+        replies = one.at.raw(put + deleted + one.at.head("GET", "/v1/tools/x"), "PUT", "DELETE", "GET")
+        assert [reply.status for reply in replies] == [201, 204, 404]
+        assert "content-length" not in replies[1].headers
+        folder = tmp_path / "state" / "registered-tools"
+        while {file.name.split("@")[0] for file in folder.glob("*.json")} != set(one.names()[3:]):
+            pass  # the last one may still be under way
+
+    during(tmp_path, body)

@@ -81,7 +81,11 @@ def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.
                 pass
         etag = one.get("t0").headers["etag"]
         assert one.put("t0", put_body(HOOK, description="Anew."), if_match=etag).status == 200
-        refuses(other.put("t0", put_body(HOOK, description="No."), if_match=etag), 412, "request.precondition_failed")
+        refuses(
+            other.put("t0", put_body(HOOK, description="No."), if_match=etag),
+            412,
+            "request.precondition_failed",
+        )
         assert other.get("t0").json["description"] == "Anew."
         assert other.delete("t1").status == 204
         while one.get("t1").status != 404:
@@ -98,7 +102,9 @@ def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.
 def test_a_broken_file_keeps_out_nothing_but_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is wrong with files, the others are served; each is reported with its path, left where it is, and set aside
     when its tool is put anew."""
-    during(tmp_path, lambda one: [one.put(name, put_body(HOOK)) for name in ("good", "bad", "moved")] and None)
+    during(
+        tmp_path, lambda one: [one.put(name, put_body(HOOK)) for name in ("good", "bad", "moved")] and None
+    )
     folder = folder_of(tmp_path)
     whole = json.loads((folder / "good@1.0.0.json").read_bytes())
     (folder / "bad@1.0.0.json").write_bytes(b'{"format": 1, "name": "bad"')
@@ -172,7 +178,9 @@ def test_a_killed_registry_has_what_it_said_it_had(tmp_path: Path) -> None:
             while True:
                 number += 1
                 try:
-                    reply = at.send("PUT", f"/v1/tools/t{number % 7}", put_body(HOOK, description=f"Number {number}."))
+                    reply = at.send(
+                        "PUT", f"/v1/tools/t{number % 7}", put_body(HOOK, description=f"Number {number}.")
+                    )
                 except OSError:
                     return
                 assert reply.status in (200, 201)
@@ -191,9 +199,12 @@ def test_a_killed_registry_has_what_it_said_it_had(tmp_path: Path) -> None:
     def look(one: Registry) -> None:
         for name, words in said.items():
             found = one.get(name).json["description"]
-            assert int(found.split()[1][:-1]) - int(words.split()[1][:-1]) in (0, 7)  # the last may not have been answered
+            assert int(found.split()[1][:-1]) - int(words.split()[1][:-1]) in (
+                0,
+                7,
+            )  # the last may not have been answered
         assert one.put("t0", put_body(HOOK)).status == 200
 
     (tmp_path / "state").symlink_to(tmp_path / "xdg" / "jaato")
     during(tmp_path, look)
-    assert [one for one in os.listdir(folder) if one.startswith(".")] == [".folder.lock"]
+    assert [one for one in os.listdir(folder) if one.startswith(".")] == [".lock"]

@@ -32,7 +32,7 @@ class Application:
                 return  # the client has gone
             answer = found
         head = request.method == b"HEAD"
-        length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
+        length = [] if answer.status in (204, 304) else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,

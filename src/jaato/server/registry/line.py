@@ -272,7 +272,7 @@ class Line(asyncio.Protocol):
         parts = [ENTRY[answer.status], CLOCK.line()]
         for name, value in answer.headers:
             parts += (name, b": ", value, b"\r\n")
-        if answer.status != 304:
+        if answer.status not in (204, 304):
             parts.append(b"content-length: %d\r\n" % len(answer.body))
         parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
         if request.method != b"HEAD":

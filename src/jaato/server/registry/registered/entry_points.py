@@ -98,7 +98,7 @@ class EntryPoints:
             for place in places_of(spec):
                 if self._is_own(place, top=end == 1):
                     raise ToolError(
-                        f"{name} is in the workspace; entry points are those of installed packages"
+                        f"{name} is in the workspace or the directory of the process; it has to be installed"
                     )
 
     def _is_own(self, place: Path, *, top: bool) -> bool:

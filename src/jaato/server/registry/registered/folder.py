@@ -14,10 +14,10 @@ import msgspec
 
 from jaato.errors import JaatoError
 from jaato.server.registry.registered.types import FORMAT, Entry, decode_entry
-from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.atomic import read_small, write_private
 
 FOLDER = "registered-tools"
-LOCK = "folder"
+LOCK = ".lock"
 SUFFIX = ".json"
 ASIDE = ".broken"
 MAX_TOOLS = 10_000
@@ -84,13 +84,20 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the right to change the folder, among processes. Raises OSError."""
+        """Hold the right to change the folder, among processes. Raises OSError, BlockingIOError while somebody else does."""
+        import fcntl
+
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(self.path / LOCK):
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.path / LOCK, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for left in self.path.glob(f".*{SUFFIX}.*"):  # whoever wrote it was killed: the lock is ours
                 with suppress(OSError):
                     left.unlink()
             yield
+        finally:
+            os.close(descriptor)
 
     def put(self, entry: Entry, known: dict[str, Stamp]) -> tuple[str, Read]:
         """Keep a tool, durable when this returns; what cannot be read in its place is set aside. `known` are the files there

@@ -77,7 +77,7 @@ class Handlers:
             name=entry.name,
             description=given.description,
             parameters=given.parameters,
-            category=DOMAIN,
+            category="registry",
             access=self._access(handler),
         )
         return Tool(

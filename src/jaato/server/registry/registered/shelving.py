@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -27,9 +28,13 @@ from jaato.tools.tool import Tool
 LOG = logger("server.registry")
 LOOK_S = 2.0
 """How often other servers' changes are looked for."""
+WAIT_S = 10.0
+"""How long a change waits for that of another server."""
+AGAIN_S = 0.01
 MANY = 50
 """So many tools that come at once are put on a new shelf."""
 
+T = TypeVar("T")
 Condition = Callable[[Page | None], None]
 """Raises where the tool is not what whoever changes it thinks; it is given the definition there is, None without."""
 
@@ -57,6 +62,7 @@ class Registered:
         self._own = list(shelf)
         self._fixed = frozenset(tool.name for tool in self._own)
         self._changing = anyio.Lock()
+        self._underway: set[asyncio.Task[Any]] = set()
         self._told: dict[str, str] = {}
         self._registry.add_toolset(Toolset(DOMAIN, handlers))
         self.take_over()
@@ -151,16 +157,37 @@ class Registered:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
-        """The folder is ours to change, and known as it is; whoever asked for it may go meanwhile. Raises OSError."""
+        """The folder is ours to change, and known as it is. Raises OSError, TimeoutError where somebody else holds it."""
         async with self._changing:
-            with anyio.CancelScope(shield=True):
-                holding = self._folder.held()
+            with anyio.fail_after(WAIT_S):
+                holding = await self._hold()
+            try:
+                self.take_over()
+                yield
+            finally:
+                await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
+
+    async def _hold(self) -> AbstractContextManager[None]:
+        while True:
+            holding = self._folder.held()
+            try:
                 await anyio.to_thread.run_sync(holding.__enter__)
-                try:
-                    self.take_over()
-                    yield
-                finally:
-                    await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
+            except BlockingIOError:
+                await anyio.sleep(AGAIN_S)
+            else:
+                return holding
+
+    async def _through(self, work: Coroutine[Any, Any, T]) -> T:
+        """See a change through to its end, whether or not whoever asked for it still waits."""
+        task = asyncio.create_task(work)
+        self._underway.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._underway.discard(task)
+        if not task.cancelled():
+            task.exception()  # who asked has been told, or has gone
 
     async def put(
         self, name: str, given: Described, condition: Condition, *, asked: str | None = None, by: str = ""
@@ -175,6 +202,11 @@ class Registered:
         await anyio.to_thread.run_sync(check, name, given)
         if given.handler is not UNSET:
             await self._handlers.check(given.handler)
+        return await self._through(self._put(name, given, condition, asked, by))
+
+    async def _put(
+        self, name: str, given: Described, condition: Condition, asked: str | None, by: str
+    ) -> tuple[Tool, bool]:
         async with self._held():
             self._refuse_fixed(name)
             condition(self.shelf.definition(name, asked))
@@ -209,6 +241,9 @@ class Registered:
         Raises `Fixed`, `Missing`, what the condition raises, and OSError where the folder cannot be changed.
         """
         self._refuse_fixed(name)
+        await self._through(self._delete(name, version, condition))
+
+    async def _delete(self, name: str, version: str | None, condition: Condition) -> None:
         async with self._held():
             files = [
                 file
