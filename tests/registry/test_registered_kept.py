@@ -102,9 +102,12 @@ def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.
 def test_a_broken_file_keeps_out_nothing_but_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is wrong with files, the others are served; each is reported with its path, left where it is, and set aside
     when its tool is put anew."""
-    during(
-        tmp_path, lambda one: [one.put(name, put_body(HOOK)) for name in ("good", "bad", "moved")] and None
-    )
+
+    def put(one: Registry) -> None:
+        for name in ("good", "bad", "moved"):
+            assert one.put(name, put_body(HOOK)).status == 201
+
+    during(tmp_path, put)
     folder = folder_of(tmp_path)
     whole = json.loads((folder / "good@1.0.0.json").read_bytes())
     (folder / "bad@1.0.0.json").write_bytes(b'{"format": 1, "name": "bad"')
