@@ -44,6 +44,11 @@ class Read(NamedTuple):
     why: str = ""
 
 
+Mark = tuple[int, int]
+Difference = tuple[dict[str, Read], set[str]]
+"""Files that are new or changed, and those that are gone."""
+
+
 def file_name(name: str, version: str) -> str:
     """The file of a version; both are checked to hold nothing that a path does."""
     return f"{name}@{version}{SUFFIX}"
@@ -54,20 +59,25 @@ class Folder:
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / FOLDER
-        self._seen: tuple[int, int] | None = None
+        self._seen: Mark | None = None
+        self._whole = self._changed = False
+        """Whether all there is was seen or written by this process since it holds the folder, and whether it wrote."""
 
-    def look(self, known: dict[str, Stamp]) -> tuple[dict[str, Read], set[str]] | None:
-        """What is another than known: files that are new or changed, and those that are gone. None where nothing can have
-        changed since the last look. Raises OSError."""
+    def look(self, known: dict[str, Stamp]) -> Difference | None:
+        """What is another than known; None where nothing is. Raises OSError."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
             return {}, set(known)
-        mark = (state.st_ino, state.st_mtime_ns)
+        mark = mark_of(state)
         if mark == self._seen:
+            self._whole = True
             return None
         stamps = self._stamps()
         self._seen = None if time_ns() - state.st_mtime_ns < RECENT_NS else mark
+        self._whole = True
+        if stamps == known:
+            return None
         changed = {
             one: read(self.path / one, stamp) for one, stamp in stamps.items() if known.get(one) != stamp
         }
@@ -92,12 +102,26 @@ class Folder:
         descriptor = os.open(self.path / LOCK, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in self.path.glob(f".*{SUFFIX}.*"):  # whoever wrote it was killed: the lock is ours
-                with suppress(OSError):
-                    left.unlink()
+            self._whole = self._changed = False
+            before = self.path.stat()
+            for left in os.listdir(self.path):
+                if left.startswith(".") and f"{SUFFIX}." in left:  # whoever wrote it was killed: the lock is ours
+                    with suppress(OSError):
+                        (self.path / left).unlink()
             yield
+            self._note(before)
         finally:
             os.close(descriptor)
+
+    def _note(self, before: os.stat_result) -> None:
+        """Have the folder's time tell each change from the one before it, whatever the clock's ticks are. What was written by
+        this process need not be looked at again."""
+        after = self.path.stat()
+        if self._changed and after.st_mtime_ns <= before.st_mtime_ns:
+            os.utime(self.path, ns=(after.st_atime_ns, before.st_mtime_ns + 1))
+            after = self.path.stat()
+        told = not self._changed or after.st_mtime_ns > before.st_mtime_ns
+        self._seen = mark_of(after) if self._whole and told else None
 
     def put(self, entry: Entry, known: dict[str, Stamp]) -> tuple[str, Read]:
         """Keep a tool, durable when this returns; what cannot be read in its place is set aside. `known` are the files there
@@ -116,17 +140,26 @@ class Folder:
             raise Full(f"Registered tools take at most {MAX_BYTES:,} bytes, one at most {MAX_FILE_BYTES:,}.")
         if before is not None and read(file, before).entry is None:
             os.link(file, self.path / f"{name}.{secrets.token_hex(4)}{ASIDE}", follow_symlinks=False)
+        self._changed, self._whole = True, False
         write_private(file, content)
+        self._whole = True
         return name, Read(stamp_of(file.stat(follow_symlinks=False)), entry)
 
     def remove(self, file: str) -> None:
         """Keep a tool no longer, durable when this returns. For who holds the folder. Raises OSError."""
+        self._changed, self._whole = True, False
         (self.path / file).unlink()
         directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
+        self._whole = True
+
+
+def mark_of(state: os.stat_result) -> Mark:
+    """By what the folder is told from itself before a change."""
+    return state.st_ino, state.st_mtime_ns
 
 
 def stamp_of(state: os.stat_result) -> Stamp:

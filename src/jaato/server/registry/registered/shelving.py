@@ -19,7 +19,7 @@ from jaato.log import logger
 from jaato.runtime.adapt import Toolset
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.registered.checked import check
-from jaato.server.registry.registered.folder import Folder, Read
+from jaato.server.registry.registered.folder import Difference, Folder, Read, Stamp, file_name
 from jaato.server.registry.registered.handlers import DOMAIN, Handlers
 from jaato.server.registry.registered.types import FORMAT, Described, Entry, Fixed, Invalid, Missing
 from jaato.server.registry.shelf import Page, Shelf
@@ -57,6 +57,7 @@ class Registered:
         self._registry = callers.registry
         self._policy = callers.policy
         self._shown: dict[str, Shown] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._listed: dict[str, Tool] = {}
         """The tools that calls go by in the catalogue."""
         self._own = list(shelf)
@@ -65,28 +66,37 @@ class Registered:
         self._underway: set[asyncio.Task[Any]] = set()
         self._told: dict[str, str] = {}
         self._registry.add_toolset(Toolset(DOMAIN, handlers))
-        self.take_over()
+        self._take(self._look())
 
     # --- as they are -------------------------------------------------------------------------------------------
 
-    def take_over(self) -> None:
-        """Have what is in the folder now. Never raises: what cannot be a tool here is reported, and left where it is."""
+    async def _take_over(self) -> None:
+        """Have what is in the folder now. What cannot be a tool here is reported, and left where it is."""
+        self._take(await anyio.to_thread.run_sync(self._look))
+
+    def _look(self) -> Difference | None:
         try:
-            found = self._folder.look({file: one.read.stamp for file, one in self._shown.items()})
+            return self._folder.look(self._stamps)
         except OSError as error:
             self._tell("the folder", f"Registered tools cannot be read: {error.strerror or error}.")
-            return
-        if found is not None and any(found):
+            return None
+
+    def _take(self, found: Difference | None) -> None:
+        if found is not None:
             self._show(*found)
 
     def _show(self, changed: dict[str, Read], gone: Iterable[str] = ()) -> None:
         """Serve what is in these files, and no longer what was in those."""
         left = [self._shown.pop(file, None) for file in gone]
+        for file in gone:
+            self._stamps.pop(file, None)
         old = [one.tool for one in (*left, *map(self._shown.get, changed)) if one is not None and one.tool]
         made = {file: Shown(read, self._made(file, read)) for file, read in changed.items()}
-        self._shown.update(made)
+        self._shown |= made
+        self._stamps |= {file: read.stamp for file, read in changed.items()}
         new = [one.tool for one in made.values() if one.tool is not None]
         kept = {(tool.name, tool.version) for tool in new}
+        before, after = {tool.name for tool in old}, {tool.name for tool in new}
         shelf = self.shelf
         if len(changed) > MANY:
             shelf = Shelf([*self._own, *in_order(self._shown.values())])
@@ -95,8 +105,9 @@ class Registered:
                 shelf = shelf if (tool.name, tool.version) in kept else shelf.without(tool.name, tool.version)
             for tool in in_order(made.values()):
                 shelf = shelf.with_tool(tool)
-        self._policy.admit({one.tool.name for one in self._shown.values() if one.tool is not None})
-        self._list(shelf, {tool.name for tool in (*old, *new)})
+        if before != after:
+            self._policy.admit({one.tool.name for one in self._shown.values() if one.tool is not None})
+        self._list(shelf, before | after)
         self.shelf = shelf
 
     def _made(self, file: str, read: Read) -> Tool | None:
@@ -151,7 +162,7 @@ class Registered:
         while True:
             await anyio.sleep(LOOK_S)
             async with self._changing:
-                self.take_over()
+                await self._take_over()
 
     # --- as they are changed -----------------------------------------------------------------------------------
 
@@ -162,7 +173,7 @@ class Registered:
             with anyio.fail_after(WAIT_S):
                 holding = await self._hold()
             try:
-                self.take_over()
+                await self._take_over()
                 yield
             finally:
                 await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
@@ -210,14 +221,7 @@ class Registered:
         async with self._held():
             self._refuse_fixed(name)
             condition(self.shelf.definition(name, asked))
-            known = next(
-                (
-                    one
-                    for one in self._shown.values()
-                    if one.read.entry and one.read.entry.key == (name, given.version)
-                ),
-                None,
-            )
+            known = self._shown.get(file_name(name, given.version))
             before = known.read.entry if known is not None else None
             entry = succeeding(before, name, given, by)
             if (
@@ -227,8 +231,7 @@ class Registered:
                 and entry.tool == before.tool
             ):
                 return known.tool, False
-            stamps = {file: one.read.stamp for file, one in self._shown.items()}
-            file, read = await anyio.to_thread.run_sync(self._folder.put, entry, stamps)
+            file, read = await anyio.to_thread.run_sync(self._folder.put, entry, self._stamps)
             self._show({file: read})
             tool = self._shown[file].tool
             if tool is None:
@@ -265,8 +268,9 @@ class Registered:
                 for file in files:
                     await anyio.to_thread.run_sync(self._folder.remove, file)
                     self._show({}, [file])
-            finally:
-                self.take_over()
+            except OSError:
+                await self._take_over()
+                raise
 
     def refuse_read_only(self) -> None:
         """Raise `PermissionDenied` where nothing is changed at all."""
