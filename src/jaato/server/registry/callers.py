@@ -122,6 +122,11 @@ class Callers(Door):
         """The rules all callers work under."""
         return self._plan.policy
 
+    @property
+    def count(self) -> int:
+        """How many callers have a session now."""
+        return len(self._visits)
+
     async def caller(self, key: str, name: str) -> Caller:
         """The caller with this key. Raises `ConfigError` when there are too many, `StoreError`."""
         known = self.visiting(key)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 
 import anyio
 
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import about, calling, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.registered import requests
 from jaato.server.registry.registered.shelving import Registered
@@ -40,27 +42,36 @@ REFUSED = {
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[["RegistryDoor", Route, Request], Answer | None]
+AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
+
+PAGES: dict[Kind, AtOnce] = {
+    "list": lambda _door, shelf, _who, _route, request: pages.listed(shelf, request),
+    "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
+    "health": lambda door, shelf, *_: about.health(shelf, door.figures),
+    "version": lambda *_: about.version(),
+    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
+}
+"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
 
 async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
     """What a search finds."""
-    return await pages.searched(door.shelf, door.finder, pending.request)
+    return await pages.searched(door.shelf, door.shelf, door.finder, pending.request)
 
 
-PAGES: dict[Kind, AtOnce] = {
-    "list": lambda door, _route, request: pages.listed(door.shelf, request),
-    "tool": lambda door, route, request: pages.defined(door.shelf, route, request),
-}
-"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 SEARCHES: dict[Kind, Work] = {"list": searched}
 """What gives the pages that take time."""
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(door.shelf, door.callers, pending, body)
+    shelf, name = door.shelf, pending.route.name
+    answer = await calling.invoke(shelf, door.callers, pending, body)
+    if name in shelf.tools:
+        door.figures.called(name, answer.code)
+    return answer
 
 
 async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -73,8 +84,14 @@ async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     return await requests.delete(door.registered, pending, body)
 
 
+async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    return several.got(door.shelf, pending.request, body)
+
+
 WORKS: dict[tuple[Kind, bytes], Work] = {
     ("invoke", b"POST"): invoke,
+    ("batchGet", b"POST"): batch_get,
     ("tool", b"PUT"): put,
     ("tool", b"DELETE"): delete,
 }
@@ -87,9 +104,10 @@ class RegistryDoor:
     def __init__(
         self, registered: Registered, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES
     ) -> None:
-        self.registered = registered
-        self.callers = callers
+        self.registered: Registered = registered
+        self.callers: Callers = callers
         self.finder = Finder(callers.catalog)
+        self.figures: Figures = Figures()
         self.max_body_bytes = max_body_bytes
 
     @property
@@ -109,25 +127,36 @@ class RegistryDoor:
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
+        begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
         if route is None:
-            return identified(
-                refusal("route.not_found", "There is nothing here; the tools are at /v1/tools."), id_
-            )
+            answer = refusal("route.not_found", "There is nothing here; the tools are at /v1/tools.")
+            return self._counted(answer, None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
             answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
-            return identified(answer, id_)
+            return self._counted(answer, route.kind, request, begun, id_)
         scope = SCOPES[route.kind, request.method]
-        if scope not in who.scopes:
-            return identified(denied(route, f"This key does not have the scope {scope}."), id_)
-        if (route.kind, request.method) in WORKS:
-            wrong = self._wrong(route, request)
-            return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        page = PAGES[route.kind](self, route, request)
-        return Pending(route, request, id_, who) if page is None else identified(page, id_)
+        found: Answer | None
+        if scope is not None and scope not in who.scopes:
+            found = denied(route, f"This key does not have the scope {scope}.")
+        elif (route.kind, request.method) in WORKS:
+            found = self._wrong(route, request)
+        else:
+            found = PAGES[route.kind](self, self.shelf, who, route, request)
+        if found is None:
+            return Pending(route, request, id_, who)
+        return self._counted(found, route.kind, request, begun, id_)
+
+    def _counted(
+        self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
+    ) -> Answer:
+        """The answer with the id of its request, counted."""
+        method = request.method if kind is not None and request.method in allowed(kind) else b"*"
+        self.figures.answered(kind, method, answer.status, perf_counter() - begun)
+        return identified(answer, id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -144,23 +173,27 @@ class RegistryDoor:
 
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""
-        return identified(self._large(route_of(request.path)), request_id(request.header(b"x-request-id")))
+        return self._refused(request, self._large(route_of(request.path)))
 
     def too_slow(self, request: Request) -> Answer:
         """A body that did not come in time."""
-        answer = said(
-            route_of(request.path),
-            "request.timeout",
-            "The body did not come in time; send it again.",
+        words = "The body did not come in time; send it again."
+        return self._refused(request, said(route_of(request.path), "request.timeout", words))
+
+    def _refused(self, request: Request, answer: Answer) -> Answer:
+        route = route_of(request.path)
+        kind = None if route is None else route.kind
+        return self._counted(
+            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
         )
-        return identified(answer, request_id(request.header(b"x-request-id")))
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
+        begun = perf_counter()
         kind = pending.route.kind
         work = WORKS.get((kind, pending.request.method)) or SEARCHES[kind]
         answer = await work(self, pending, body)
-        return identified(answer, pending.id)
+        return self._counted(answer, kind, pending.request, begun, pending.id)
 
 
 def turned_away(request: Request, problem: Refused) -> Answer:

@@ -49,15 +49,16 @@ def in_order(shelf: Shelf, wanted: Wanted) -> Listed:
     return listed(shelf, wanted, chosen, len(names), last)
 
 
-def by_rank(shelf: Shelf, finder: Finder, wanted: Wanted) -> Listed:
-    """A page of what a search finds, the best first; all its pages are of the same search while that is kept.
+def by_rank(shelf: Shelf, everything: Shelf, finder: Finder, wanted: Wanted) -> Listed:
+    """A page of what a search finds, the best first; all its pages are of the same search while that is kept. What is
+    searched is `everything`, of which only what is on the shelf is told: so there is one index for all who ask.
 
     Takes milliseconds, the first time longer. Raises `InvalidShape`.
     """
     cursor = read(wanted.cursor, wanted.asked) if wanted.cursor else None
     wanted = wanted._replace(limit=wanted.limit or FOUND)
     kept = finder.kept(cursor.since) if cursor is not None else None
-    names = finder.ranked(shelf.tools, wanted.text) if kept is None else kept
+    names = finder.ranked(everything.tools, wanted.text) if kept is None else kept
     start = 0
     if cursor is not None:
         moved = cursor.name in names and kept is None

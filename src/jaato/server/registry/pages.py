@@ -33,10 +33,10 @@ def listed(shelf: Shelf, request: Request) -> Answer | None:
     return sent(page, request, *headers)
 
 
-async def searched(shelf: Shelf, finder: Finder, request: Request) -> Answer:
-    """A page of what a search finds."""
+async def searched(shelf: Shelf, everything: Shelf, finder: Finder, request: Request) -> Answer:
+    """A page of what a search finds; see `by_rank`."""
     try:
-        page, headers = await to_thread.run_sync(by_rank, shelf, finder, wanted(request.query))
+        page, headers = await to_thread.run_sync(by_rank, shelf, everything, finder, wanted(request.query))
     except InvalidShape as error:
         return refusal(error.code, str(error))
     return sent(page, request, *headers)
@@ -50,18 +50,30 @@ def defined(shelf: Shelf, route: Route, request: Request) -> Answer:
 
 def looked_up(shelf: Shelf, name: str, query: bytes) -> Kept | ToolError:
     """The tool a request is about, in the version it asks for; else why there is none."""
-    slot = shelf.slot(name)
-    if slot is None:
-        return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
+    if name not in shelf.tools:
+        return unknown(name)
     try:
         version = version_of(query)
     except InvalidShape as error:
         return error_of(error.code, str(error))
+    return found_in(shelf, name, version)
+
+
+def found_in(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
+    """This version of a tool, None for the newest; else why there is none."""
+    slot = shelf.slot(name)
+    if slot is None:
+        return unknown(name)
     kept = slot.kept(version)
     if kept is not None:
         return kept
     words = f"There is no version {str(version)[:80]!r} of {name}; details.versions has those there are."
     return error_of("tool.not_found", words, {"versions": slot.names})
+
+
+def unknown(name: str) -> ToolError:
+    """There is no such tool."""
+    return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
 
 
 def sent(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -169,6 +169,14 @@ class Shelf:
         else:
             del made._slots[name], tools[name]  # noqa: SLF001 the same
         made.tools = tools
+        return made
+
+    def only(self, has: Callable[[str], bool]) -> Shelf:
+        """A shelf with those of the names that are wanted."""
+        made = self._copy()
+        for name in [name for name in self._slots if not has(name)]:
+            del made._slots[name]  # noqa: SLF001 its own kind, not yet seen by anybody
+        made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
         return made
 
     def _copy(self) -> Shelf:
