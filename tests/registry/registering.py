@@ -17,7 +17,9 @@ import anyio.to_thread
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.listen import Anyone, Keyed, bound, serving
+from jaato.server.registry.guards import Anyone, Keyed
+from jaato.server.registry.keys import Keys
+from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken
 from jaato.testing.arp.peer import Reply, Served
@@ -79,7 +81,7 @@ async def serve(
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     try:
         async with (
-            serving(door, Keyed(names[0], OneToken(TOKEN)), keyed),
+            serving(door, Keyed(names[0], OneToken(TOKEN), Keys(door.callers.state_dir)), keyed),
             serving(door, Anyone(names[1]), free),
         ):
             yield Registry(door, Served(urls[0], TOKEN), Served(urls[1]))

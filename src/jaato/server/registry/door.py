@@ -7,10 +7,12 @@ from time import perf_counter
 
 import anyio
 
+from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, calling, pages, several
+from jaato.server.registry import about, batch, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.registered import requests
@@ -26,8 +28,10 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
+from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
+LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
     400: "request.invalid_http",
@@ -39,7 +43,9 @@ REFUSED = {
     503: "registry.unavailable",
 }
 """The codes of what a gate refuses, by their status."""
-CALLS = frozenset(("invoke",))
+REALM = 'Bearer realm="jaato tool registry"'
+"""What answers to who may not come in begin with."""
+CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
 AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
@@ -58,7 +64,7 @@ PAGES: dict[Kind, AtOnce] = {
 
 async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
     """What a search finds."""
-    return await pages.searched(door.shelf, door.shelf, door.finder, pending.request)
+    return await pages.searched(seen(door.shelf, pending.who.sight), door.shelf, door.finder, pending.request)
 
 
 SEARCHES: dict[Kind, Work] = {"list": searched}
@@ -67,11 +73,17 @@ SEARCHES: dict[Kind, Work] = {"list": searched}
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    shelf, name = door.shelf, pending.route.name
-    answer = await calling.invoke(shelf, door.callers, pending, body)
-    if name in shelf.tools:
-        door.figures.called(name, answer.code)
-    return answer
+    return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answers to several calls."""
+    return await batch.invoke_all(door.calls, seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """How many calls were cancelled."""
+    return batch.cancel(door.callers, pending, body)
 
 
 async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -86,7 +98,7 @@ async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
 
 async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The definitions of several tools."""
-    return several.got(door.shelf, pending.request, body)
+    return several.got(seen(door.shelf, pending.who.sight), pending.request, body)
 
 
 WORKS: dict[tuple[Kind, bytes], Work] = {
@@ -94,6 +106,8 @@ WORKS: dict[tuple[Kind, bytes], Work] = {
     ("batchGet", b"POST"): batch_get,
     ("tool", b"PUT"): put,
     ("tool", b"DELETE"): delete,
+    ("batchInvoke", b"POST"): invoke_all,
+    ("cancel", b"POST"): cancel,
 }
 """What a body comes with, or may take time, by kind and method."""
 
@@ -102,12 +116,17 @@ class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
     def __init__(
-        self, registered: Registered, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        registered: Registered,
+        callers: Callers,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
     ) -> None:
         self.registered: Registered = registered
         self.callers: Callers = callers
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
+        self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
 
     @property
@@ -141,11 +160,11 @@ class RegistryDoor:
         scope = SCOPES[route.kind, request.method]
         found: Answer | None
         if scope is not None and scope not in who.scopes:
-            found = denied(route, f"This key does not have the scope {scope}.")
+            found = denied(route, scope)
         elif (route.kind, request.method) in WORKS:
             found = self._wrong(route, request)
         else:
-            found = PAGES[route.kind](self, self.shelf, who, route, request)
+            found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
         if found is None:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)
@@ -204,9 +223,30 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     return said(meant, code, problem.text)
 
 
-def denied(route: Route, words: str) -> Answer:
-    """Who calls may not do this."""
-    return said(route, "auth.forbidden", words)
+def denied(route: Route, scope: str) -> Answer:
+    """Who calls may not do this (RFC 6750, 3.1)."""
+    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
+    answer.headers.append(
+        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
+    )
+    return answer
+
+
+def broken(code: str, words: str, request: Request | None) -> Answer:
+    """What came is not to be read; said in the form of what it was, as far as that is known."""
+    if request is None:
+        return identified(refusal(code, words), request_id(None))
+    meant = route_of(request.path) if request.method == b"POST" else None
+    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+
+
+def unanswered(request: Request, problem: BaseException | None) -> Answer:
+    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    if problem is None:
+        return broken("tool.cancelled", "The call was cancelled.", request)
+    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
+    return answer
 
 
 def said(route: Route | None, code: str, words: str) -> Answer:

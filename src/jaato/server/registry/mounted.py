@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import anyio
 
 from jaato.runtime.blueprint import Blueprint
+from jaato.server.admission import Admission
 from jaato.server.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.gate import Form, turn_away
 from jaato.server.later import Later
@@ -34,6 +35,10 @@ class Mounted(Later):
     def __init__(self, workspace: Path, base: Blueprint) -> None:
         super().__init__()
         self._described = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
+
+    def admits(self, admission: Admission) -> bool:
+        """The owner, and who has a key of the registry's."""
+        return admission.entrance is not None or super().admits(admission)
 
     def check(self) -> None:
         """There is nothing that it lacks."""

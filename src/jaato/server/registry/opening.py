@@ -11,11 +11,14 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.domains import load_domains
 from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.places import places_of
 from jaato.server.registry.registered.folder import Folder
 from jaato.server.registry.registered.handlers import Handlers
 from jaato.server.registry.registered.shelving import Registered
 from jaato.server.registry.shelf import Shelf
+from jaato.settings import Settings
 
 
 def open_registry(
@@ -35,6 +38,7 @@ def open_registry(
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
+    bounds = bounds_of(settings)
     served = Shelf(tools)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
@@ -49,4 +53,12 @@ def open_registry(
     allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
     handlers = Handlers(settings, workspace, callers.state_dir, allowed_code)
     registered = Registered(everything, callers, Folder(callers.state_dir), handlers)
-    return RegistryDoor(registered, callers, most)
+    return RegistryDoor(registered, callers, most, bounds)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How long and how many calls may run. Raises `ConfigError`."""
+    within_s = settings["tool_registry_timeout_s"]
+    if not within_s > 0:
+        raise ConfigError(f"tool_registry_timeout_s = {within_s}: a call has some time.")
+    return Bounds(within_s, places_of(settings["tool_registry_at_once"]))

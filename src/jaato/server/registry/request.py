@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
-ACTIONS: dict[bytes, Kind] = {b":batchGet": "batchGet", b":metrics": "metrics", b":openapi": "openapi"}
+ACTIONS: dict[bytes, Kind] = {
+    b":batchGet": "batchGet",
+    b":batchInvoke": "batchInvoke",
+    b":cancel": "cancel",
+    b":metrics": "metrics",
+    b":openapi": "openapi",
+}
 """What can be done with all of them, by what follows the path of the list."""
 BESIDE: dict[bytes, Kind] = {
     b"/health": "health",
@@ -29,7 +37,9 @@ ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke", "batchGet", "health", "version", "metrics", "openapi"]
+Kind = Literal[
+    "list", "tool", "invoke", "batchGet", "batchInvoke", "cancel", "health", "version", "metrics", "openapi"
+]
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
@@ -37,6 +47,8 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("tool", b"PUT"): "tools:write",
     ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
     ("batchGet", b"POST"): "tools:read",
     ("health", b"GET"): None,
     ("version", b"GET"): None,
@@ -58,11 +70,12 @@ EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who calls: the key of the session, the name it is shown by, and what may be done."""
+    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
     name: str = "anyone"
     scopes: frozenset[Scope] = ANYONE
+    sight: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +88,16 @@ class Route:
 
 @dataclass(slots=True)
 class Request:
-    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case."""
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    headers that every answer to it has."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
+    told: Sequence[tuple[bytes, bytes]] = ()
+    old: bool = False
+    """HTTP/1.0, which knows no chunks."""
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""

@@ -28,15 +28,18 @@ from jaato.server.registry.openapi.operation import (
     Parameter,
 )
 from jaato.server.registry.openapi.reading import READING
+from jaato.server.registry.openapi.writing import WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
-OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING}
+OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING}
 """What each method does; `HEAD` is as `GET`, without a body."""
 PATHS: dict[Kind, tuple[str, ...]] = {
     "list": (LIST_PATH,),
     "tool": (f"{LIST_PATH}/{{name}}",),
     "invoke": (f"{LIST_PATH}/{{name}}{INVOKE}",),
     "batchGet": (f"{LIST_PATH}:batchGet",),
+    "batchInvoke": (f"{LIST_PATH}:batchInvoke",),
+    "cancel": (f"{LIST_PATH}:cancel",),
     "health": ("/healthz",),
     "version": ("/version",),
     "metrics": ("/metrics", f"{LIST_PATH}:metrics"),

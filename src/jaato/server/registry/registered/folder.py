@@ -105,7 +105,9 @@ class Folder:
             self._whole = self._changed = False
             before = self.path.stat()
             for left in os.listdir(self.path):
-                if left.startswith(".") and f"{SUFFIX}." in left:  # whoever wrote it was killed: the lock is ours
+                if (
+                    left.startswith(".") and f"{SUFFIX}." in left
+                ):  # whoever wrote it was killed: the lock is ours
                     with suppress(OSError):
                         (self.path / left).unlink()
             yield

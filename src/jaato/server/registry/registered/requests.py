@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jaato.errors import JaatoError, PermissionDenied
+from jaato.errors import JaatoError, NotAllowed, PermissionDenied
 from jaato.log import logger
 from jaato.protocol.arp import LIST_PATH, InvalidJson, InvalidShape
 from jaato.server.registry.answers import JSON, Answer, error_of, refusal, refusing
@@ -20,7 +20,7 @@ from jaato.server.registry.registered.types import (
     Missing,
     decode_described,
 )
-from jaato.server.registry.request import Pending, Request
+from jaato.server.registry.request import Pending, Request, Who
 
 if TYPE_CHECKING:
     from jaato.server.registry.registered.shelving import Registered
@@ -44,6 +44,8 @@ async def putting(registered: Registered, pending: Pending, body: bytes) -> Answ
     """Carry out a PUT. Raises `JaatoError`s, OSError."""
     registered.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
+    if not sees(pending.who, name):
+        raise NotAllowed(f"This key is for other tools than {name[:80]!r}.")
     given = decode_described(body)
     if asked is not None and asked != given.version:
         raise Invalid([("/version", "is another than that of the address")])
@@ -62,6 +64,8 @@ async def deleting(registered: Registered, pending: Pending) -> Answer:
     """Carry out a DELETE. Raises `JaatoError`s, OSError."""
     registered.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
+    if not sees(pending.who, name):
+        raise Missing(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
     await registered.delete(name, asked, Condition(pending.request).check)
     LOG.info("Request %s: %s deleted %s %s", pending.id.decode(), pending.who.name, name, asked or "")
     return Answer(204, b"", [STORED])
@@ -74,6 +78,8 @@ async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
     except Invalid as error:
         issues = [{"path": path, "message": text} for path, text in error.issues]
         return refusing(error_of(error.code, str(error), {"issues": issues}), STORED)
+    except NotAllowed as error:
+        return refusal("auth.forbidden", str(error), STORED)
     except PermissionDenied as error:
         return refusal("permission.denied", str(error), STORED)
     except (InvalidJson, InvalidShape, Fixed, Missing, Forbidden, Changed, Full) as error:
@@ -83,6 +89,11 @@ async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
         why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         words = f"The change could not be kept{why}; nothing has changed. The registry's log says more."
         return refusal("registry.not_kept", words, STORED, (b"retry-after", b"5"))
+
+
+def sees(who: Who, name: str) -> bool:
+    """Whether there is such a tool for who calls."""
+    return who.sight is None or who.sight.has(name)
 
 
 class Condition:

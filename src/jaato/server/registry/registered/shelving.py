@@ -60,7 +60,7 @@ class Registered:
         self._stamps: dict[str, Stamp] = {}
         self._listed: dict[str, Tool] = {}
         """The tools that calls go by in the catalogue."""
-        self._own = list(shelf)
+        self._own = [one for newest in shelf.tools.values() for one in shelf.all_of(newest)]
         self._fixed = frozenset(tool.name for tool in self._own)
         self._changing = anyio.Lock()
         self._underway: set[asyncio.Task[Any]] = set()
