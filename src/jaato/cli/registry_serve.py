@@ -61,7 +61,7 @@ async def serve_at(args: Namespace) -> None:
     )
     listener = bound(host, port)
     try:
-        door = open_registry(blueprint, settings["tool_registry_domains"])
+        door = open_registry(blueprint, settings["tool_registry_domains"], args.allow_entry_point)
         try:
             names = names_of(host, listener.getsockname()[1], args.allow_host, args.allow_origin)
             where = address_of(listener)

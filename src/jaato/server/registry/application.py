@@ -56,7 +56,7 @@ class Application:
             return
         if answer.status in LAST:
             last = [(b"connection", b"close")]
-        length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
+        length = [] if answer.status in (204, 304) else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
+import anyio
+
 from jaato.log import logger
 from jaato.server.asgi import Refused
 from jaato.server.registry import about, batch, pages, several
@@ -14,6 +16,8 @@ from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.next import serving as later
+from jaato.server.registry.registered import requests
+from jaato.server.registry.registered.shelving import Registered
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -93,6 +97,16 @@ async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     return batch.cancel(door.callers, pending, body)
 
 
+async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who puts a tool there."""
+    return await requests.put(door.registered, pending, body)
+
+
+async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who takes a tool away."""
+    return await requests.delete(door.registered, pending, body)
+
+
 async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The definitions of several tools."""
     return several.got(seen(door.shelf, pending.who.sight), pending.request, body)
@@ -102,6 +116,8 @@ WORKS: dict[tuple[Kind, bytes], Work] = {
     ("invoke", b"POST"): invoke,
     ("next_invoke", b"POST"): invoke_later,
     ("batchGet", b"POST"): batch_get,
+    ("tool", b"PUT"): put,
+    ("tool", b"DELETE"): delete,
     ("batchInvoke", b"POST"): invoke_all,
     ("cancel", b"POST"): cancel,
 }
@@ -113,17 +129,32 @@ class RegistryDoor:
 
     def __init__(
         self,
-        shelf: Shelf,
+        registered: Registered,
         callers: Callers,
         max_body_bytes: int = MAX_BODY_BYTES,
         bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
     ) -> None:
-        self.shelf: Shelf = shelf
+        self.registered: Registered = registered
         self.callers: Callers = callers
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
+
+    @property
+    def shelf(self) -> Shelf:
+        """What is served now."""
+        return self.registered.shelf
+
+    @shelf.setter
+    def shelf(self, shelf: Shelf) -> None:
+        self.registered.shelf = shelf
+
+    async def upkeep(self) -> None:
+        """What is to be done again and again while requests are served."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.callers.sweep)
+            group.start_soon(self.registered.watch)
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""

@@ -296,7 +296,7 @@ class Line(asyncio.Protocol):
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
         if answer.status >= 400:
             REFUSALS.note(request, answer, self._peer())
-        length = b"" if answer.status == 304 else b"content-length: %d\r\n" % len(answer.body)
+        length = b"" if answer.status in (204, 304) else b"content-length: %d\r\n" % len(answer.body)
         parts = head_of(answer, request, closes=closes, framing=length)
         if request.method != b"HEAD":
             parts.append(answer.body)

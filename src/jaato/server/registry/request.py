@@ -59,6 +59,8 @@ Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
+    ("tool", b"PUT"): "tools:write",
+    ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
     ("next_list", b"GET"): "tools:read",
     ("next_tool", b"GET"): "tools:read",

@@ -31,9 +31,10 @@ from jaato.server.registry.openapi.operation import (
     Parameter,
 )
 from jaato.server.registry.openapi.reading import READING
+from jaato.server.registry.openapi.writing import WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
-OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **LATER}
+OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
 """What each method does; `HEAD` is as `GET`, without a body."""
 PATHS: dict[Kind, tuple[str, ...]] = {
     "list": (LIST_PATH,),

@@ -105,6 +105,7 @@ CALL_FAILURES: dict[int, str] = {
     403: "`permission.denied` by a rule, or `auth.forbidden`.",
     500: "`tool.execution_error`: the tool says why; `tool.handler_error`: it raised an exception, which the log has; "
     "`tool.result_too_large`; `tool.outcome_unknown`: it may have been carried out, look before it is repeated.",
+    502: "`tool.unreachable`: who carries out the calls of the tool cannot be reached; the call was not made.",
     503: "`registry.unavailable` or `tool.cancelled`: later, as `Retry-After` says.",
     504: "`tool.timeout`: the tool did not finish in its time.",
 }
@@ -115,6 +116,8 @@ HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ETag": ("What tells this answer from others.", {"type": "string"}),
     "Cache-Control": ("Whether it may be kept.", {"type": "string"}),
     "X-Total-Count": ("How many tools there are on all pages.", {"type": "integer", "minimum": 0}),
+    "Location": ("Where it is.", {"type": "string"}),
+    "Content-Location": ("Where this very version is.", {"type": "string"}),
     "Link": ('The next page, `rel="next"`; none after the last.', {"type": "string"}),
     "Retry-After": ("After how many seconds it may be tried again.", {"type": "integer", "minimum": 0}),
     "WWW-Authenticate": ("How a key is given.", {"type": "string"}),
