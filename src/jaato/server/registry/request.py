@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
@@ -40,6 +40,8 @@ ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
+Spend = Callable[[int], tuple[float, Headers]]
+"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
 Kind = (
     Literal[
         "list",
@@ -109,13 +111,14 @@ class Route:
 @dataclass(slots=True)
 class Request:
     """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
-    headers that every answer to it has."""
+    headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
+    spend: Spend | None = None
     old: bool = False
     """HTTP/1.0, which knows no chunks."""
 
