@@ -13,7 +13,7 @@ from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invo
 from jaato.protocol.codec import encode
 from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Caller, Callers, How
-from jaato.server.registry.calling import STORED, Calls, least, origin_of
+from jaato.server.registry.calling import STORED, Calls, origin_of
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keys import seconds
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
@@ -129,7 +129,7 @@ def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wis
     if isinstance(found, ToolError):
         return found
     origin = origin_of(pending.id, pending.request.header(b"traceparent"), invocation)
-    return Ask(pending.who, found.tool, invocation, origin, least(calls.within_s, wishes.wait_s))
+    return Ask(pending.who, found.tool, invocation, origin, calls.limit_s(wishes))
 
 
 def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:

@@ -37,6 +37,7 @@ BESIDE: dict[bytes, Kind] = {
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
+CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -121,13 +122,13 @@ class Request:
     spend: Spend | None = None
     old: bool = False
     """HTTP/1.0, which knows no chunks."""
+    _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
 
 
 @dataclass(slots=True)
@@ -162,13 +163,17 @@ def route_of(path: bytes) -> Route | None:
             return Route(found)
         later = place_of(path)
         return None if later is None else Route(*later)
-    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
-    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
-    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+    raw = path[len(BELOW) :]
+    encoded = b"%" in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALLS):
+        kind, raw = "invoke", raw[: -len(CALLS)]
     if not raw or b"/" in raw:
         return None
     try:
-        return Route(kind, unquote_to_bytes(raw).decode())
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
     except UnicodeDecodeError:
         return Route(kind)
 
