@@ -31,7 +31,7 @@ from jaato.server.registry.openapi.operation import (
     Parameter,
 )
 from jaato.server.registry.openapi.reading import READING
-from jaato.server.registry.openapi.writing import WRITING
+from jaato.server.registry.openapi.writing import PUT_FIELDS, WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
 OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
@@ -192,6 +192,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
     "ToolDefinition": {"schema_version": {"const": SCHEMA_VERSION}},
     "Metrics": {"latency_ms": {"minimum": 0}},
+    **PUT_FIELDS,
 }
 """What is known of some fields beyond their types."""
 BESIDES: dict[str, dict[str, Any]] = {
