@@ -15,7 +15,7 @@ from tests.registry.opened import Opened, during, made
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
-from jaato.server.registry import callers, places
+from jaato.server.registry import places
 from jaato.server.registry.places import places_of
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool

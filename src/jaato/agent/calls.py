@@ -83,6 +83,7 @@ class SessionSteps:
             digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
+        call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
             journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
         else:
@@ -123,6 +124,7 @@ class SessionSteps:
             continuation_id=None if continuation is None else clean(text_of(continuation, str)),
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
+            origin=None if call.begun else call.origin,
         )
         if call.door == "registry":
             for change in told:

@@ -160,6 +160,11 @@ FIELDS: dict[str, Field] = {
     "tool_registry_at_once": Field(
         "list", [], "how many calls of a tool a registry runs at once, as `run=4`; `*=16` for each of the others"
     ),
+    "tool_registry_entry_points": Field(
+        "list",
+        [],
+        "which functions, package.module:function with * for any, may be put into a tool registry over HTTP",
+    ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),
 }

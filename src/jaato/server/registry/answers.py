@@ -28,14 +28,18 @@ STATUS = {
     "request.invalid_http": 400,
     "request.invalid_shape": 400,
     "tool.invalid_args": 400,
+    "tool.invalid_definition": 400,
     "auth.required": 401,
     "auth.forbidden": 403,
     "permission.denied": 403,
+    "tool.handler_forbidden": 403,
     "tool.not_found": 404,
     "route.not_found": 404,
     "call.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
+    "tool.fixed": 409,
+    "request.precondition_failed": 412,
     "request.idempotency_under_way": 409,
     "request.too_large": 413,
     "request.unsupported_encoding": 415,
@@ -49,8 +53,11 @@ STATUS = {
     "tool.outcome_unknown": 500,
     "tool.result_too_large": 500,
     "tool.cancelled": 503,
+    "tool.unreachable": 502,
     "registry.unavailable": 503,
     "tool.timeout": 504,
+    "registry.full": 507,
+    "registry.not_kept": 507,
 }
 """The status of each code there is."""
 RETRYABLE = frozenset(
@@ -59,8 +66,10 @@ RETRYABLE = frozenset(
         "request.idempotency_under_way",
         "request.too_many",
         "tool.cancelled",
-        "registry.unavailable",
         "tool.timeout",
+        "tool.unreachable",
+        "registry.unavailable",
+        "registry.not_kept",
     )
 )
 CODES = {
@@ -70,6 +79,8 @@ CODES = {
     ToolTimeout.code: "tool.timeout",
     "cancelled": "tool.cancelled",
     "tool_raised": "tool.handler_error",
+    "handler_unreachable": "tool.unreachable",
+    "handler_lost": "tool.outcome_unknown",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))

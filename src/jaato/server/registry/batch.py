@@ -15,6 +15,7 @@ from jaato.server.registry.answers import JSON, Answer, error_of, failure, refus
 from jaato.server.registry.callers import Caller, Callers, How
 from jaato.server.registry.calling import STORED, Calls, origin_of
 from jaato.server.registry.heard import Heard
+from jaato.server.registry.keys import seconds
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
 from jaato.server.registry.pages import found_in
 from jaato.server.registry.repeats import Key
@@ -71,6 +72,13 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
         return failure(error_of(error.code, str(error)), 0.0, STORED)
+    request = pending.request
+    if request.spend is not None and len(asked) > 1:
+        wait_s, request.told = request.spend(len(asked) - 1)
+        if wait_s:
+            late = (b"retry-after", seconds(wait_s).encode())
+            words = f"{len(asked)} calls are too many now; come back later, or with fewer."
+            return failure(error_of("request.too_many", words), 0.0, STORED, late)
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)

@@ -8,23 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from jaato.abc.store import Store
 from jaato.agent.session import Session
 from jaato.errors import JaatoError, Overloaded, StoreError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolCall
+from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.server.mcp.door import Door
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
 from jaato.server.registry.heard import Heard
+from jaato.server.registry.keeping import Weight
 from jaato.server.registry.places import Places
 from jaato.server.registry.repeats import Repeats
+from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
 from jaato.tools.pipeline import run
+from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
@@ -84,11 +86,15 @@ class Caller(Visit):
         self._heard_by: dict[str, Heard] = {}
         self._stopped: set[str] = set()
         super().__init__(session, client)
+        self.weight = Weight(session)
+        self.before: Caller | None = None
+        """The one whose place it took, while that still has calls under way."""
 
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or goes on in the background."""
-        return bool(self._running) or bool(self.session.tasks.running())
+        mine = bool(self._running) or bool(self.session.tasks.running())
+        return mine or (self.before is not None and self.before.busy)
 
     async def call(
         self,
@@ -205,12 +211,14 @@ class Caller(Visit):
         found = [id_ for id_, origin in asked.items() if origin.get("request_id") == request_id]
         for id_ in found:
             self._stop(id_)
-        return len(found)
+        return len(found) + (0 if self.before is None else self.before.cancel(request_id))
 
     def stop(self) -> None:
         """Cancel every call that is under way; each is answered so."""
         for id_ in list(self._running):
             self._stop(id_)
+        if self.before is not None:
+            self.before.stop()
 
     def _stop(self, id_: str) -> None:
         task = self._running[id_].task
@@ -244,7 +252,7 @@ class Caller(Visit):
                 heard.hear(event)
 
 
-class Callers(Door):
+class Callers(Rolling):
     """Lets callers in: the sessions of those with a key of their own, and the one that all others share."""
 
     called = "registry"
@@ -257,9 +265,14 @@ class Callers(Door):
         """How long a call may take whose tool does not say."""
 
     @property
-    def store(self) -> Store:
-        """Where the sessions of callers are."""
-        return self._runtime.store
+    def registry(self) -> PluginRegistry:
+        """The plugins of all callers."""
+        return self._runtime.registry
+
+    @property
+    def policy(self) -> Policy:
+        """The rules all callers work under."""
+        return self._plan.policy
 
     @property
     def count(self) -> int:
@@ -272,6 +285,8 @@ class Callers(Door):
         visit = known if known is not None else await self.visit(key, name)
         assert isinstance(visit, Caller)
         visit.last_used = asyncio.get_running_loop().time()
+        if visit.weight.full:
+            self.roll(key, visit)
         return visit
 
     async def sweep(self) -> None:

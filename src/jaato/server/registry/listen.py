@@ -74,7 +74,7 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
     try:
         yield
     finally:

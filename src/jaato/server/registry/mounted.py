@@ -51,7 +51,7 @@ class Mounted(Later):
 
         door = open_registry(self._described)
         async with anyio.create_task_group() as group:
-            group.start_soon(door.callers.sweep)
+            group.start_soon(door.upkeep)
             try:
                 yield Application(door)
             finally:

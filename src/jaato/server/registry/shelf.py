@@ -6,7 +6,7 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -112,6 +112,11 @@ class Shelf:
         """The whole list."""
         return Page(encode([ToolView(name, tool.spec.description) for name, tool in self.tools.items()]))
 
+    @cached_property
+    def total(self) -> bytes:
+        """How many there are, in digits."""
+        return str(len(self._slots)).encode()
+
     def slot(self, name: str) -> Slot | None:
         """The versions of a name."""
         return self._slots.get(name)
@@ -210,6 +215,11 @@ def definition_of(tool: Tool) -> ToolDefinition:
     )
 
 
-def source_of(tool: Tool) -> dict[str, str]:
+def source_of(tool: Tool) -> dict[str, Any]:
     """Where a tool comes from, and what a call of it may touch."""
-    return {"registry": "jaato", "domain": tool.plugin or "program", "access": tool.spec.access}
+    return {
+        **tool.source,
+        "registry": "jaato",
+        "domain": tool.plugin or "program",
+        "access": tool.spec.access,
+    }

@@ -36,7 +36,7 @@ CALLING: dict[tuple[Kind, bytes], Operation] = {
         (NAME, VERSION, TRACEPARENT, IDEMPOTENCY_KEY, PREFER),
         body=Invocation,
         errors=RESULT,
-        fails=(404, 409, 422, 500, 504),
+        fails=(404, 409, 422, 500, 502, 504),
     ),
     ("batchInvoke", b"POST"): Operation(
         "invokeTools",

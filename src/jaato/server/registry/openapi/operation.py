@@ -105,28 +105,40 @@ CALL_FAILURES: dict[int, str] = {
     403: "`permission.denied` by a rule, or `auth.forbidden`.",
     500: "`tool.execution_error`: the tool says why; `tool.handler_error`: it raised an exception, which the log has; "
     "`tool.result_too_large`; `tool.outcome_unknown`: it may have been carried out, look before it is repeated.",
+    502: "`tool.unreachable`: who carries out the calls of the tool cannot be reached; the call was not made.",
     503: "`registry.unavailable` or `tool.cancelled`: later, as `Retry-After` says.",
     504: "`tool.timeout`: the tool did not finish in its time.",
 }
 """What is said of a call beside that, in a whole result."""
+TEXT = {"type": "string"}
 HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "X-Request-Id": ("The id of the request.", {"type": "string"}),
     "ETag": ("What tells this answer from others.", {"type": "string"}),
     "Cache-Control": ("Whether it may be kept.", {"type": "string"}),
     "X-Total-Count": ("How many tools there are on all pages.", {"type": "integer", "minimum": 0}),
+    "Location": ("Where it is.", {"type": "string"}),
+    "Content-Location": ("Where this very version is.", {"type": "string"}),
     "Link": ('The next page, `rel="next"`; none after the last.', {"type": "string"}),
     "Retry-After": ("After how many seconds it may be tried again.", {"type": "integer", "minimum": 0}),
     "WWW-Authenticate": ("How a key is given.", {"type": "string"}),
     "Idempotent-Replayed": ("`true`: this is the answer the key has had before.", {"const": "true"}),
     "Preference-Applied": ("The time that was asked for is what counted.", {"type": "string"}),
+    "RateLimit": (
+        "What is left of the key's or the address's rate, and in how many seconds there is all of it.",
+        TEXT,
+    ),
+    "RateLimit-Policy": ("The rate: how often in how many seconds.", TEXT),
     "Allow": ("The methods that are answered.", {"type": "string"}),
 }
-OPTIONAL = frozenset(("Link", "Retry-After", "WWW-Authenticate", "Idempotent-Replayed", "Preference-Applied"))
+OPTIONAL = frozenset(
+    "Link Retry-After WWW-Authenticate Idempotent-Replayed Preference-Applied RateLimit RateLimit-Policy".split()
+)
 """Headers that are not always there."""
 BESIDE: dict[int, tuple[str, ...]] = {
     401: ("WWW-Authenticate",),
+    403: ("WWW-Authenticate",),
     409: ("Retry-After",),
-    429: ("Retry-After",),
+    429: ("Retry-After", "RateLimit", "RateLimit-Policy"),
     503: ("Retry-After",),
 }
 RESULT = ToolResult
