@@ -46,9 +46,7 @@ def is_flat(table: dict[Any, Any]) -> bool:
     if len(table) > MAX_FLAT:
         return False
     for key, item in table.items():
-        if not (
-            key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()
-        ):
+        if not (key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()):
             return False
     return True
 

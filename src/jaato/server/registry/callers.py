@@ -21,6 +21,8 @@ from jaato.tools.pipeline import run
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
+MOST_UNRECORDED = 1_024
+"""Events of calls that are answered and not in the log yet."""
 MAX_RESULT_BYTES = 8_000_000
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` it was called with."""
@@ -78,7 +80,7 @@ class Caller(Visit):
         """The result of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
         where nobody is to know of the result before it is in the log, and while the log cannot be written."""
         journal = self.session.journal
-        if not journal.held or not journal.sound or journal.frozen:
+        if not 0 < len(journal.held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
             return None
         end, _, _, hurried = journal.held[-1]
         if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
@@ -87,10 +89,10 @@ class Caller(Visit):
 
     async def _recorded(self, call: Call) -> ToolResult | None:
         """The result of a call once it is in the log; None where it could not be written."""
-        if len(self._running) == 1:
-            self.session.journal.flush()  # nobody is there to share the commit with
-        elif self._results[call.id] is None:
-            await asyncio.sleep(0)  # what is held is committed before it is our turn again
+        if len(self._running) > 1 and self._results[call.id] is None:
+            await asyncio.sleep(0)  # what others hold is committed before it is our turn again
+        if self._results[call.id] is None:
+            self.session.journal.flush()
         return self._results[call.id]
 
     def _value(self, result: ToolResult, *, text: bool) -> Any:
