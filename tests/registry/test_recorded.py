@@ -21,7 +21,7 @@ from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
-SECRET = "hunter2-hunter2-hunter2"  # noqa: S105 it is to be masked
+SECRET = "hunter2-hunter2-hunter2"
 
 
 class Full(SqliteStore):

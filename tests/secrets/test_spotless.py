@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jaato.agent.masking import masked_event, masked_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, MessageModel, Permission, SharedUpdated, ToolCallEnd, ToolCallStart
-from jaato.protocol.messages import Message, Problem, Text, Thinking, ToolCall, ToolResult
+from jaato.protocol.messages import Message, Opaque, Part, Problem, Text, Thinking, ToolCall, ToolResult
 from jaato.tools.secrets import PLACEHOLDER, Secrets
 
 VALUE, LATER = "S3cret-value/42\n", 'another \\ "one" 7'
@@ -35,7 +35,7 @@ DATA: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-HEAD = {"session_id": "s", "agent_id": "a", "seq": 1, "timestamp": "2026-01-01T00:00:00.000Z"}
+HEAD: dict[str, Any] = {"session_id": "s", "agent_id": "a", "seq": 1, "timestamp": "2026-01-01T00:00:00.000Z"}
 
 
 def start(arguments: dict[str, Any], reason: str) -> Event:
@@ -49,7 +49,7 @@ def start(arguments: dict[str, Any], reason: str) -> Event:
         arguments=arguments,
         turn_id=None,
         permission=permission,
-        origin=origin,  # type: ignore[arg-type]
+        origin=origin,
     )
 
 
@@ -59,22 +59,26 @@ def end(text: str, value: Any, problem: str | None) -> Event:
     result = ToolResult("c", "t", error is None, [Text(text)], value, error=error)
     return ToolCallEnd(
         **HEAD, call_id="c", tool="t", result=result, duration_s=0.1, permission=None, continuation_id=None
-    )  # type: ignore[arg-type]
+    )
 
 
 def reply(text: str, thought: str, opaque: str | None, arguments: dict[str, Any]) -> Event:
     """What a model said."""
-    parts = [Text(text), Thinking(thought, opaque=opaque), ToolCall("c", "t", arguments)]
+    parts: list[Part] = [
+        Text(text),
+        Thinking(thought, opaque=None if opaque is None else Opaque("p", msgspec.Raw(encode(opaque)))),
+        ToolCall("c", "t", arguments),
+    ]
     return MessageModel(
         **HEAD, message=Message("assistant", parts, id="m"), turn_id="t", finish_reason="stop"
-    )  # type: ignore[arg-type]
+    )
 
 
 EVENTS = st.one_of(
     st.builds(start, st.dictionaries(TEXTS, DATA, max_size=3), TEXTS),
     st.builds(end, TEXTS, DATA, st.none() | TEXTS),
     st.builds(reply, TEXTS, TEXTS, st.none() | TEXTS, st.dictionaries(TEXTS, DATA, max_size=2)),
-    st.builds(lambda key, value: SharedUpdated(**HEAD, key=key, value=value), TEXTS, DATA),  # type: ignore[arg-type]
+    st.builds(lambda key, value: SharedUpdated(**HEAD, key=key, value=value), TEXTS, DATA),
 )
 
 
@@ -102,6 +106,8 @@ def test_data_of_a_kind_of_its_own_is_looked_at_too() -> None:
 
     class Word(str):
         """A text."""
+
+        __slots__ = ()
 
     class Table(dict):  # type: ignore[type-arg]
         """An object."""
