@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.registry.opened import Opened, during, made
+from tests.registry.opened import Opened, during, made, until
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
-from jaato.server.registry import places
+from jaato.server.registry import callers, places
 from jaato.server.registry.places import places_of
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
@@ -224,15 +224,6 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
     (tmp_path / ".config/jaato").mkdir(parents=True)
     (tmp_path / ".config/jaato/config.toml").write_text('tool_registry_at_once = ["held=2", "*=100"]\n')
     during(tmp_path, body, **held.blueprint())
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        threading.Event().wait(0.002)
-    raise AssertionError("it never holds")
 
 
 def test_what_is_set_for_places_is_checked() -> None:
