@@ -228,6 +228,8 @@ class Caller(Visit):
 
     def hurry(self, within_s: float) -> None:
         """Stop the calls that are under way for longer, of tools that have no time of their own."""
+        if self.before is not None:
+            self.before.hurry(within_s)
         since = asyncio.get_running_loop().time() - within_s
         for id_, one in list(self._running.items()):
             if one.since > since:
@@ -242,6 +244,8 @@ class Caller(Visit):
         tasks = [one.task for one in self._running.values() if one.task is not None and one.task is not mine]
         if tasks:
             await asyncio.wait(tasks, timeout=ENDING_S)
+        if self.before is not None:
+            await self.before.ended()
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, ToolCallEnd) and event.call_id in self._ends:
