@@ -122,7 +122,8 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
         work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and not isinstance(problem := work.exception(), TimeoutError) and problem is not None:
+            problem = work.exception() if work.done() else None
+            if problem is not None and not isinstance(problem, TimeoutError):
                 raise problem
         finally:
             for task in (work, gone):
