@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
-from email.utils import formatdate
-from http import HTTPStatus
-from time import time
 from typing import Any, Protocol
 
 from jaato.server.asgi import Refused
@@ -14,6 +13,7 @@ from jaato.server.registry.answers import Answer
 from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.request import Pending, Request, Who, request_id
+from jaato.server.registry.written import CONTINUE, written
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -28,9 +28,8 @@ UNREAD_BYTES = 65_536
 """A client takes so much of its answers in that time, or is left."""
 MAX_WAITING = 16
 """Requests that are read while one before them is answered."""
+AT_ONCE = struct.pack("ii", 1, 0)
 NEVER = float("inf")
-ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 NOTHING = Request(b"GET", b"/", [])
 
 
@@ -42,33 +41,15 @@ class Guard(Protocol):
         ...
 
 
-class Clock:
-    """The date as a header, made once a second."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._line = b""
-
-    def line(self) -> bytes:
-        """The header's line."""
-        now = int(time())
-        if now != self._second:
-            self._second = now
-            self._line = f"date: {formatdate(now, usegmt=True)}\r\n".encode()
-        return self._line
-
-
-CLOCK = Clock()
-
-
 class Line(asyncio.Protocol):
     """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread; `lines`
     has the one first that has been idle longest."""
 
-    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None]) -> None:
+    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None], most: int) -> None:
         self._door = door
         self._guard = guard
         self._lines = lines
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming(self, door.max_body_bytes)
         self._transport: Any = None
@@ -89,8 +70,12 @@ class Line(asyncio.Protocol):
     # --- the connection ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has come: where there are too many, the one that has been idle longest makes room."""
         self._transport = transport
+        longest = next((line for line in self._lines if line.idle), None)
+        if len(self._lines) >= self._most and longest is not None:
+            del self._lines[longest]
+            longest.abort()
         self._lines[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,7 +117,7 @@ class Line(asyncio.Protocol):
             self._left_bytes = left
             self.deadline = self._loop.time() + UNREAD_S
         elif self._ended or self._unread or self._closes or self._task is not None:
-            self._transport.abort()
+            self.abort()
         elif self._incoming.begun or self._incoming.request is not None:
             self._last(self._door.too_slow(self._incoming.request or NOTHING), self._incoming.request)
         else:
@@ -146,7 +131,9 @@ class Line(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it now, whatever it does."""
+        """Close it now, whatever it does; the system keeps nothing for it."""
+        line = self._transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()
 
     def _rest(self) -> None:
@@ -259,20 +246,12 @@ class Line(asyncio.Protocol):
             self._worked(unanswered(self._served[0], None if task.cancelled() else task.exception()))
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
-        parts = [ENTRY[answer.status], CLOCK.line()]
-        for name, value in answer.headers:
-            parts += (name, b": ", value, b"\r\n")
-        if answer.status != 304:
-            parts.append(b"content-length: %d\r\n" % len(answer.body))
-        parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
-        if request.method != b"HEAD":
-            parts.append(answer.body)
         if self._ended or self._transport.is_closing():
             return
         self._lines[self] = self._lines.pop(self, None)  # the last that was idle
         if not closes:
             self._rest()
-        self._transport.write(b"".join(parts))
+        self._transport.write(written(answer, request.method, closes=closes))
         if closes:
             self._end()
 

@@ -21,6 +21,8 @@ from jaato.server.registry.request import EVERYTHING, Request, Who
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
+KEPT_BYTES = 131_072
+"""How much of what was not yet sent the system keeps for a connection."""
 MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
@@ -81,6 +83,8 @@ def bound(host: str, port: int) -> socket.socket:
             f"Nothing can be served at {host} port {port}: {said}. Take another address or port."
         ) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; else answers wait 40 ms
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # so that what a client takes is seen soon, not by the megabyte
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KEPT_BYTES)
     return listener
 
 
@@ -102,9 +106,7 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
     most = room_for_lines()
 
     def made() -> Line:
-        if len(lines) >= most:
-            make_room(lines)
-        return Line(door, guard, lines)
+        return Line(door, guard, lines, most)
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
@@ -123,14 +125,6 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
                     await asyncio.sleep(0.01)
         for line in list(lines):
             line.abort()
-
-
-def make_room(lines: dict[Line, None]) -> None:
-    """Close the connection that has been idle longest."""
-    longest = next((line for line in lines if line.idle), None)
-    if longest is not None:
-        del lines[longest]
-        longest.abort()
 
 
 async def watch(lines: dict[Line, None]) -> None:
