@@ -58,7 +58,7 @@ PAGES: dict[Kind, AtOnce] = {
     "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
-    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
