@@ -22,6 +22,7 @@ from jaato.server.registry.openapi.operation import (
     FAILURES,
     HEADERS,
     JSON,
+    NAME,
     OPTIONAL,
     REQUEST_ID,
     RESULT,
@@ -32,6 +33,7 @@ from jaato.server.registry.openapi.operation import (
 )
 from jaato.server.registry.openapi.reading import READING
 from jaato.server.registry.openapi.writing import WRITING
+from jaato.server.registry.registered.checked import MAX_DESCRIPTION_CHARS, MAX_TAG_CHARS, MAX_TAGS, VERSION
 from jaato.server.registry.request import SCOPES, Kind
 
 OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
@@ -192,6 +194,17 @@ NARROWED: dict[str, dict[str, Any]] = {
     "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
     "ToolDefinition": {"schema_version": {"const": SCHEMA_VERSION}},
     "Metrics": {"latency_ms": {"minimum": 0}},
+    "Described": {
+        "name": NAME.schema,
+        "schema_version": {"pattern": f"^{SPOKEN.pattern}$"},
+        "description": {"maxLength": MAX_DESCRIPTION_CHARS, "pattern": r"\S"},
+        "version": {"pattern": f"^{VERSION.pattern}$"},
+        "tags": {
+            "maxItems": MAX_TAGS,
+            "uniqueItems": True,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARS},
+        },
+    },
 }
 """What is known of some fields beyond their types."""
 BESIDES: dict[str, dict[str, Any]] = {
