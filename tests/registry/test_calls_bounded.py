@@ -60,7 +60,7 @@ class Held:
         """Say yes."""
         return "yes"
 
-    def blueprint(self) -> dict[str, object]:
+    def blueprint(self) -> dict[str, Any]:
         """What a registry is to serve."""
         tools = (self.held, self.late, self.slow, self.locked)
         return {"tools": tools, "allow": ("held", "slow", "numbered"), "deny": ("locked",)}
@@ -147,10 +147,14 @@ def test_several_calls_are_answered_in_order_each_for_itself(tmp_path: Path) -> 
     during(tmp_path, body, **held.blueprint())
 
 
-def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp_path: Path) -> None:
-    """A tool's own time ends its call: 504; `Prefer: wait` asks for less, never for more, and is acknowledged where it counts.
-    A call waits for its end where others go on in the background, unless it asks for that itself."""
+def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool's own time ends its call, or what is set for those that have none: 504; `Prefer: wait` asks for less, never for
+    more, and is acknowledged where it counts. A call waits for its end where others go on in the background, unless it asks
+    for that itself."""
     held = Held()
+    monkeypatch.setattr(callers, "LOOK_S", 0.01)
 
     def body(one: Opened) -> None:
         for prefer in ({}, {"prefer": "wait=100"}):
@@ -160,14 +164,15 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
         reply = one.at.invoke("held", {"args": {}}, prefer="respond-async, wait=0")
         assert "within 0 s" in fails(reply, 504, "tool.timeout")["message"]
         assert reply.headers["preference-applied"] == "wait=0"
-        one.door.calls.within_s = 0.01
+        one.door.callers.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
-        one.door.calls.within_s = None
+        fails(one.at.invoke("forever", {"args": {}}, idempotency_key="k"), 504, "tool.timeout")
+        one.door.callers.within_s = None
         assert result_of(one.at.invoke("slow", {"args": {}}), 200)["result"] == "waited False"
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]
         codes = [end.result.error.code for end in ends_of(one) if end.result.error is not None]
-        assert codes == ["tool_timeout"] * 4
+        assert codes == ["tool_timeout"] * 5
 
     @tool(access="read")
     async def forever() -> None:
@@ -175,7 +180,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
         await anyio.sleep_forever()
 
     blueprint = held.blueprint()
-    blueprint["tools"] = (*blueprint["tools"], forever)  # type: ignore[misc]
+    blueprint["tools"] = (*blueprint["tools"], forever)
     during(tmp_path, body, **blueprint)
 
 

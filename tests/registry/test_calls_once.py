@@ -6,6 +6,7 @@ import json
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -63,7 +64,7 @@ class Counted:
         self.ran.append("late")
         await anyio.sleep_forever()
 
-    def blueprint(self) -> dict[str, object]:
+    def blueprint(self) -> dict[str, Any]:
         """What a registry is to serve."""
         tools = (self.count, self.fail, self.wait, self.long, self.late)
         return {"tools": tools, "allow": ("count", "fail", "wait")}

@@ -148,6 +148,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
     """A key's rate, or without keys an address's, says in every answer how it stands; beyond it there is 429 with `Retry-After`."""
     state = tmp_path / "state"
     key = add_key(state, "slow", ["tools:read", "tools:invoke"], rate="3/h")
+    several = add_key(state, "several", ["tools:invoke"], rate="10/h")
 
     def body(at: Served) -> None:
         slow = replace(at, token=key)
@@ -162,6 +163,15 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
         assert 1_190 < int(reply.headers["retry-after"]) <= 1_201
         assert reply.headers["ratelimit"].startswith('"key";r=0;t=')
         assert "ratelimit" not in replace(at, token=OWNER).send("GET", "/v1/tools").headers
+        many = replace(at, token=several)
+        calls = {"calls": [{"name": "echo", "args": {"text": "x"}}] * 4}
+        for left in (6, 2):
+            reply = many.send("POST", "/v1/tools:batchInvoke", calls)
+            assert [one["ok"] for one in reply.json] == [True] * 4
+            assert reply.headers["ratelimit"].startswith(f'"key";r={left};t=')
+        late = many.send("POST", "/v1/tools:batchInvoke", calls)
+        fails(late, 429, "request.too_many")
+        assert int(late.headers["retry-after"]) > 60
 
     serve(tmp_path, keyed(state), body)
 

@@ -35,7 +35,7 @@ class Application:
         request = request_of(scope)
         entered = scope.get("state", {}).get(KEY)
         if entered is not None and entered.entrance is not None:
-            request.told = entered.entrance.told
+            request.told, request.spend = entered.entrance.told, entered.entrance.spend
         wrong = fault_of(request, scope.get("http_version", "1.1"))
         last = [(b"connection", b"close")] if wrong else []
         answer = (

@@ -13,8 +13,9 @@ from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invo
 from jaato.protocol.codec import encode
 from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Caller, Callers, How
-from jaato.server.registry.calling import STORED, Calls, least, origin_of
+from jaato.server.registry.calling import STORED, Calls, origin_of
 from jaato.server.registry.heard import Heard
+from jaato.server.registry.keys import seconds
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
 from jaato.server.registry.pages import found_in
 from jaato.server.registry.repeats import Key
@@ -71,6 +72,13 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
         return failure(error_of(error.code, str(error)), 0.0, STORED)
+    request = pending.request
+    if request.spend is not None and len(asked) > 1:
+        wait_s, request.told = request.spend(len(asked) - 1)
+        if wait_s:
+            late = (b"retry-after", seconds(wait_s).encode())
+            words = f"{len(asked)} calls are too many now; come back later, or with fewer."
+            return failure(error_of("request.too_many", words), 0.0, STORED, late)
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)
@@ -121,7 +129,7 @@ def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wis
     if isinstance(found, ToolError):
         return found
     origin = origin_of(pending.id, pending.request.header(b"traceparent"), invocation)
-    return Ask(pending.who, found.tool, invocation, origin, least(calls.within_s, wishes.wait_s))
+    return Ask(pending.who, found.tool, invocation, origin, calls.limit_s(wishes))
 
 
 def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from jaato.errors import StoreError, ToolTimeout
+from jaato.errors import SessionNotFound, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
@@ -135,13 +135,16 @@ class Once:
         """What the log says of a call. Raises `StoreError`."""
         store = self._callers.store
         begun = bool(made.end_seq)
-        for event in store.read(made.session_id, made.end_seq - 1 if made.end_seq else made.after_seq):
-            if isinstance(event, ToolCallStart) and event.call_id == made.call_id:
-                begun = True
-            elif isinstance(event, ToolCallEnd) and event.call_id == made.call_id:
-                ended = event.result.error
-                harmless = tool.spec.access == "read" and ended is not None and ended.code in CUT_OFF
-                return event if begun and not harmless else Fate.NEVER_BEGUN
+        try:
+            for event in store.read(made.session_id, made.end_seq - 1 if made.end_seq else made.after_seq):
+                if isinstance(event, ToolCallStart) and event.call_id == made.call_id:
+                    begun = True
+                elif isinstance(event, ToolCallEnd) and event.call_id == made.call_id:
+                    ended = event.result.error
+                    harmless = tool.spec.access == "read" and ended is not None and ended.code in CUT_OFF
+                    return event if begun and not harmless else Fate.NEVER_BEGUN
+        except SessionNotFound:  # removed, because of its age or size
+            begun = True
         holder = None if made.end_seq else store.holder(made.session_id)
         if holder is not None and holder.pid != os.getpid():
             return Fate.ELSEWHERE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
@@ -37,9 +37,12 @@ BESIDE: dict[bytes, Kind] = {
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
+CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
+Spend = Callable[[int], tuple[float, Headers]]
+"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
 Kind = (
     Literal[
         "list",
@@ -109,22 +112,23 @@ class Route:
 @dataclass(slots=True)
 class Request:
     """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
-    headers that every answer to it has."""
+    headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
+    spend: Spend | None = None
     old: bool = False
     """HTTP/1.0, which knows no chunks."""
+    _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
 
 
 @dataclass(slots=True)
@@ -159,13 +163,17 @@ def route_of(path: bytes) -> Route | None:
             return Route(found)
         later = place_of(path)
         return None if later is None else Route(*later)
-    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
-    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
-    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+    raw = path[len(BELOW) :]
+    encoded = b"%" in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALLS):
+        kind, raw = "invoke", raw[: -len(CALLS)]
     if not raw or b"/" in raw:
         return None
     try:
-        return Route(kind, unquote_to_bytes(raw).decode())
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
     except UnicodeDecodeError:
         return Route(kind)
 

@@ -11,8 +11,7 @@ import msgspec
 from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN
 from jaato.protocol.arp_next import MAX_ID_CHARS
 from jaato.server.registry.answers import STATUS
-from jaato.server.registry.openapi.operation import NAME
-from jaato.server.registry.registered.checked import MAX_DESCRIPTION_CHARS, MAX_TAG_CHARS, MAX_TAGS, VERSION
+from jaato.server.registry.openapi.writing import PUT_FIELDS
 
 REF = "#/components/schemas/{name}"
 
@@ -42,17 +41,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
     "ToolDefinition": {"schema_version": {"const": SCHEMA_VERSION}},
     "Metrics": {"latency_ms": {"minimum": 0}},
-    "Described": {
-        "name": NAME.schema,
-        "schema_version": {"pattern": f"^{SPOKEN.pattern}$"},
-        "description": {"maxLength": MAX_DESCRIPTION_CHARS, "pattern": r"\S"},
-        "version": {"pattern": f"^{VERSION.pattern}$"},
-        "tags": {
-            "maxItems": MAX_TAGS,
-            "uniqueItems": True,
-            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARS},
-        },
-    },
+    **PUT_FIELDS,
 }
 """What is known of some fields beyond their types."""
 BESIDES: dict[str, dict[str, Any]] = {

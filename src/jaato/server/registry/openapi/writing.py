@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from jaato.protocol.arp import ToolDefinition, ToolError
+from typing import Any
+
+from jaato.protocol.arp import SPOKEN, ToolDefinition, ToolError
 from jaato.server.registry.openapi.operation import NAME, VERSION, Answered, Operation, Parameter
+from jaato.server.registry.registered.checked import MAX_DESCRIPTION_CHARS, MAX_TAGS, MAX_TIMEOUT_S
+from jaato.server.registry.registered.checked import VERSION as VERSION_FORM
 from jaato.server.registry.registered.types import Described
 from jaato.server.registry.request import Kind
 
@@ -30,6 +34,20 @@ NOT_KEPT = Answered(
     "`registry.not_kept`: the disk refused, and nothing has changed; `registry.full`: there are as many as there may be.",
     ToolError,
 )
+
+TIME = {"timeout_s": {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S}}
+PUT_FIELDS: dict[str, dict[str, Any]] = {
+    "Described": {
+        "description": {"minLength": 1, "maxLength": MAX_DESCRIPTION_CHARS},
+        "version": {"pattern": f"^{VERSION_FORM.pattern}$"},
+        "schema_version": {"pattern": f"^{SPOKEN.pattern}$"},
+        "tags": {"maxItems": MAX_TAGS, "uniqueItems": True},
+    },
+    "Webhook": TIME,
+    "McpTool": TIME,
+    "EntryPoint": TIME,
+}
+"""What is known of the fields of what is put beyond their types."""
 
 WRITING: dict[tuple[Kind, bytes], Operation] = {
     ("tool", b"PUT"): Operation(
