@@ -202,6 +202,10 @@ class RegistryDoor:
     def _large(self, route: Route | None) -> Answer:
         return said(route, "request.too_large", f"A request has at most {self.max_body_bytes:,} bytes.")
 
+    def turn_away(self, request: Request, problem: Refused) -> Answer:
+        """What a guard says to who may not come in."""
+        return self._refused(request, turned_away(request, problem))
+
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""
         return self._refused(request, self._large(route_of(request.path)))

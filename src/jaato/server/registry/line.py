@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
+from jaato.server.registry.door import RegistryDoor, broken, unanswered
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.refusals import REFUSALS
-from jaato.server.registry.request import Pending, Request, Who, request_id
+from jaato.server.registry.request import Pending, Request, Who
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -179,7 +179,7 @@ class Line(asyncio.Protocol):
         try:
             self._who = self._guard.admit(request, self._peer())
         except Refused as problem:
-            answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
+            answer = self._door.turn_away(request, problem)
             answer.headers += [(name.encode(), value.encode()) for name, value in problem.headers.items()]
             self._last(answer, request)
             return
