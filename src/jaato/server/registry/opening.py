@@ -14,9 +14,9 @@ from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.places import places_of
+from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.registered.folder import Folder
 from jaato.server.registry.registered.handlers import Handlers
-from jaato.server.registry.registered.shelving import Registered
 from jaato.server.registry.shelf import Shelf
 from jaato.settings import Settings
 
