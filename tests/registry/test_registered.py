@@ -10,10 +10,13 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 from tests.registry.registering import Registry, during, failed, fine, put_body, webhook
+from tests.server.serving import served
 
 from jaato.protocol.arp import decode_definition
-from jaato.testing.arp.peer import fails, refuses, result_of
+from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
 
 def test_a_tool_that_is_put_is_found_and_called_at_once(tmp_path: Path) -> None:
@@ -65,12 +68,16 @@ def test_a_tool_that_is_put_is_found_and_called_at_once(tmp_path: Path) -> None:
 
 def test_a_webhook_gets_a_signed_invocation(tmp_path: Path) -> None:
     """A webhook is posted an invocation of the contract with its ids, signed; its secret, where it has one, is the key."""
+    secret = "qX7-hush-hush-9Zt"
+    secret = "qX7-hush-hush-9Zt"
     with webhook() as hook:
 
         def body(one: Registry) -> None:
             one.put(
                 "say",
-                put_body({"type": "webhook", "url": hook.url, "headers": {"Authorization": "Bearer b"}}),
+                put_body(
+                    {"type": "webhook", "url": hook.url, "headers": {"Authorization": f"Bearer {secret}"}}
+                ),
             )
             one.put("own", put_body({"type": "webhook", "url": hook.url, "secret": "s" * 20}))
             given = {"args": {"text": "a"}, "context": {"user": "u"}, "trace": {"flow_id": "f", "n": 1}}
@@ -86,7 +93,9 @@ def test_a_webhook_gets_a_signed_invocation(tmp_path: Path) -> None:
                 signed = headers["jaato-nonce"].encode() + b"." + sent
                 wanted = "v1=" + hmac.new(key, signed, hashlib.sha256).hexdigest()
                 assert headers["jaato-signature"] == wanted
-            assert hook.seen[0][0]["authorization"] == "Bearer b"
+            assert hook.seen[0][0]["authorization"] == f"Bearer {secret}"
+            hook.answer = lambda _: failed(500, "no", f"{secret} is not known")
+            assert secret not in json.dumps(one.at.invoke("say", given).json)
             assert (tmp_path / "state" / "registered-webhook-key").stat().st_mode & 0o777 == 0o600
 
         during(tmp_path, body)
@@ -166,6 +175,14 @@ def test_changes_go_by_conditions(tmp_path: Path) -> None:
             thread.join()
         assert sorted(statuses) == [200] + [412] * 11
         now = one.get("say", accept_encoding="gzip").headers["etag"]
+        typed = one.put(
+            "say", put_body(hook, parameters={"type": "object", "minProperties": 1, "default": True})
+        )
+        other = one.put(
+            "say", put_body(hook, parameters={"type": "object", "minProperties": 1, "default": 1})
+        )
+        assert typed.headers["etag"] != other.headers["etag"]
+        now = one.get("say", accept_encoding="gzip").headers["etag"]
         moved = one.put("say", put_body({**hook, "url": "http://127.0.0.1:8/"}), if_match=now)
         again = one.put("say", put_body(hook), if_match=now)
         assert (moved.status, again.status) == (200, 412)  # who only changes the handler changes the tool
@@ -242,3 +259,28 @@ def test_a_change_is_seen_through(tmp_path: Path) -> None:
             pass  # the last one may still be under way
 
     during(tmp_path, body)
+
+
+def test_the_servers_own_door_takes_tools_too(tmp_path: Path) -> None:
+    """On the one application tools are put, called and deleted as at an address of the registry's own."""
+
+    async def main() -> None:
+        environ = {"HOME": str(tmp_path), "JAATO_ALLOW_HOSTS": "127.0.0.1"}
+        async with served(tmp_path, [], environ=environ) as server:
+            at = Served(f"http://127.0.0.1:{server.port}", token=server.token)
+
+            def body() -> None:
+                with webhook() as hook:
+                    made = at.send("PUT", "/v1/tools/say", put_body({"type": "webhook", "url": hook.url}))
+                    assert (made.status, at.send("GET", "/v1/tools/say").body) == (201, made.body)
+                    assert result_of(at.invoke("say", {"args": {"text": "a"}}), 200)["result"] == {
+                        "said": "a"
+                    }
+                refuses(at.send("PUT", "/v1/tools/say", b"{"), 400, "request.invalid_json")
+                gone = at.send("DELETE", "/v1/tools/say", if_match=made.headers["etag"])
+                assert (gone.status, "content-length" in gone.headers) == (204, False)
+                refuses(Served(at.url).send("PUT", "/v1/tools/say", put_body(HOOK)), 401, "auth.required")
+
+            await anyio.to_thread.run_sync(body)
+
+    anyio.run(main)

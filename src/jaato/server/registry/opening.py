@@ -51,7 +51,9 @@ def open_registry(
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
     allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
-    handlers = Handlers(settings, workspace, callers.state_dir, allowed_code)
+    handlers = Handlers(
+        settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
+    )
     registered = Registered(everything, callers, Folder(callers.state_dir), handlers)
     return RegistryDoor(registered, callers, most, bounds)
 

@@ -130,12 +130,7 @@ class Registered:
             before = known.read.entry if known is not None else None
             entry = succeeding(before, name, given, by)
             self._handlers.refuse(entry.handler)
-            if (
-                known is not None
-                and known.tool is not None
-                and before is not None
-                and entry.tool == before.tool
-            ):
+            if known is not None and known.tool is not None and same(before, entry):
                 return known.tool, False
             file, read = await anyio.to_thread.run_sync(self._folder.put, entry, self.served.stamps)
             self.served.show({file: read})
@@ -177,6 +172,11 @@ class Registered:
             except OSError:
                 await self._take_over()
                 raise
+
+
+def same(before: Entry | None, entry: Entry) -> bool:
+    """Whether nothing is changed; to Python, 1 and true are equal."""
+    return before is not None and msgspec.json.encode(before.tool) == msgspec.json.encode(entry.tool)
 
 
 def succeeding(before: Entry | None, name: str, given: Described, by: str) -> Entry:
