@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.registry.opened import Opened, during, made
+from tests.registry.opened import Opened, during, made, until
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
-from jaato.server.registry import places
+from jaato.server.registry import callers, places
 from jaato.server.registry.places import places_of
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
@@ -226,15 +226,6 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
     during(tmp_path, body, **held.blueprint())
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        threading.Event().wait(0.002)
-    raise AssertionError("it never holds")
-
-
 def test_what_is_set_for_places_is_checked() -> None:
     """`tool_registry_at_once` names tools and numbers."""
     assert places_of(["run=4", " * = 16 "]) == {"run": 4, "*": 16}
@@ -283,5 +274,9 @@ def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pyte
         for headers in ({}, {"idempotency_key": "k"}, {"idempotency_key": "k"}):
             reply = one.at.invoke("much", {"args": {}}, **headers)
             assert fails(reply, 500, "tool.result_too_large")["retryable"] is False
+        monkeypatch.setattr("jaato.server.registry.values.MAX_RESULT_BYTES", 80_000)
+        monkeypatch.setattr("jaato.server.registry.batch.MAX_BYTES", 120_000)
+        results = one.at.send("POST", ALL, {"calls": [{"name": "much", "args": {}}] * 4}).json
+        assert codes_of(results) == ["ok", "ok", *["tool.result_too_large"] * 2]
 
     during(tmp_path, body, tools=(much,))

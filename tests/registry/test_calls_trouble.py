@@ -15,8 +15,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 import pytest
-from tests.registry.opened import Opened, during
-from tests.registry.test_calls_bounded import Beside, until
+from tests.registry.opened import Opened, during, until
+from tests.registry.test_calls_bounded import Beside
 
 from jaato.settings import environment
 from jaato.testing.arp.peer import Served, fails

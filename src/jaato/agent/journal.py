@@ -132,7 +132,7 @@ class Journal:
         try:
             self.record()
         except JaatoError as error:
-            LOG.error("Session %s: its log could not be written: %s", self.state.session_id, error)
+            LOG.exception("Session %s: its log could not be written", self.state.session_id)
             for holder in holders:
                 holder.fault = error  # heard of when it next records
         if waiting is not None:

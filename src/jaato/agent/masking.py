@@ -16,7 +16,6 @@ import msgspec
 from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
-from jaato.tools.secret_words import LEAST_CHARS
 from jaato.tools.secrets import Secrets, Stream
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
@@ -89,8 +88,7 @@ def texts_of(struct: msgspec.Struct) -> list[str] | None:
     for value in left:  # which grows
         kind = value.__class__
         if kind is str:
-            if len(value) >= LEAST_CHARS:
-                texts.append(value)
+            texts.append(value)
         elif kind is dict:
             left += value
             left += value.values()

@@ -45,10 +45,8 @@ def is_flat(table: dict[Any, Any]) -> bool:
     """Whether an object is the most usual one: few texts under names, all of them plain."""
     if len(table) > MAX_FLAT:
         return False
-    for key, item in table.items():
-        if not (
-            key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()
-        ):
+    for key, item in table.items():  # noqa: SIM110 a generator costs as much again
+        if not (key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()):
             return False
     return True
 

@@ -18,6 +18,8 @@ from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
 LINGER_S = 5.0
+UNREAD_S = 30.0
+"""How long a client may leave a piece of a stream unread."""
 LAST = frozenset((408, 413))
 """What is said of a body that is not read to its end: nothing else on the connection is."""
 
@@ -112,15 +114,17 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
         headers = [*answer.headers, *request.told]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         async for piece in stream:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            async with asyncio.timeout(UNREAD_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async with aclosing(stream):
         work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
+            problem = work.exception() if work.done() else None
+            if problem is not None and not isinstance(problem, TimeoutError):
+                raise problem
         finally:
             for task in (work, gone):
                 task.cancel()

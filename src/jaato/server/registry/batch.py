@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -25,6 +25,9 @@ from jaato.server.registry.wishes import Wishes, wishes_of
 
 MOST = 64
 """Calls of one request."""
+MAX_BYTES = 16_000_000
+"""What their results have together."""
+TOO_LARGE = f"The tool has run, and the results of these calls have more than {MAX_BYTES:,} bytes. Make it a call of its own."
 
 
 class BatchInvocation(Struct, frozen=True, gc=False):
@@ -115,7 +118,18 @@ async def each(
     headers = [JSON, STORED]
     if answers and all(REPLAYED in answer.headers for answer in answers):
         headers.append(REPLAYED)
-    return Answer(200, b"[%b]" % b",".join([answer.body for answer in answers]), headers)
+    return Answer(200, b"[%b]" % b",".join(bounded(answers)), headers)
+
+
+def bounded(answers: Sequence[Answer]) -> Iterator[bytes]:
+    """The bodies of these, as far as there is room; what has none is told so."""
+    room = MAX_BYTES
+    for answer in answers:
+        room -= len(answer.body)
+        if room >= 0 or answer.code:
+            yield answer.body
+        else:
+            yield failure(error_of("tool.result_too_large", TOO_LARGE)).body
 
 
 def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wishes) -> Ask | ToolError:

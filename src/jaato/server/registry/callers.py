@@ -31,6 +31,8 @@ from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
+MOST_UNRECORDED = 1_024
+"""Events of calls that are answered and not in the log yet."""
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` it was called with."""
 LOOK_S = 1.0
@@ -154,7 +156,7 @@ class Caller(Visit):
         """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
         where nobody is to know of the end before it is in the log, and while the log cannot be written."""
         journal = self.session.journal
-        if not journal.held or not journal.sound or journal.frozen:
+        if not 0 < len(journal.held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
             return None
         end, _, _, hurried = journal.held[-1]
         if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
@@ -163,12 +165,10 @@ class Caller(Visit):
 
     async def _recorded(self, call: Call) -> None:
         """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
-        if len(self._running) == 1:
-            self.session.journal.flush()  # nobody is there to share the commit with
-        elif self._ends[call.id] is None:
-            await asyncio.sleep(0)  # what is held is committed before it is our turn again
+        if len(self._running) > 1 and self._ends[call.id] is None:
+            await asyncio.sleep(0)  # what others hold is committed before it is our turn again
         if self._ends[call.id] is None:
-            self.session.journal.flush()  # raises why
+            self.session.journal.flush()
 
     async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
         """Run it so."""
@@ -228,6 +228,8 @@ class Caller(Visit):
 
     def hurry(self, within_s: float) -> None:
         """Stop the calls that are under way for longer, of tools that have no time of their own."""
+        if self.before is not None:
+            self.before.hurry(within_s)
         since = asyncio.get_running_loop().time() - within_s
         for id_, one in list(self._running.items()):
             if one.since > since:
@@ -242,6 +244,8 @@ class Caller(Visit):
         tasks = [one.task for one in self._running.values() if one.task is not None and one.task is not mine]
         if tasks:
             await asyncio.wait(tasks, timeout=ENDING_S)
+        if self.before is not None:
+            await self.before.ended()
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, ToolCallEnd) and event.call_id in self._ends:

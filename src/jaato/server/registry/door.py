@@ -17,7 +17,7 @@ from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.next import serving as later
 from jaato.server.registry.registered import requests
-from jaato.server.registry.registered.shelving import Registered
+from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -58,7 +58,7 @@ PAGES: dict[Kind, AtOnce] = {
     "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
-    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -144,11 +144,11 @@ class RegistryDoor:
     @property
     def shelf(self) -> Shelf:
         """What is served now."""
-        return self.registered.shelf
+        return self.registered.served.shelf
 
     @shelf.setter
     def shelf(self, shelf: Shelf) -> None:
-        self.registered.shelf = shelf
+        self.registered.served.shelf = shelf
 
     async def upkeep(self) -> None:
         """What is to be done again and again while requests are served."""

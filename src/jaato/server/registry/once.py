@@ -62,7 +62,7 @@ class Once:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._under_way: dict[tuple[str, str], str] = {}
+        self._under_way: dict[tuple[str, str], tuple[str, asyncio.Future[Answer]]] = {}
 
     async def answer(self, ask: Ask, key: str, digest: str, heard: Heard, make: Make) -> Answer:
         """The answer to a call with a key. It is made to its end also when nobody waits for it any more."""
@@ -75,19 +75,20 @@ class Once:
     def refused(self, key: Key, digest: str) -> Answer | None:
         """Why nothing can be done with this key now, if so."""
         try:
-            known = self._under_way.get((key.scope, key.key)) or self._callers.repeats.digest(key)
+            under_way = self._under_way.get((key.scope, key.key))
+            known = under_way[0] if under_way is not None else self._callers.repeats.digest(key)
         except StoreError as error:
             return unavailable(error)
         if known is not None and known != digest:
             return failure(error_of("request.idempotency_mismatch", OTHER))
-        if (key.scope, key.key) in self._under_way:
+        if under_way is not None:
             return busy("request.idempotency_under_way", UNDER_WAY)
         return None
 
     async def kept(self, key: Key, digest: str, work: Awaitable[Answer]) -> Answer:
         """The answer of some work under a key, which goes on when nobody waits for it."""
         task = asyncio.ensure_future(work)
-        self._under_way[key.scope, key.key] = digest
+        self._under_way[key.scope, key.key] = digest, task
         task.add_done_callback(lambda _over: self._under_way.pop((key.scope, key.key)))
         return await asyncio.shield(task)
 

@@ -15,9 +15,9 @@ from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.places import places_of
+from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.registered.folder import Folder
 from jaato.server.registry.registered.handlers import Handlers
-from jaato.server.registry.registered.shelving import Registered
 from jaato.server.registry.shelf import Shelf
 from jaato.settings import Settings
 
@@ -47,13 +47,16 @@ def open_registry(
         tools=(*blueprint.tools, *served.tools.values()),
         allow=(*blueprint.allow, *allowed),
     )
+    kept = kept_by(settings)
     callers = Callers.opened(described, Offer(whole=True))
-    callers.kept = kept_by(settings)
+    callers.kept = kept
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
     allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
-    handlers = Handlers(settings, workspace, callers.state_dir, allowed_code)
+    handlers = Handlers(
+        settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
+    )
     registered = Registered(everything, callers, Folder(callers.state_dir), handlers)
     return RegistryDoor(registered, callers, most, bounds)
 

@@ -13,9 +13,10 @@ from msgspec import UNSET
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.server.registry.registered.types import Entry, EntryPoint, Handler, McpTool, Webhook
-from jaato.server.registry.registered.webhook import Post
+from jaato.server.registry.registered.webhook import Post, secrets_in
 from jaato.settings import Settings
 from jaato.tools.address import Allowed
+from jaato.tools.secrets import Secrets
 from jaato.tools.signed import key_of
 from jaato.tools.tool import Tool
 
@@ -29,8 +30,11 @@ DOMAIN = "registered"
 class Handlers:
     """What handlers work with. Nothing of MCP is loaded before a tool needs it."""
 
-    def __init__(self, settings: Settings, workspace: Path, state_dir: Path, allowed: Iterable[str]) -> None:
+    def __init__(
+        self, settings: Settings, workspace: Path, state_dir: Path, allowed: Iterable[str], secrets: Secrets
+    ) -> None:
         self._settings = settings
+        self._secrets = secrets
         self._workspace = workspace
         self._state_dir = state_dir
         hosts = Allowed.of(settings["allow_hosts"])
@@ -73,6 +77,9 @@ class Handlers:
     def tool(self, entry: Entry) -> Tool:
         """A kept tool as one that can be called."""
         given, handler = entry.tool, entry.handler
+        if isinstance(handler, Webhook):
+            for place, value in secrets_in(handler):
+                self._secrets.add(place, value)  # wherever a handler says it again, it is masked
         spec = ToolSpec(
             name=entry.name,
             description=given.description,

@@ -23,7 +23,7 @@ from jaato.server.registry.registered.types import (
 from jaato.server.registry.request import Pending, Request, Who
 
 if TYPE_CHECKING:
-    from jaato.server.registry.registered.shelving import Registered
+    from jaato.server.registry.registered.changing import Registered
     from jaato.server.registry.shelf import Page
 
 LOG = logger("server.registry")
@@ -42,7 +42,7 @@ async def delete(registered: Registered, pending: Pending, _body: bytes) -> Answ
 
 async def putting(registered: Registered, pending: Pending, body: bytes) -> Answer:
     """Carry out a PUT. Raises `JaatoError`s, OSError."""
-    registered.refuse_read_only()
+    registered.served.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
     if not sees(pending.who, name):
         raise NotAllowed(f"This key is for other tools than {name[:80]!r}.")
@@ -51,7 +51,7 @@ async def putting(registered: Registered, pending: Pending, body: bytes) -> Answ
         raise Invalid([("/version", "is another than that of the address")])
     condition = Condition(pending.request)
     tool, created = await registered.put(name, given, condition.check, asked=asked, by=pending.who.name)
-    page = registered.page(tool)
+    page = registered.served.page(tool)
     LOG.info("Request %s: %s put %s %s", pending.id.decode(), pending.who.name, name, tool.version)
     place = f"{LIST_PATH}/{quote(name, safe='')}?version={quote(tool.version, safe='')}".encode()
     headers = [JSON, STORED, (b"etag", page.etag), (b"content-location", place)]
@@ -62,7 +62,7 @@ async def putting(registered: Registered, pending: Pending, body: bytes) -> Answ
 
 async def deleting(registered: Registered, pending: Pending) -> Answer:
     """Carry out a DELETE. Raises `JaatoError`s, OSError."""
-    registered.refuse_read_only()
+    registered.served.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
     if not sees(pending.who, name):
         raise Missing(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.config import Malformed
-from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header
+from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secret_header
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
@@ -25,6 +25,7 @@ from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
 from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.route import is_loopback
+from jaato.tools.secret_words import like_secret
 from jaato.tools.signed import SIGNATURE, signature
 from jaato.tools.unseen import one_line, spelt_out
 
@@ -199,6 +200,13 @@ def signed(
         (SIGNATURE, signature(key, nonce, body)),
     ]
     return headers, body
+
+
+def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
+    """What of a webhook nobody else is to see, by where it stands."""
+    named = {name: value.rpartition(" ")[2] for name, value in handler.headers.items() if secret_header(name)}
+    named |= {"secret": handler.secret}
+    return [(name, value) for name, value in named.items() if like_secret(value)]
 
 
 def given(told: str, status: int, body: bytes) -> Any:
