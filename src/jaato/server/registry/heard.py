@@ -23,6 +23,8 @@ class Heard:
         self.begun = False
         self.text = False
         """Whether the tool gave a text, which may look like data."""
+        self.apart = False
+        """Whether its result is kept apart from its end, which does not say then whether it is a text."""
         self.end_seq = 0
         """Where the end is in the log; 0 while there is none."""
         self._listens = listens
@@ -38,6 +40,7 @@ class Heard:
                 self._news.set()
             case ToolCallEnd():
                 self.end_seq = event.seq
+                self.apart = event.result.handle is not None
             case ToolOutput() if self._listens:
                 self._said(event)
 

@@ -125,7 +125,7 @@ class Once:
         answer = await make(replace(ask, origin=origin), How(heard, claim=claim))
         try:
             for made in mine:
-                if heard.begun and heard.end_seq:
+                if heard.begun and heard.end_seq and heard.apart:  # the end of others is soon found
                     repeats.ended(made, heard.end_seq, text=heard.text)
                 elif not heard.begun:
                     repeats.forget(made)
