@@ -27,6 +27,8 @@ MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
+TOLD_S = 1.0
+"""How long it takes to tell the others that theirs was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,20 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         server.close()
         for line in list(lines):
             line.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                while lines:  # noqa: ASYNC110 a line tells nobody of its end
-                    await asyncio.sleep(0.01)
+        await ended(lines, ENDING_S)
+        for line in list(lines):
+            line.cancel()
+        await ended(lines, TOLD_S)
         for line in list(lines):
             line.abort()
+
+
+async def ended(lines: dict[Line, None], seconds: float) -> None:
+    """Wait until there is none, or so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                await asyncio.sleep(0.01)
 
 
 async def watch(lines: dict[Line, None]) -> None:
