@@ -28,7 +28,7 @@ class Calling:
         self._step_id = step_id
         self._planned = planned
         self._arguments: dict[str, Any] = {}
-        self._known: dict[str, Any] | None = None
+        self._known: tuple[str, dict[str, Any]] | None = None
 
     async def run(self, prompt: str) -> Told:
         """The step to its end: what it gave, or why it gave nothing. Raises what the model fails with."""
@@ -54,8 +54,9 @@ class Calling:
     async def _described(self) -> ToolSpec:
         """The tool as it is now; noted where it is another than it was."""
         tool = await self._tools.described(self._planned.tool)
-        if tool.parameters != self._known:
-            self._known = tool.parameters
+        known = (tool.description, tool.parameters)
+        if known != self._known:
+            self._known = known
             self._notes.describe(self._step_id, tool)
         return tool
 

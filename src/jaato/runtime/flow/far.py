@@ -40,7 +40,10 @@ class FarTools:
     @cached_property
     def places(self) -> list[Place]:
         """The registries, as they may be shown."""
-        return [Place(config.name, target_of(config)) for config in self.chosen]
+        return [
+            Place(config.name, target_of(config), configured=config.scope != "argument")
+            for config in self.chosen
+        ]
 
     async def offered(self, instruction: str) -> Offered:
         """The tools of the registries that answer; those that serve the instruction first, where there are many."""

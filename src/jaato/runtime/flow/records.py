@@ -16,11 +16,12 @@ Status = Literal["ok", "failed", "denied", "limit", "cancelled", "interrupted"]
 """`interrupted`: the program ended in the middle of it."""
 
 
-class Place(Struct, frozen=True):
-    """A registry: what it is called, and where it is."""
+class Place(Struct, frozen=True, omit_defaults=True):
+    """A registry: what it is called, where it is, and whether it is configured under that name."""
 
     name: str
     url: str
+    configured: bool = False
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):

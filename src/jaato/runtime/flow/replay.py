@@ -95,6 +95,13 @@ class Playback:
                 return record
         raise self._wrong("flow.offered")
 
+    def answering(self) -> Answering:
+        """Who answered."""
+        match self._due():
+            case Answering() as record:
+                return record
+        raise self._wrong("flow.answering")
+
     async def described(self, name: str) -> ToolSpec:
         """The tool as it was described. Raises the failure that was recorded."""
         match self._due():
@@ -149,11 +156,7 @@ def replay(trace: Trace) -> Replayed:
 
     async def whole() -> None:
         if await course.find() is None:
-            match playback._due():
-                case Answering() as answering:
-                    await course.take(answering, playback)
-                case _:
-                    raise playback._wrong("flow.answering")
+            await course.take(playback.answering(), playback)
 
     try:
         stepped(whole())

@@ -55,7 +55,8 @@ class Ask(NamedTuple):
     def digest(self) -> str:
         """All of it, in 32 hex digits."""
         said = [(one.said.text, one.said.call, one.told) for one in self.before]
-        whole = msgspec.json.encode([self.system, self.prompt, self.tool, self.schema, said], order="sorted")
+        tool = (self.tool.name, self.tool.description, self.tool.parameters) if self.tool is not None else ()
+        whole = msgspec.json.encode([self.system, self.prompt, tool, self.schema, said], order="sorted")
         return hashlib.blake2b(whole, digest_size=16).hexdigest()
 
 

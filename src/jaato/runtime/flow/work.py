@@ -17,7 +17,7 @@ from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.ids import new_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.runtime.assemble import settings_for, workspace_of
+from jaato.runtime.assemble import open_store, settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.flow.course import Course
 from jaato.runtime.flow.far import FarTools, choose
@@ -29,6 +29,7 @@ from jaato.runtime.flow.trace import Recorder
 from jaato.runtime.flow.words import ANSWERER, room_of
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.workshop import Workshop
 from jaato.settings import Settings
 from jaato.tools.call import problem_of
 from jaato.tools.paths import Roots
@@ -144,6 +145,27 @@ class Work:
             )
             return await self._in_session(blueprint, settings, workspace, course)
         return "cancelled", None
+
+    async def _in_session(
+        self, blueprint: Blueprint, settings: Settings, workspace: Path, course: Course
+    ) -> tuple[Status, Problem | None]:
+        """Make a session for it, and let go of that however it ends."""
+        store = open_store(settings, blueprint.state_dir)
+        try:
+            shop = Workshop(workspace, settings, store, known_secrets(settings, blueprint))
+            try:
+                session, leave = await shop.session(blueprint)
+                try:
+                    return await self._turn(session, course)
+                finally:
+                    self._session = None
+                    with anyio.CancelScope(shield=True):
+                        await leave()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await shop.close()
+        finally:
+            store.close()
 
     async def _turn(self, session: Session, course: Course) -> tuple[Status, Problem | None]:
         """The turn of the session that is the flow."""
