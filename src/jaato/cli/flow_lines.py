@@ -35,6 +35,8 @@ class Teller:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self.told: set[str] = set()
+        """The problems that were told; none is told twice."""
 
     def __call__(self, record: AnyRecord) -> None:
         """Tell one record."""
@@ -42,8 +44,9 @@ class Teller:
         match record:
             case Offered():
                 for problem in record.problems:
-                    note(printable_line(problem), "yellow")
-                note(counted(record.known, "tool"), "dim")
+                    self._problem(problem)
+                if record.known or not record.problems:
+                    note(counted(record.known, "tool"), "dim")
             case PlanMade(steps=steps):
                 note(f"plan: {', then '.join(step.tool for step in steps) or 'no tool is needed'}")
             case StepBegun(kind="tool"):
@@ -51,7 +54,7 @@ class Teller:
             case Replied(call=call) if call is not None:
                 note(f"> {call_text(call.name, call.arguments, self._screen.width - 2)}", "cyan")
             case Called() if record.result.error is not None:
-                note(f"  {printable_line(record.result.error.message)}", "yellow")
+                self._problem(record.result.error.message)
             case StepEnded(step_id="chat", status="ok"):
                 return
             case StepEnded():
@@ -62,7 +65,13 @@ class Teller:
         if record.status == "ok":
             self._screen.note(f"{record.step_id}: ok, {spent}", "dim")
         else:
-            self._screen.note(f"{record.step_id}: {record.status}{why(record.error)}", "red")
+            told = record.error is not None and record.error.message in self.told
+            self._screen.note(f"{record.step_id}: {record.status}{'' if told else why(record.error)}", "red")
+            self.told |= {record.error.message} if record.error is not None else set()
+
+    def _problem(self, text: str) -> None:
+        self._screen.note(f"  {printable_line(text)}", "yellow")
+        self.told.add(text)
 
 
 def shown_run(run: FlowRun, screen: Screen, *, as_json: bool) -> None:

@@ -35,6 +35,7 @@ from jaato.runtime.flow.work import Order, Work
 def run(args: Namespace) -> int:
     """Carry out one instruction; the exit code says how it ended."""
     screen = screen_of()
+    teller = Teller(screen)
     order = Order(
         instruction_of(args),
         blueprint(args, screen),
@@ -42,18 +43,17 @@ def run(args: Namespace) -> int:
         clean_text(args.token) or "",
         args.max_steps,
         Path(clean_text(args.trace) or "") if args.trace else None,
-        Teller(screen),
+        teller,
         lambda session: attend(session, screen),
     )
-    work = Work(order)
-    done: FlowRun = anyio.run(worked, work)
+    done, fault = anyio.run(worked, order)
     shown_run(done, screen, as_json=args.json)
     if done.exit_code == INTERRUPTED:
         say("Interrupted; what was done is kept.")
-    elif done.error is not None:
+    elif done.error is not None and done.error.message not in teller.told:
         say(done.error.message)
-    if work.fault:
-        say(work.fault)
+    if fault:
+        say(fault)
         return done.exit_code or ERROR
     return done.exit_code
 
@@ -82,7 +82,7 @@ def again(args: Namespace) -> int:
         attend=lambda session: attend(session, screen),
         hands=lambda live: ToldHands(live, model, trace),
     )
-    done: FlowRun = anyio.run(worked, Work(order))
+    done, _ = anyio.run(worked, order)
     rows = compared(trace.records, heard)
     if args.json:
         print_json({**done.document(), "compared": [row_of(row) for row in rows]})
@@ -90,7 +90,7 @@ def again(args: Namespace) -> int:
         screen.note(f"{row.step_id} {row.tool}: {'the same' if row.same else 'not the same'}")
     if done.status in ("cancelled", "interrupted"):
         return INTERRUPTED
-    if done.error is not None:
+    if done.error is not None and done.error.message not in teller.told:
         say(done.error.message)
     return OK if rows_same(rows) and (done.ok or done.error == ending(trace.ended)) else ERROR
 
@@ -111,12 +111,13 @@ def row_of(row: Compared) -> dict[str, Any]:
     return {"step_id": row.step_id, "tool": row.tool, "same": row.same, "before": before, "now": now}
 
 
-async def worked(work: Work) -> FlowRun:
-    """The whole flow; the first signal stops it."""
+async def worked(order: Order) -> tuple[FlowRun, str]:
+    """The whole flow, and why its trace ends early; the first signal stops it."""
     with interruptible() as interrupts:
+        work = Work(order)
         interrupts.stop = work.stop
         try:
-            return await work.run()
+            return await work.run(), work.fault
         except asyncio.CancelledError:
             raise CancelledException("Interrupted.") from None
 

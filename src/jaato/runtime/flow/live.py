@@ -108,11 +108,11 @@ class LiveHands:
         return Performed(session.journal.secrets.masked(call.arguments), self._result(call.id))
 
     def _result(self, call_id: str) -> ToolResult:
-        """The result as it is in the log: without secrets, and bounded."""
+        """The result as it is in the log: without secrets, and bounded; data without the same as text."""
         for message in reversed(self._session.state.messages):
             for part in message.parts:
                 if isinstance(part, ToolResult) and part.call_id == call_id:
-                    return part
+                    return part if part.structured is None else msgspec.structs.replace(part, content=[])
         raise LookupError(call_id)
 
 

@@ -157,8 +157,15 @@ def told_text(told: Told, room_chars: int) -> str:
     problem = told.problem or (told.result.error if told.result is not None else None)
     if problem is not None:
         return f"{head} failed ({problem.code}): {bounded(problem.message, room_chars)}"
-    texts = [part.text for part in told.result.content if isinstance(part, Text)] if told.result else []
-    return f"{head} gave:\n{bounded(chr(10).join(texts) or '(nothing)', room_chars)}"
+    gave = "" if told.result is None else text_of(told.result)
+    return f"{head} gave:\n{bounded(gave or '(nothing)', room_chars)}"
+
+
+def text_of(result: ToolResult) -> str:
+    """What a tool gave as text: its data where it gave data."""
+    if result.structured is not None:
+        return msgspec.json.encode(result.structured).decode()
+    return "\n".join([part.text for part in result.content if isinstance(part, Text)])
 
 
 def bounded(text: str, most_chars: int) -> str:
