@@ -14,7 +14,8 @@ from jaato.runtime.flow.words import Ask, Exchange, Told
 from jaato.tools.call import problem_of
 
 ATTEMPTS = 2
-REFUSED = frozenset(("arguments_invalid", "tool.invalid_args", "request.invalid_shape", "tool_mistaken"))
+INVALID, MISTAKEN = "arguments_invalid", "tool_mistaken"
+REFUSED = frozenset((INVALID, MISTAKEN, "tool.invalid_args", "request.invalid_shape"))
 """What a call fails with whose arguments are wrong, as we found or as its registry did."""
 
 

@@ -89,16 +89,17 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
     Raises `ConfigError` for one that is not there, not trusted or switched off, and where there is none at all.
     """
     directory = Directory(places_of(PluginHost(registry, {})))
-    urls = [one for one in wanted if "://" in one]
-    if token and len(urls) != 1:
-        raise ConfigError(
-            "A token is for one registry that is named by its URL; others have theirs configured."
-        )
     chosen: dict[str, RegistryConfig] = {}
     for one in dict.fromkeys(wanted):
         config = registry_at(one, token) if "://" in one else named(directory, one)
+        if any(target_of(config) == target_of(other) for other in chosen.values()):
+            continue
         config = apart(config, chosen)
         chosen[config.name] = config
+    if token and sum(config.scope == "argument" for config in chosen.values()) != 1:
+        raise ConfigError(
+            "A token is for one registry that is named by its URL; others have theirs configured."
+        )
     if not wanted:
         chosen = {config.name: config for config in directory.usable()}
     if not chosen:

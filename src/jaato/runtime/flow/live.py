@@ -16,6 +16,7 @@ from jaato.protocol.events import MessageModel
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.flow.calling import MISTAKEN
 from jaato.runtime.flow.parts import Performed
 from jaato.runtime.flow.words import Ask, Said
 from jaato.runtime.result import parse
@@ -104,7 +105,7 @@ class LiveHands:
             await run(call, session.steps)
         else:
             text = f"This step calls {tool.name}, and nothing else."
-            session.steps.ended(call, Outcome(False, problem=Problem(code="tool_mistaken", message=text)))
+            session.steps.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
         return Performed(session.journal.secrets.masked(call.arguments), self._result(call.id))
 
     def _result(self, call_id: str) -> ToolResult:

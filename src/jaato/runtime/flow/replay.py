@@ -11,6 +11,7 @@ import jaato
 from jaato.errors import JaatoError, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.flow.calling import INVALID, MISTAKEN
 from jaato.runtime.flow.course import Course
 from jaato.runtime.flow.parts import Performed
 from jaato.runtime.flow.records import (
@@ -31,7 +32,6 @@ from jaato.tools.schema import Validator
 from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
 
-INVALID = "arguments_invalid"
 MAX_SHOWN_CHARS = 300
 
 
@@ -124,11 +124,15 @@ class Playback:
         """What came of the call; whether its arguments are valid is found out again."""
         match self._due():
             case Called(step_id=of, arguments=arguments, result=result) if of == step_id:
-                invalid = result.error is not None and result.error.code == INVALID
-                if invalid != unfit(tool, asked, arguments) and placeholder_in(arguments) is None:
+                code = result.error.code if result.error is not None else ""
+                wrong = refusal_of(tool, asked, arguments)
+                if (
+                    wrong != (code if code in (INVALID, MISTAKEN) else "")
+                    and placeholder_in(arguments) is None
+                ):
                     raise Differs(
-                        f"Line {self._at + 1} of the trace: the arguments were "
-                        f"{'refused' if invalid else 'taken'}, and should not have been."
+                        f"Line {self._at + 1} of the trace: the call should have been "
+                        f"{'refused as ' + wrong if wrong else 'made'}, and was not."
                     )
                 return Performed(arguments, result)
         raise self._wrong(f"step.called in {step_id}")
@@ -139,12 +143,14 @@ class Playback:
         return [record for record in self._records[self._at :] if not isinstance(record, Ended)]
 
 
-def unfit(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> bool:
-    """Whether arguments are not as the tool's definition says."""
+def refusal_of(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> str:
+    """The code with which a call is refused before it is made; empty for one that may be."""
+    if asked.name != tool.name:
+        return MISTAKEN
     if asked.malformed is not None:
-        return True
+        return INVALID
     try:
-        return bool(Validator(tool.parameters).issues(arguments))
+        return INVALID if Validator(tool.parameters).issues(arguments) else ""
     except PluginError as error:
         raise Differs(f"The definition of {tool.name} in the trace cannot be used: {error}") from None
 
@@ -191,5 +197,7 @@ def plain(record: AnyRecord, *, asked: bool) -> dict[str, Any]:
 
 def brief(record: Record) -> str:
     """A record in one line."""
-    data = {key: value for key, value in msgspec.to_builtins(record).items() if key != "at"}
+    data = {
+        key: value for key, value in msgspec.to_builtins(record).items() if key not in ("at", "duration_s")
+    }
     return one_line(msgspec.json.encode(data).decode(), MAX_SHOWN_CHARS)

@@ -63,8 +63,8 @@ class FlowStep(Struct, kw_only=True):
 class FlowRun(Struct, kw_only=True):
     """A flow: what was asked, the steps it took, the answer, and what it cost.
 
-    `flow_id` is the id of the session that has its log. `problems` says which registries could not be asked. An error is
-    that of the step it failed in. Durations in seconds, `cost_usd` None where the model's prices are not known.
+    `flow_id` is the id of the session that has its log. `problems` says which registries could not be asked. The error
+    is that of the step it failed in, or the model's. Durations in seconds, `cost_usd` None where the model's prices are not known.
     """
 
     flow_id: str = ""
@@ -201,9 +201,6 @@ def issues_of(error: Problem | None) -> list[dict[str, str]]:
 def close(run: FlowRun) -> None:
     """Say of the steps that never ended what became of them."""
     unended: StepStatus = "failed" if run.error is not None else "interrupted"
-    if run.status == "cancelled":
-        unended = "cancelled"
     for step in run.steps:
         if step.status == "running":
-            step.status = unended
-            step.error = run.error if unended == "failed" else None
+            step.status = "cancelled" if run.status == "cancelled" else unended

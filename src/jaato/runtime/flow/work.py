@@ -42,7 +42,7 @@ ENDINGS: dict[str, Status] = {
     "limit": "limit",
     "length": "limit",
 }
-REFUSED = Problem(code="content_refused", message="The model refused to answer.")
+REFUSED = Problem(code="model_refused", message="The model refused to answer.")
 
 Attend = Callable[[Session], Callable[[], None]]
 HandsOf = Callable[[LiveHands], Hands]
