@@ -9,6 +9,7 @@ import msgspec
 
 import jaato
 from jaato.errors import JaatoError, PluginError, ToolError
+from jaato.plugins.arp.checked import validator_of
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.calling import INVALID, MISTAKEN
@@ -28,7 +29,6 @@ from jaato.runtime.flow.records import (
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Trace
 from jaato.runtime.flow.words import Ask, Said
-from jaato.tools.schema import Validator
 from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
 
@@ -150,7 +150,7 @@ def refusal_of(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> st
     if asked.malformed is not None:
         return INVALID
     try:
-        return INVALID if Validator(tool.parameters).issues(arguments) else ""
+        return INVALID if validator_of(tool.parameters).issues(arguments) else ""
     except PluginError as error:
         raise Differs(f"The definition of {tool.name} in the trace cannot be used: {error}") from None
 
