@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
+from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import line as lines
@@ -109,6 +109,18 @@ def test_what_asks_is_denied(tmp_path: Path) -> None:
 
     (tmp_path / "notes.txt").write_text("something")
     run(tmp_path, body, plugins=("file_edit",))
+
+
+def test_what_changes_files_is_in_the_log(tmp_path: Path) -> None:
+    """A call that changes a file is answered, and the log has the change before the end of the call."""
+
+    def body(one: Opened) -> None:
+        for path in ("a.txt", "b.txt"):
+            result_of(one.at.invoke("writeNewFile", {"args": {"path": path, "content": "x"}}), 200)
+        kinds = [ToolCallStart, WorkspaceFilesChanged, ToolCallEnd]
+        assert [type(event) for event in one.log()][-6:] == kinds * 2
+
+    run(tmp_path, body, plugins=("file_edit",), yes=True)
 
 
 def test_results_of_any_size_come_whole(tmp_path: Path) -> None:
