@@ -12,10 +12,13 @@ from tests.arp.serving import Refused, Shop, body, definition, failure, raw, sho
 from tests.flow.using import ASKED, Flown, flow_of, flown, planned, trace_of
 from tests.kit import call, say
 
-from jaato.errors import StoreError
+from jaato.errors import JaatoError, StoreError
+from jaato.protocol.messages import Problem
 from jaato.providers.scripted import Answer, Step
 from jaato.runtime.flow.flow import Flow
 from jaato.runtime.flow.records import AnyRecord, Described, Ended
+from jaato.runtime.flow.trace import Recorder
+from jaato.tools.secrets import Secrets
 
 SECRET = "hunter2-and-more-of-it"
 
@@ -212,6 +215,11 @@ def test_a_secret_goes_nowhere(tmp_path: Path) -> None:
     assert not any(SECRET in message.text for request in done.requests for message in request.messages)
     assert done.run.ok
     assert "masked:API_TOKEN" in done.run.answer
+    file = tmp_path / "other.jsonl"
+    recorder = Recorder(file, lambda _: None, Secrets({"API_TOKEN": SECRET}))
+    recorder(Ended(status="failed", error=Problem(code="x", message=f"Wrong key {SECRET}")))
+    recorder.close()
+    assert SECRET not in file.read_text() + repr(recorder.records)
     assert not any(SECRET.encode() in file.read_bytes() for file in (tmp_path / "state").rglob("*.db*"))
 
 
@@ -260,6 +268,32 @@ def test_stopped(tmp_path: Path) -> None:
         anyio.run(main, it, "GET /v1/tools", ["plan cancelled"])
         anyio.run(main, it, "GET /v1/tools/echo", ["plan ok", "step-1 cancelled", "step-2 skipped"])
         anyio.run(main, it, "POST /v1/tools/echo:invoke", ["plan ok", "step-1 cancelled", "step-2 skipped"])
+
+
+def test_cancelled_from_outside(tmp_path: Path) -> None:
+    """A flow whose task is cancelled has kept what it did, and says that it was cut off; another run of it may follow, and two
+    at once may not."""
+
+    async def main(it: Shop) -> None:
+        flow = flow_of(tmp_path, [planned("echo"), call("echo", text="x"), planned(), say("Yes.")], it.url)
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel() -> None:
+                while not it.asked("POST"):
+                    await anyio.sleep(0.002)
+                with pytest.raises(JaatoError, match="at work"):
+                    await flow.run(ASKED)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(cancel)
+            await flow.run(ASKED)
+        assert Flow.replay(trace_of(tmp_path)).status == "interrupted"
+        trace_of(tmp_path).unlink()
+        assert (await flow.run(ASKED)).answer == "Yes."
+
+    with shop(definition("echo")) as it:
+        it.lies["POST"] = stalling(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+        anyio.run(main, it)
 
 
 def test_a_store_that_fails(tmp_path: Path) -> None:

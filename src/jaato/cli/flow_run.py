@@ -17,12 +17,14 @@ from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, OK, say
 from jaato.cli.flow_lines import Teller, screen_of, shown_run
 from jaato.cli.kin import Kin
+from jaato.cli.narrate import retry_text
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.run import read_piped
 from jaato.cli.screen import Screen
 from jaato.cli.signals import interruptible
 from jaato.cli.table import print_json
 from jaato.errors import CancelledException, ConfigError
+from jaato.protocol.events import Event, Retry
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
 from jaato.runtime.flow.again import Compared, ToldHands, TraceModel, compared
@@ -157,9 +159,21 @@ def asks(screen: Screen) -> bool:
 
 
 def attend(session: Session, screen: Screen) -> Callable[[], None]:
-    """Have the terminal, if there is one, answer the session's questions."""
+    """Tell of tries that are repeated, and have the terminal, if there is one, answer the session's questions."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Retry):
+            screen.note(retry_text(event), "yellow")
+
+    silence = session.journal.bus.listen(tell)
     if not asks(screen):
-        return lambda: None
+        return silence
     from jaato.cli.asking import attend_terminal
 
-    return attend_terminal(session, screen, Kin())
+    leave = attend_terminal(session, screen, Kin())
+
+    def stop() -> None:
+        silence()
+        leave()
+
+    return stop

@@ -19,6 +19,7 @@ from jaato.runtime.flow.records import Offer, Offered, Place
 from jaato.runtime.flow.words import MAX_DESCRIPTION_CHARS, MAX_OFFERED
 from jaato.runtime.host import PluginHost
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.secrets import Secrets
 from jaato.tools.tool import Tool
 from jaato.tools.unseen import one_line
 
@@ -33,6 +34,7 @@ class FarTools:
     ) -> None:
         self.registry = registry
         self._directory = directory
+        self._secrets: Secrets = registry.services["secrets"]
         self.chosen = tuple(chosen)
         directory.registries = {config.name: config for config in chosen}
         registry.register_plugin(ArpPlugin(PluginHost(registry, {}), directory), expose=True)
@@ -69,7 +71,8 @@ class FarTools:
     def _offer(self, tool: Tool) -> Offer:
         assert isinstance(tool.remote, Far)
         description = tool.spec.description[: MAX_DESCRIPTION_CHARS * 2]
-        return Offer(tool.name, one_line(description, MAX_DESCRIPTION_CHARS), tool.remote.source.name)
+        shown = self._secrets.mask(one_line(description, MAX_DESCRIPTION_CHARS))
+        return Offer(tool.name, shown, tool.remote.source.name)
 
     async def described(self, name: str) -> ToolSpec:
         """A tool, whole; its registry is asked where that was not done within the minute. Raises `ToolError`s."""
@@ -80,7 +83,10 @@ class FarTools:
         tool = found.tool
         await remote.complete(tool)
         tool.background_after_s = None  # the next step waits for what it gives
-        return tool.spec
+        masked = self._secrets.masked
+        return msgspec.structs.replace(
+            tool.spec, description=masked(tool.spec.description), parameters=masked(tool.spec.parameters)
+        )
 
 
 def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTools:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.agent.session import Session
+from jaato.errors import JaatoError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.agent import listed
 from jaato.runtime.answers import PermissionHandler, attend
@@ -57,8 +58,11 @@ class Flow:
     async def run(self, instruction: str) -> FlowRun:
         """Carry out one instruction. What fails on the way is in the run: its `status`, its steps, its `error`.
 
-        Raises `ConfigError` for what is configured wrongly, `StoreError` when the log cannot be kept.
+        Raises `ConfigError` for what is configured wrongly, `StoreError` when the log cannot be kept, `JaatoError` while
+        another run of this flow is under way.
         """
+        if self._work is not None:
+            raise JaatoError("This flow is at work; make another one to run two at once.")
         order = Order(
             instruction,
             self._blueprint(),

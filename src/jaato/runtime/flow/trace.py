@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from jaato.agent.masking import masked_struct
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.flow.records import FORMAT, AnyRecord, Begun, Ended, StepBegun
 from jaato.tools.atomic import read_small
+from jaato.tools.secrets import Secrets
 
 MAX_TRACE_BYTES = 64_000_000
 MAX_RECORDS = 10_000
@@ -21,13 +23,13 @@ DECODER: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
 class Recorder:
-    """Hears every record of a flow, keeps it, and writes it to the trace file, where one is wanted, before anyone hears.
-
-    `fault` says why the file ends before the flow does; empty where it does not.
+    """Hears every record of a flow, keeps it without secrets, and writes it to the trace file, where one is wanted, before
+    anyone hears. `fault` says why the file ends before the flow does; empty where it does not.
     """
 
-    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object]) -> None:
+    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object], secrets: Secrets) -> None:
         self.records: list[AnyRecord] = []
+        self._secrets = secrets
         self.fault = ""
         self.path = path
         self._heard = heard
@@ -35,6 +37,7 @@ class Recorder:
 
     def __call__(self, record: AnyRecord) -> None:
         """Something has happened."""
+        record = masked_struct(record, self._secrets)
         self.records.append(record)
         if self._file is not None:
             self._write(msgspec.json.encode(record) + b"\n")

@@ -104,7 +104,7 @@ class Work:
         registry = tools_registry(workspace, settings, order.blueprint)
         try:
             tools = choose(registry, order.registries, order.token)
-            recorder = Recorder(order.trace, order.heard)
+            recorder = Recorder(order.trace, order.heard, registry.services["secrets"])
             try:
                 ended = await self._ended(tools, settings, workspace, recorder)
                 recorder(
