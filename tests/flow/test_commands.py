@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 from tests.arp.serving import Shop, definition, shop, stalling
 from tests.cli.desk import Desk, call, say
+from tests.cli.terminal import talking
 
 PLAN = say(json.dumps({"steps": [{"tool": "echo", "purpose": "say it"}]}))
 SCRIPT = (PLAN, call("echo", words="x"), call("echo", text="x"), say("It says x."))
@@ -119,6 +121,26 @@ def test_how_it_ends(desk: Desk, it: Shop) -> None:
     helped = desk.run("flow", "run", "--help").stdout
     assert "exit codes: 0 ok" in helped
     assert "jaato flow run" in helped
+
+
+def test_asked_at_the_terminal(desk: Desk, it: Shop) -> None:
+    """Somebody at a terminal is asked about the call, with its arguments; the session of the flow can be gone on with."""
+    model = desk.script(*SCRIPT, say("I said x."))
+    words = ("run", "Say x.", "--registry", it.url, "--name", "said", *model)
+    with talking(desk, *words, command="flow") as child:
+        child.expect_exact("May echo run?")
+        child.expect_exact("text: x")
+        child.expect_exact("allow? ")
+        child.sendline("y")
+        child.expect_exact("It says x.")
+        child.expect("ok · 1 step")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    assert [one.body["args"] for one in it.asked("POST")] == [{"text": "x"}]
+    on = desk.run("run", "--session", "said", "What did you say?", *model)
+    assert (on.returncode, on.stdout) == (0, "I said x.\n"), on.stderr
+    assert "It says x." in desk.run("sessions", "show", "said").stdout
 
 
 def test_killed_and_interrupted(desk: Desk, it: Shop) -> None:
