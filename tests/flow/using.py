@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
+from tests.arp.serving import Shop
 from tests.kit import say
 
 from jaato.abc.provider import ModelRequest
@@ -76,3 +78,10 @@ async def flown(
     run = await flow.run(asked)
     assert isinstance(flow.provider, ScriptedProvider)
     return Flown(run, flow.provider.requests, records, path)
+
+
+def replayed(path: Path, *script: Answer, it: Shop, **more: Any) -> Flown:
+    """A flow with one registry, whose trace plays again as it was recorded."""
+    done: Flown = anyio.run(lambda: flown(path, script, it.url, **more))
+    assert Flow.replay(done.trace) == done.run
+    return done

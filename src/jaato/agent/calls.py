@@ -124,8 +124,9 @@ class SessionSteps:
             show_popup=metadata.get("show_popup") is not False,
         )
         if call.door == "registry":
-            for event in (*told, end):
-                journal.hold(event, unseen)  # who called is answered when it is seen
+            for change in told:
+                journal.hold(change, unseen)
+            journal.hold(end, unseen)  # who called is answered when it is seen
         else:
             journal.record(*told, end)
 
