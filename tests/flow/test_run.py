@@ -12,7 +12,7 @@ from tests.contract.test_door import opened
 from tests.flow.using import ASKED, flow_of, flown, planned
 from tests.kit import call, say
 
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, PermissionDenied
 from jaato.protocol.events import (
     MessageModel,
     MessageUser,
@@ -161,6 +161,21 @@ def test_configured_registries_and_their_namesakes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no registry to use"):
         anyio.run(flow_of(nobody, []).run, ASKED)
     assert not (nobody / "flow.jsonl").exists()
+
+
+def test_a_registry_that_is_not_trusted(tmp_path: Path) -> None:
+    """A workspace's registry that nobody has trusted is not asked, by its name or among all; half a character in an instruction
+    harms nothing."""
+    with shop(definition("echo")) as it:
+        configure(tmp_path, "workspace", near=it.url)
+        with pytest.raises(PermissionDenied, match="jaato registry trust near"):
+            anyio.run(flow_of(tmp_path, [], "near").run, ASKED)
+        with pytest.raises(ConfigError, match="near needs trust"):
+            anyio.run(flow_of(tmp_path, []).run, ASKED)
+        assert not it.seen
+        done = anyio.run(lambda: flown(tmp_path, [planned(), say("So.")], it.url, asked="\ud800 is half."))
+        assert done.run.instruction == "? is half."
+        assert Flow.replay(done.trace) == done.run
 
 
 def test_a_person_decides(tmp_path: Path) -> None:

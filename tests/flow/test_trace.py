@@ -146,6 +146,7 @@ def test_what_is_no_trace(done: Flown, tmp_path: Path) -> None:
     """What is missing, huge, no file, no JSON, no record or no flow is said to be that, with its line, and nothing is read of
     what has no end."""
     first, second, *_ = done.trace.read_bytes().splitlines(keepends=True)
+    [answering] = [one for one in done.trace.read_bytes().splitlines(keepends=True) if b"room_chars" in one]
     last = done.trace.read_bytes().splitlines(keepends=True)[-1]
     for content, words in (
         (b"", "is no trace"),
@@ -164,6 +165,9 @@ def test_what_is_no_trace(done: Flown, tmp_path: Path) -> None:
             "line 2",
         ),
         (first + last + second, "goes on"),
+        (first.replace(b'"max_steps":8', b'"max_steps":8000'), "such bounds"),
+        (first.replace(b"six", b"six" * 400_000), "such bounds"),
+        (first + answering.replace(b'"room_chars":24000', b'"room_chars":24000000'), "such room"),
         (first + second * MAX_RECORDS, "lines"),
     ):
         path = tmp_path / "wrong.jsonl"

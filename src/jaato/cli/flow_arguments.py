@@ -28,8 +28,8 @@ examples:
   jaato flow run "Will it rain in Bern tomorrow?" --registry weather --registry cities --json
   cat letter.txt | jaato flow run "What does this ask for?" --trace letter.jsonl --max-steps 3
 
-exit codes: 0 ok; 1 a step failed; 2 wrong usage or configuration; 3 the provider failed; 4 a call was denied; 5 a limit was
-reached; 130 interrupted"""
+exit codes: 0 ok; 1 a step failed; 2 wrong usage or configuration; 3 the provider failed; 4 a call was denied, or a registry is not
+trusted; 5 a limit was reached; 130 interrupted"""
 
 REPLAY = """Plays the trace without model and registries, and holds every prompt, check and ending against what was recorded. With
 --live the model's replies stay as they are, the tools are called again, and what they give is compared.
@@ -112,7 +112,7 @@ def registry_arguments(parser: Parser) -> None:
 def permission_arguments(parser: Parser) -> None:
     """What may be called."""
     add = parser.add_argument_group("permissions").add_argument
-    add("--yes", action="store_true", help="allow everything that no rule denies")
+    add("--yes", action="store_true", help="allow everything that no rule denies, downloads included")
     add(
         "--allow",
         action="append",

@@ -60,11 +60,11 @@ class ToldHands:
         """What the model replied. Raises `MalformedReply` where the flow takes a course that it did not take before."""
         record = self._replies.get((ask.step_id, ask.attempt))
         if record is None:
-            why = ask.before[-1].told if ask.before else "the flow comes to a step it did not come to"
+            why = ask.before[-1].told if ask.before else ""
             if isinstance(why, ToolResult):
                 why = why.error.message if why.error is not None else ""
             raise MalformedReply(
-                f"The trace has no second reply for {ask.step_id}, which is needed now: {why}"
+                f"The flow takes another course now: the trace has no reply {ask.attempt} for {ask.step_id}. {why}"
             )
         parts: list[Part] = [Text(record.text)] if record.text else []
         if record.call is not None:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from jaato.errors import ConfigError, UnknownTool
+from jaato.errors import ConfigError, PermissionDenied, UnknownTool
 from jaato.plugins.arp.config import RegistryConfig, search
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.entry import registry_at, target_of
@@ -92,7 +92,8 @@ class FarTools:
 def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTools:
     """The tools of these registries, by name or URL; of all that are configured and trusted where none is named.
 
-    Raises `ConfigError` for one that is not there, not trusted or switched off, and where there is none at all.
+    Raises `ConfigError` for one that is not there or switched off and where there is none at all, `PermissionDenied` for one
+    that is not trusted.
     """
     directory = Directory(places_of(PluginHost(registry, {})))
     chosen: dict[str, RegistryConfig] = {}
@@ -109,20 +110,22 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
     if not wanted:
         chosen = {config.name: config for config in directory.usable()}
     if not chosen:
+        standing = "; ".join(f"{one.name} {directory.state(one)}" for one in directory.registries.values())
+        known = f"none of those configured can be used ({standing})" if standing else "none is configured"
         raise ConfigError(
-            "There is no registry to use: name one (--registry URL), or add one with `jaato registry add`."
+            f"There is no registry to use, for {known}: name one (--registry URL), or add one with `jaato registry add`."
         )
     return FarTools(registry, directory, list(chosen.values()))
 
 
 def named(directory: Directory, name: str) -> RegistryConfig:
-    """A configured registry. Raises `ConfigError`."""
+    """A configured registry. Raises `ConfigError`, `PermissionDenied` for one that is not trusted."""
     for problem in directory.problems:
         if problem.registry == name and name not in directory.registries:
             raise ConfigError(str(problem))
     config = search(directory.registries, name)
     if not directory.trusts(config):
-        raise refuse_untrusted(config)
+        raise PermissionDenied(str(refuse_untrusted(config)))
     if not config.enabled:
         raise ConfigError(f"The registry {name!r} is switched off in {config.origin}.")
     return config

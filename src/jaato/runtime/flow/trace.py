@@ -12,7 +12,8 @@ import msgspec
 from jaato.agent.masking import masked_struct
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.runtime.flow.records import FORMAT, AnyRecord, Begun, Ended, StepBegun
+from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, StepBegun
+from jaato.runtime.flow.words import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
 from jaato.tools.atomic import read_small
 from jaato.tools.secrets import Secrets
 
@@ -126,6 +127,7 @@ def check(records: list[AnyRecord], path: Path) -> None:
             pass
         case _:
             raise ConfigError(f"{path} is no trace of a flow: it does not begin with flow.begun.")
+    refuse_beyond(records, path)
     begun: set[str] = set()
     for number, record in enumerate(rest, 2):
         step_id = getattr(record, "step_id", None)
@@ -140,3 +142,15 @@ def check(records: list[AnyRecord], path: Path) -> None:
                 begun.add(record.step_id)
             case _ if step_id is not None and step_id not in begun:
                 raise ConfigError(f"{path}, line {number}: the step {step_id[:40]!r} was never begun.")
+
+
+def refuse_beyond(records: list[AnyRecord], path: Path) -> None:
+    """Raise `ConfigError` for bounds that no flow has: prompts are made again within them."""
+    for number, record in enumerate(records, 1):
+        match record:
+            case Begun(max_steps=steps, instruction=text) if (
+                not 1 <= steps <= MOST_STEPS or len(text) > MAX_INSTRUCTION_CHARS
+            ):
+                raise ConfigError(f"{path}, line {number}: no flow has such bounds.")
+            case Answering(room_chars=room) if not 0 < room <= MOST_ROOM_CHARS:
+                raise ConfigError(f"{path}, line {number}: no prompt has such room.")

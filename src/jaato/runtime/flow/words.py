@@ -12,6 +12,8 @@ from jaato.protocol.messages import FinishReason, Problem, Text, ToolCall, ToolR
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.records import Offer, Planned
 
+MOST_STEPS = 50
+MAX_INSTRUCTION_CHARS = 1_000_000
 MAX_OFFERED = 100
 MAX_DESCRIPTION_CHARS = 300
 MAX_PURPOSE_CHARS = 1_000

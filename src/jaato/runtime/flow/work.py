@@ -26,16 +26,14 @@ from jaato.runtime.flow.parts import Hands
 from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, Status
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Recorder
-from jaato.runtime.flow.words import ANSWERER, room_of
+from jaato.runtime.flow.words import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, room_of
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.workshop import Workshop
 from jaato.settings import Settings
-from jaato.tools.call import problem_of
+from jaato.tools.call import clean, problem_of
 from jaato.tools.paths import Roots
 
-MOST_STEPS = 50
-MAX_INSTRUCTION_CHARS = 1_000_000
 ENDINGS: dict[str, Status] = {
     "cancelled": "cancelled",
     "interrupted": "cancelled",
@@ -130,7 +128,7 @@ class Work:
         begun = Begun(
             format=FORMAT,
             flow_id=new_id("s"),
-            instruction=secrets.mask(order.instruction),
+            instruction=secrets.mask(clean(order.instruction)),
             registries=tools.places,
             max_steps=order.max_steps,
             jaato_version=jaato.__version__,
