@@ -111,6 +111,7 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
+        told = files_changed(journal, call)  # events are recorded in the order their heads were taken
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
@@ -122,10 +123,9 @@ class SessionSteps:
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
         )
-        told = files_changed(journal, call)
         if call.door == "registry":
-            if told:
-                journal.record(*told)
+            for change in told:
+                journal.hold(change, unseen)
             journal.hold(end, unseen)  # who called is answered when it is seen
         else:
             journal.record(*told, end)
