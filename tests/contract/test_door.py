@@ -13,7 +13,7 @@ import pytest
 from tests.contract.serving import Opened, run
 
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import ToolCallEnd, ToolCallStart
+from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
 from jaato.server.registry import line as lines
 from jaato.testing.arp.peer import fails, read, refuses, result_of
 from jaato.tools.call import Call
@@ -63,6 +63,18 @@ def test_what_asks_is_denied(tmp_path: Path) -> None:
 
     (tmp_path / "notes.txt").write_text("something")
     run(tmp_path, body, plugins=("file_edit",))
+
+
+def test_what_changes_files_is_in_the_log(tmp_path: Path) -> None:
+    """A call that changes a file is answered, and the log has the change before the end of the call."""
+
+    def body(one: Opened) -> None:
+        for path in ("a.txt", "b.txt"):
+            result_of(one.at.invoke("writeNewFile", {"args": {"path": path, "content": "x"}}), 200)
+        kinds = [ToolCallStart, WorkspaceFilesChanged, ToolCallEnd]
+        assert [type(event) for event in one.log()][-6:] == kinds * 2
+
+    run(tmp_path, body, plugins=("file_edit",), yes=True)
 
 
 def test_results_of_any_size_come_whole(tmp_path: Path) -> None:

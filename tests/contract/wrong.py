@@ -114,11 +114,13 @@ def pipe(url: str) -> Iterator[str]:
         with suppress(OSError):
             while True:
                 line = listener.accept()[0]
-                thread = threading.Thread(target=carry, args=(line, (parts.hostname, parts.port), here))
+                thread = threading.Thread(
+                    target=carry, args=(line, (parts.hostname, parts.port), here), daemon=True
+                )
                 threads.append(thread)
                 thread.start()
 
-    accepting = threading.Thread(target=served)
+    accepting = threading.Thread(target=served, daemon=True)
     accepting.start()
     try:
         yield f"http://{here.decode()}"
@@ -151,7 +153,7 @@ def carry(line: socket.socket, to: tuple[str, int], here: bytes) -> None:
         def back(data: bytes) -> bytes:
             return fault[0].apply(data) if fault and not fault[0].told else data
 
-        other = threading.Thread(target=copy, args=(server, line, back))
+        other = threading.Thread(target=copy, args=(server, line, back), daemon=True)
         other.start()
         copy(line, server, forth)
         other.join(20)

@@ -113,7 +113,9 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
-        told = files_changed(journal, call) if call.changed else []
+        told = (
+            files_changed(journal, call) if call.changed else []
+        )  # recorded in the order their heads were taken
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,

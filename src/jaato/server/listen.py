@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
-from jaato.server.asgi import Refused, Scope
+from jaato.server.asgi import App, Refused, Scope
 from jaato.server.gate import Form, Gate, problem
 from jaato.server.reading import LittleAtOnce
 from jaato.server.share import share_of_files
@@ -40,10 +40,10 @@ class Config(uvicorn.Config):
     form: Form = staticmethod(problem)
 
 
-def config_of(gate: Gate) -> Config:
-    """How the HTTP server behind a gate is set."""
+def config_of(app: App) -> Config:
+    """How an HTTP server is set; what is no HTTP is refused in the words of its gate."""
     config = Config(
-        gate,
+        app,
         http=Bounded,
         ws="none",
         lifespan="off",
@@ -55,7 +55,8 @@ def config_of(gate: Gate) -> Config:
         timeout_graceful_shutdown=ENDING_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
-    config.form = gate.form
+    if isinstance(app, Gate):
+        config.form = app.form
     return config
 
 

@@ -113,7 +113,7 @@ class Line(asyncio.Protocol):
             self._left_bytes = left
             self.deadline = self._loop.time() + UNREAD_S
         elif self._ended or self._unread or self._closes or self._task is not None:
-            self.abort()
+            self._cut()
         elif self._incoming.begun or self._incoming.request is not None:
             self._last(self._door.too_slow(self._incoming.request or NOTHING), self._incoming.request)
         else:
@@ -126,8 +126,17 @@ class Line(asyncio.Protocol):
         if self._task is None:
             self._transport.close()
 
+    def cancel(self) -> None:
+        """End what is being answered; the client is told so."""
+        if self._task is not None:
+            self._task.cancel()
+
     def abort(self) -> None:
-        """Close it now, whatever it does; the system keeps nothing for it."""
+        """Close it now, whatever it does."""
+        self._transport.abort()
+
+    def _cut(self) -> None:
+        """Close it, and have the system keep nothing for it either."""
         line = self._transport.get_extra_info("socket")
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()

@@ -24,7 +24,9 @@ LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
 PARTING_S = 3.0
-"""How long it may take to say that it was cancelled."""
+"""How long calls may take to end that were told to, and to be answered so."""
+TOLD_S = 1.0
+"""How long it takes to tell the others that theirs was cancelled."""
 
 
 def is_loopback(host: str) -> bool:
@@ -86,17 +88,20 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
         server.close()
         for line in list(lines):
             line.stop()
-        await gone(lines, ENDING_S)
+        await ended(lines, ENDING_S)
         door.callers.stop()  # each is answered that it was cancelled
-        await gone(lines, PARTING_S)
+        await ended(lines, PARTING_S)
+        for line in list(lines):
+            line.cancel()
+        await ended(lines, TOLD_S)
         for line in list(lines):
             line.abort()
 
 
-async def gone(lines: dict[Line, None], within_s: float) -> None:
-    """Wait until there are no connections, if that does not take longer."""
+async def ended(lines: dict[Line, None], seconds: float) -> None:
+    """Wait until there is none, or so long."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(seconds):
             while lines:  # noqa: ASYNC110 a line tells nobody of its end
                 await asyncio.sleep(0.01)
 

@@ -6,7 +6,7 @@ import gzip
 import re
 from contextlib import ExitStack, closing
 
-from jaato.testing.arp.peer import Served, Skip, fails, read, refuses, result_of
+from jaato.testing.arp.peer import Exchange, Served, Skip, fails, read, refuses, result_of
 
 BURST = 200
 LARGE_BYTES = 50_000_000
@@ -161,15 +161,15 @@ def compresses_for_who_wants_it(at: Served) -> None:
     assert "content-encoding" not in plain.headers
     for unwanted in ("", "br", "gzip;q=0", "*;q=0"):
         assert at.send("GET", "/v1/tools", accept_encoding=unwanted).body == plain.body
-    reply = at.send("GET", "/v1/tools", accept_encoding="br;q=0.5, gzip;q=0.8")
-    if reply.headers.get("content-encoding") == "gzip":
-        assert gzip.decompress(reply.body) == plain.body
-        assert reply.headers["etag"] != plain.headers["etag"]
-        assert "accept-encoding" in reply.headers.get("vary", "").lower()
-    else:
-        assert reply.body == plain.body
     refused = at.invoke(at.tool, gzip.compress(at.call), content_encoding="gzip")
     assert refused.status in (200, 415), f"a compressed request is answered {refused.status}"
+    reply = at.send("GET", "/v1/tools", accept_encoding="br;q=0.5, gzip;q=0.8")
+    if reply.headers.get("content-encoding") != "gzip":
+        assert reply.body == plain.body
+        raise Skip("its list is not compressed")
+    assert gzip.decompress(reply.body) == plain.body
+    assert reply.headers.get("etag") != plain.headers.get("etag") or "etag" not in reply.headers
+    assert "accept-encoding" in reply.headers.get("vary", "").lower()
 
 
 def takes_a_crowd(at: Served) -> None:
@@ -217,8 +217,12 @@ def takes_each_request_for_one(at: Served) -> None:
         ("transfer-encoding: xchunked",),
         (f"content-length : {len(at.call)}",),
     ):
-        (reply,) = at.raw(at.head("POST", f"{at.at_tool}:invoke", *given) + chunks + hidden, "POST")
-        assert reply.status in (400, 501), f"{given} is answered {reply.status}"
+        with closing(at.line()) as line:
+            line.sendall(at.head("POST", f"{at.at_tool}:invoke", *given) + chunks + hidden)
+            reply = read(line, "POST")
+            at.seen.append(Exchange(f"{given}", str(reply)))
+            assert reply.status in (400, 501), f"{given} is answered {reply.status}"
+            assert line.recv(1) == b"", f"{given}: what stands behind it is answered too"
 
 
 def reads_the_body_of_an_upgrade(at: Served) -> None:
