@@ -158,7 +158,9 @@ FIELDS: dict[str, Field] = {
         "number", 600.0, "seconds a call over a tool registry may take whose tool has no time of its own"
     ),
     "tool_registry_at_once": Field(
-        "list", [], "how many calls of a tool a registry runs at once, as `run=4`; `*=16` for each of the others"
+        "list",
+        [],
+        "how many calls of a tool a registry runs at once, as `run=4`; `*=16` for each of the others",
     ),
     "tool_registry_entry_points": Field(
         "list",
