@@ -62,6 +62,7 @@ async def serve_at(args: Namespace) -> None:
                 token, path = token_of(door.callers.state_dir, TOKEN)
                 guard = Keyed(names, OneToken(token))
                 where += f"; the token is in {path}"
+            await door.onward.begin()
             async with serving(door, guard, listener):
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}")
                 await anyio.sleep_forever()

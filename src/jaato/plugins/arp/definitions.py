@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import anyio
 import msgspec
 from msgspec import UNSET
 
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, ToolError
 from jaato.plugins.arp.checked import check_definition, is_careful, readable
 from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
@@ -20,6 +22,8 @@ from jaato.tools.names import shown_name
 from jaato.tools.schema import Validator
 
 FRESH_S = 60.0
+MAX_AT_ONCE = 8
+"""Requests of one registry that are under way together."""
 
 
 class Known(NamedTuple):
@@ -79,6 +83,23 @@ class Definitions:
             if known is None or anew:
                 raise
             return known
+
+    async def get_all(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
+        """The definitions of several tools, or why one cannot be had."""
+        found: dict[str, Known | ToolError] = {}
+        room = anyio.CapacityLimiter(MAX_AT_ONCE)
+
+        async def get(name: str) -> None:
+            try:
+                async with room:
+                    found[name] = await self.get(name)
+            except ToolError as error:
+                found[name] = error
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(get, name)
+        return found
 
     async def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
         """Keep a definition. Raises `RegistryFault` for one that cannot be used."""

@@ -34,6 +34,8 @@ class Places:
     allow_hosts: tuple[str, ...] = ()
     secrets: Secrets | None = None
     """What the session masks: it learns the tokens of registries."""
+    mark: str = ""
+    """By what our own tools are known where they come back to us."""
 
 
 class Directory:
@@ -63,7 +65,7 @@ class Directory:
         found = self._shelves.get(config.name)
         if found is None:
             found = self._shelves[config.name] = Shelf(
-                Source(config, self.places.cache_dir, self), self.places
+                Source(config, self.places.cache_dir, self, mark=self.places.mark), self.places
             )
         return found
 

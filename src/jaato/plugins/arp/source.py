@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -36,8 +37,7 @@ BIG_BYTES = 100_000
 ASK_WITHIN_S = 10.0
 SOON_S = 5.0
 """How long a search waits for a list of which an older one is known."""
-LIST_FRESH_S = 300.0
-DEFINITION_FRESH_S = 60.0
+LIST_FRESH_S = 60.0
 WHOLE_AFTER_S = 86_400.0
 """After so long a list is asked for without a condition: a registry may be wrong about what has not changed."""
 FIRST_WAIT_S = 1.0
@@ -45,6 +45,7 @@ MOST_WAIT_S = 300.0
 SHORT_S = 1.5
 """A wait no longer than this is not kept to."""
 MAX_TOLD = 200
+MARKS = re.compile(r"\bjaato-([0-9a-f]{16})\b")
 
 T = TypeVar("T")
 
@@ -66,10 +67,15 @@ class Source:
         cache_dir: Path,
         ways: Ways,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        mark: str = "",
     ) -> None:
         self.config = config
         self.kept = load_list(cache_dir, config.digest)
         self.failure = ""
+        self.through: frozenset[str] = frozenset()
+        """The marks of those whose tools are in the list."""
+        self._mark = mark
         self._cache_dir = cache_dir
         self._ways = ways
         self._clock = clock
@@ -124,6 +130,7 @@ class Source:
         ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=condition)
         try:
             answer = await self._send(ask)
+            self._note_circle(answer)
             if answer.status == 304 and condition:
                 self.kept = msgspec.structs.replace(kept, at=now)
                 self._answered()
@@ -142,6 +149,16 @@ class Source:
             self.tell(f"left out {text}")
         await self.keep(self.kept)
         return usable != kept.views or dropped != kept.dropped
+
+    def _note_circle(self, answer: Answer) -> None:
+        """Note through whom the list came. Raises `RegistryFault` where that was ourselves."""
+        through = frozenset(MARKS.findall(answer.header("via")))
+        if self._mark in through:
+            raise RegistryFault(
+                f"The registry {self.name!r} serves what is served here: a circle. Take one of the two out of the other's "
+                "configuration."
+            )
+        self.through = through
 
     async def keep(self, what: KeptList | KeptDefinitions) -> None:
         """Keep something for the next process; nothing of a registry that is only named on a command line."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.arp.checked import access_of
@@ -28,6 +30,7 @@ CATEGORY = "registry"
 BACKGROUND_AFTER_S = 10.0
 MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
+MAX_TAGS = 100
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
 """Answers that may mean that the definition is another by now."""
@@ -51,9 +54,27 @@ class Far:
         """Why its registry cannot be reached now."""
         return self.source.failure
 
+    @property
+    def kin(self) -> object:
+        """The definitions of its registry, which are asked for together."""
+        return self._definitions
+
     async def complete(self, tool: Tool) -> None:
         """Have the tool learn its parameters. Raises `ToolError`s."""
         learn(tool, await self._definitions.get(self.view.name))
+
+    async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
+        """Have tools of this registry learn theirs; why not, by name, of those that could not."""
+        wanted = {tool.remote.view.name: tool for tool in tools if isinstance(tool.remote, Far)}
+        found = await self._definitions.get_all(list(wanted))
+        failed: dict[str, ToolError] = {}
+        for name, known in found.items():
+            tool = wanted[name]
+            if isinstance(known, ToolError):
+                failed[tool.name] = known
+            else:
+                learn(tool, known)
+        return failed
 
     async def call(self, tool: Tool, arguments: dict[str, Any], call: Call) -> Output:
         """Carry out a call. Raises `ToolError`s."""
@@ -129,6 +150,10 @@ def learn(tool: Tool, known: Known) -> None:
         access=access_of(careful),
     )
     tool.learn(spec, parameters, known.validator)
+    said = known.definition
+    tool.version = said.version
+    tool.returns = None if said.returns is UNSET else said.returns
+    tool.tags = () if said.tags is UNSET else tuple(said.tags[:MAX_TAGS])
 
 
 def body_of(arguments: dict[str, Any], call: Call) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -62,6 +63,10 @@ class Door:
     def catalog(self) -> Catalog:
         """Every tool there is to be found."""
         return self._runtime.registry.subset(None)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call this whenever there are other tools, from any thread."""
+        self._runtime.registry.watchers.add(changed)
 
     def first(self) -> list[ToolSpec]:
         """The tools a client is shown before its first call."""

@@ -48,8 +48,23 @@ CODES = {
     ToolTimeout.code: "tool.timeout",
     "cancelled": "tool.cancelled",
     "tool_raised": "tool.handler_error",
+    "registry_failed": "registry.unavailable",
+    "registry_busy": "registry.unavailable",
+    "mcp_server_failed": "registry.unavailable",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
+PASSED_ON = frozenset(
+    (
+        "tool.not_found",
+        "tool.invalid_args",
+        "tool.execution_error",
+        "tool.cancelled",
+        "tool.timeout",
+        "permission.denied",
+        "registry.unavailable",
+    )
+)
+"""Codes with which another registry has answered to a call that was served on."""
 
 
 @dataclass(slots=True)
@@ -84,12 +99,14 @@ def success(value: Any, latency_ms: float) -> Answer:
 
 def error_for(problem: Problem, request_id: str) -> ToolError:
     """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
-    code = CODES.get(problem.code, "tool.execution_error")
+    code = problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
     if code == "tool.handler_error":
         return error_of(
             code, f"The tool failed inside; the registry's log has why, under request {request_id}."
         )
     details = problem.details
+    if problem.code.startswith(("registry_", "mcp_")):
+        details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
     error = error_of(code, problem.message, details)

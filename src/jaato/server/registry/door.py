@@ -9,9 +9,20 @@ from msgspec import UNSET
 from jaato.errors import ConfigError, JaatoError, Overloaded
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation
+from jaato.protocol.codec import encode
 from jaato.server.asgi import Refused
-from jaato.server.registry.answers import JSON, Answer, error_for, error_of, failure, refusal, success
+from jaato.server.registry.answers import (
+    JSON,
+    STATUS,
+    Answer,
+    error_for,
+    error_of,
+    failure,
+    refusal,
+    success,
+)
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.onward import Onward
 from jaato.server.registry.request import (
     ALLOWED,
     Request,
@@ -64,9 +75,24 @@ class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self.shelf = shelf
         self.callers = callers
+        self.onward = Onward(callers.catalog)
         self.max_body_bytes = max_body_bytes
+        self._shelf = shelf
+        self._changed = False
+        callers.watch(self._look_again)
+
+    @property
+    def shelf(self) -> Shelf:
+        """What is served now."""
+        if self._changed:
+            self._changed = False
+            self._shelf = Shelf(self.callers.catalog, self._shelf)
+        return self._shelf
+
+    def _look_again(self) -> None:
+        """Tools have come or gone; from any thread."""
+        self._changed = True
 
     def at_once(self, request: Request) -> Answer | Pending:
         """The answer to a request that needs no body; else the call, of which nothing is known to be wrong yet."""
@@ -75,6 +101,8 @@ class RegistryDoor:
         if route is not None and request.method in ALLOWED[route.kind]:
             if route.kind == "invoke":
                 return self._called(route, request, id_)
+            if self.onward and self._is_elsewhere(route):
+                return Pending(route, request, id_)
             answer = self._page(route, request)
         elif route is None:
             answer = refusal("route.not_found", "There is nothing here; the tools are at /v1/tools.")
@@ -83,6 +111,29 @@ class RegistryDoor:
             words = f"Only {allowed.decode()} is answered here."
             answer = refusal("request.method_not_allowed", words, (b"allow", allowed))
         return identified(answer, id_)
+
+    def _is_elsewhere(self, route: Route) -> bool:
+        """Whether others have to be asked before a page can be given."""
+        tool = self.shelf.tools.get(route.name)
+        return tool is None or tool.remote is not None
+
+    async def _asked(self, pending: Pending) -> Answer:
+        """A page for which others are asked."""
+        route = pending.route
+        tool = self.shelf.tools.get(route.name)
+        if tool is None:
+            await self.onward.renew()
+            tool = self.shelf.tools.get(route.name)
+        if tool is not None and tool.remote is not None:
+            problem = await self.onward.describe(tool)
+            if problem is not None:
+                error = error_for(problem, pending.id.decode("ascii"))
+                return Answer(STATUS[error.code], encode(error), [JSON, STORED])
+            self.shelf.describe(tool)
+        answer = self._page(route, pending.request)
+        if route.kind == "list":
+            answer.headers.append(self.onward.via)
+        return answer
 
     def _page(self, route: Route, request: Request) -> Answer:
         """The list, or a definition, or that the caller has it already."""
@@ -114,8 +165,12 @@ class RegistryDoor:
         return identified(failure(error_of("request.timeout", words)), id_)
 
     async def invoke(self, pending: Pending, body: bytes) -> Answer:
-        """The answer to a call."""
+        """The answer to a call, or to what others had to be asked for."""
+        if pending.route.kind != "invoke":
+            return identified(await self._asked(pending), pending.id)
         name = pending.route.name
+        if name not in self.shelf.tools and self.onward:
+            await self.onward.renew()
         if name not in self.shelf.tools:
             answer = failure(not_found(name))
         else:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from jaato.protocol.arp import SCHEMA_VERSION, ToolDefinition, ToolView
 from jaato.protocol.codec import encode
+from jaato.protocol.specs import ToolSpec
 from jaato.tools.tool import Tool
 
 WORTH_BYTES = 1_400
@@ -32,14 +33,30 @@ class Page:
 
 
 class Shelf:
-    """What is served now. It never changes: where tools come or go, another takes its place."""
+    """What is served now. Its tools never change: where some come or go, another takes its place, which has from `before`
+    what is as it was. A tool of somebody else's has no definition before it was asked for."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], before: Shelf | None = None) -> None:
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self.views = page(encode([ToolView(one.name, one.spec.description) for one in self.tools.values()]))
-        self.definitions: Mapping[str, Page] = {
-            name: page(encode(definition_of(tool))) for name, tool in self.tools.items()
+        known = {} if before is None else before.made
+        self.made: dict[str, tuple[ToolSpec, str, Page]] = {
+            name: made for name, made in known.items() if name in self.tools
         }
+        self.definitions: dict[str, Page] = {
+            name: self.defined(tool) for name, tool in self.tools.items() if tool.remote is None
+        }
+
+    def defined(self, tool: Tool) -> Page:
+        """The definition of a tool as it is now."""
+        made = self.made.get(tool.name)
+        if made is None or made[0] is not tool.spec or made[1] != tool.version:
+            made = self.made[tool.name] = (tool.spec, tool.version, page(encode(definition_of(tool))))
+        return made[2]
+
+    def describe(self, tool: Tool) -> None:
+        """Have the definition of a tool of somebody else's, who was asked for it."""
+        self.definitions[tool.name] = self.defined(tool)
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
