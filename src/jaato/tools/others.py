@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextvars import ContextVar
 
 import anyio
 
 from jaato.errors import ToolError
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Remote, Tool
+
+THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
+"""The marks of those on whose behalf others are asked in this context, so that none is asked for its own tools."""
+MAX_MARKS = 16
+"""Servers that tools are said to have come through; a longer way is no circle that anybody could make by mistake."""
+MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")
+
+
+def via_of(marks: Iterable[str]) -> str:
+    """Marks as the header `Via` has them (RFC 9110, 7.6.3)."""
+    return ", ".join(f"1.1 jaato-{mark}" for mark in list(marks)[:MAX_MARKS])
+
+
+def marks_in(via: str) -> tuple[str, ...]:
+    """The marks in such a header."""
+    return tuple(MARK.findall(via[:2_000]))
 
 
 async def met(catalog: Catalog) -> None:

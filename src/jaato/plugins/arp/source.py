@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +25,7 @@ from jaato.plugins.arp.results import refusal_of
 from jaato.protocol.arp import INVOKE, LIST_PATH, decode_views
 from jaato.protocol.messages import Problem
 from jaato.tools.names import shown_name
+from jaato.tools.others import THROUGH, marks_in, via_of
 from jaato.tools.unseen import one_line
 
 LOG = logger("registries")
@@ -45,7 +45,6 @@ MOST_WAIT_S = 300.0
 SHORT_S = 1.5
 """A wait no longer than this is not kept to."""
 MAX_TOLD = 200
-MARKS = re.compile(r"\bjaato-([0-9a-f]{16})\b")
 
 T = TypeVar("T")
 
@@ -127,7 +126,9 @@ class Source:
         kept, now = self.kept, time.time()
         known = kept.etag and 0 <= now - kept.asked_whole < WHOLE_AFTER_S
         condition: Headers = (("If-None-Match", kept.etag),) if known else ()
-        ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=condition)
+        through = THROUGH.get()
+        headers = (*condition, ("Via", via_of(through))) if through else condition
+        ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=headers)
         try:
             answer = await self._send(ask)
             self._note_circle(answer)
@@ -152,7 +153,7 @@ class Source:
 
     def _note_circle(self, answer: Answer) -> None:
         """Note through whom the list came. Raises `RegistryFault` where that was ourselves."""
-        through = frozenset(MARKS.findall(answer.header("via")))
+        through = frozenset(marks_in(answer.header("via")))
         if self._mark in through:
             raise RegistryFault(
                 f"The registry {self.name!r} serves what is served here: a circle. Take one of the two out of the other's "

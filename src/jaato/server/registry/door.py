@@ -122,7 +122,7 @@ class RegistryDoor:
         route = pending.route
         tool = self.shelf.tools.get(route.name)
         if tool is None:
-            await self.onward.renew()
+            await self.onward.renew(pending.request.header(b"via") or b"")
             tool = self.shelf.tools.get(route.name)
         if tool is not None and tool.remote is not None:
             problem = await self.onward.describe(tool)
@@ -170,7 +170,7 @@ class RegistryDoor:
             return identified(await self._asked(pending), pending.id)
         name = pending.route.name
         if name not in self.shelf.tools and self.onward:
-            await self.onward.renew()
+            await self.onward.renew(pending.request.header(b"via") or b"")
         if name not in self.shelf.tools:
             answer = failure(not_found(name))
         else:

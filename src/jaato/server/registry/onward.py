@@ -6,11 +6,8 @@ from jaato.errors import ToolError
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
-from jaato.tools.others import met, renewed
+from jaato.tools.others import THROUGH, marks_in, met, renewed, via_of
 from jaato.tools.tool import Tool
-
-MAX_MARKS = 16
-"""Servers that tools are said to have come through; a longer way is no circle that anybody could make by mistake."""
 
 
 class Onward:
@@ -26,11 +23,18 @@ class Onward:
     async def begin(self) -> None:
         """Have everybody say what there is; programs may be started for it."""
         await met(self._catalog)
-        await renewed(self._catalog)
+        await self.renew(b"")
 
-    async def renew(self) -> None:
-        """Have those asked of whom what is known is old."""
-        await renewed(self._catalog)
+    async def renew(self, via: bytes) -> None:
+        """Have those asked of whom what is known is old, for a request that came this way; nobody for our own."""
+        through = marks_in(via.decode("latin-1"))
+        if self._catalog.mark in through:
+            return
+        token = THROUGH.set((self._catalog.mark, *through))
+        try:
+            await renewed(self._catalog)
+        finally:
+            THROUGH.reset(token)
 
     async def describe(self, tool: Tool) -> Problem | None:
         """Have a tool whole; else why it is not."""
@@ -43,7 +47,6 @@ class Onward:
 
     @property
     def via(self) -> tuple[bytes, bytes]:
-        """Through whom the tools have come (RFC 9110, 7.6.3), so that none of them asks for its own."""
+        """Through whom the tools have come, so that none of them takes its own for another's."""
         others = sorted({mark for marks in self._catalog.marks.values() for mark in marks})
-        marks = [self._catalog.mark, *others][:MAX_MARKS]
-        return b"via", ", ".join(f"1.1 jaato-{mark}" for mark in marks).encode("ascii")
+        return b"via", via_of([self._catalog.mark, *others]).encode("ascii")
