@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.arp.serving import body, definition, failure, shop
 from tests.arp.using import configure
 from tests.contract.test_door import Opened, opened
+from tests.mcp import small_server
 
 from jaato.plugins.arp import source
 from jaato.runtime.blueprint import Blueprint
@@ -172,5 +174,37 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 await stack.enter_async_context(serving(door, Anyone(names_of("127.0.0.1", port)), listener))
                 served.append(Served(f"http://127.0.0.1:{port}"))
             await anyio.to_thread.run_sync(look, *served)
+
+    anyio.run(main)
+
+
+def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
+    """The tools of configured MCP servers are served with their schemas, also where nobody has started one before; what
+    changes there shows, a server that cannot start is left out, and what one refuses is told."""
+    described = tmp_path / "described.json"
+    described.write_text("{}")
+    program = {"command": sys.executable, "args": [str(Path(small_server.__file__)), str(described)]}
+    broken = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": program, "broken": broken}}))
+
+    def body_of(at: Served) -> None:
+        assert {name for name in names(at) if name.startswith("mcp__")} == {
+            f"mcp__small__{name}" for name in small_server.TOOLS
+        }
+        told = at.send("GET", "/v1/tools/mcp__small__greet").json
+        assert told["parameters"] == small_server.TOOLS["greet"]
+        assert told["source"]["domain"] == "mcp"
+        result = result_of(at.invoke("mcp__small__greet", {"args": {"name": "you"}}), 200)
+        assert result["result"] == "hi you"
+        result = result_of(at.invoke("mcp__small__structured", {"args": {"number": 3}}), 200)
+        assert result["result"] == {"double": 6}
+        assert fails(at.invoke("mcp__small__greet", {"args": {}}), 400, "tool.invalid_args")["details"]
+        error = fails(at.invoke("mcp__small__fail", {"args": {}}), 500, "tool.execution_error")
+        assert error["details"]["code"] == "mcp_call_failed"
+
+    async def main() -> None:
+        async with opened(tmp_path, plugins=("mcp",), yes=True) as one:
+            await one.door.onward.begin()
+            await anyio.to_thread.run_sync(body_of, one.at)
 
     anyio.run(main)
