@@ -148,7 +148,8 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "SOON_S", 0.3)
     monkeypatch.setattr(source, "ASK_WITHIN_S", 0.3)
 
-    def look(first: Served, second: Served) -> None:
+    def look(*served: Served) -> None:
+        first, second = served
         for _ in range(3):
             seen = [names(first), names(second)]
         assert sorted(len(one) for one in seen) == [5, 10]

@@ -22,7 +22,6 @@ from jaato.server.registry.answers import (
     success,
 )
 from jaato.server.registry.callers import Callers
-from jaato.server.registry.onward import Onward
 from jaato.server.registry.request import (
     ALLOWED,
     Request,
@@ -76,7 +75,7 @@ class RegistryDoor:
 
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.callers = callers
-        self.onward = Onward(callers.catalog)
+        self.onward = callers.onward
         self.max_body_bytes = max_body_bytes
         self._shelf = shelf
         self._changed = False

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import anyio
+
 from jaato.errors import ToolError
+from jaato.log import logger
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
-from jaato.tools.others import THROUGH, marks_in, met, renewed, via_of
+from jaato.tools.others import THROUGH, completed, marks_in, met, renewed, via_of
 from jaato.tools.tool import Tool
+
+LOG = logger("server.onward")
 
 
 class Onward:
@@ -15,17 +22,22 @@ class Onward:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._beginning = anyio.Lock()
+        self._begun = False
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._catalog.sources)
 
     async def begin(self) -> None:
-        """Have everybody say what there is; programs may be started for it."""
-        await met(self._catalog)
-        await self.renew(b"")
+        """Have everybody say what there is, once; programs may be started for it."""
+        async with self._beginning:
+            if not self._begun:
+                await met(self._catalog)
+                await self.renew()
+                self._begun = True
 
-    async def renew(self, via: bytes) -> None:
+    async def renew(self, via: bytes = b"") -> None:
         """Have those asked of whom what is known is old, for a request that came this way; nobody for our own."""
         through = marks_in(via.decode("latin-1"))
         if self._catalog.mark in through:
@@ -44,6 +56,14 @@ class Onward:
         except ToolError as error:
             return problem_of(error)
         return None
+
+    async def described(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Those of these tools that are whole, once everybody was asked for theirs."""
+        tools = list(tools)
+        failed = await completed(tools)
+        for name, error in failed.items():
+            LOG.warning("The tool %s is not offered: %s", name, error)
+        return [tool for tool in tools if tool.name not in failed]
 
     @property
     def via(self) -> tuple[bytes, bytes]:
