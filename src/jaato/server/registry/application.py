@@ -10,8 +10,8 @@ import msgspec
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer
-from jaato.server.registry.door import Pending, RegistryDoor, Who, turned_away
-from jaato.server.registry.request import Request, request_id
+from jaato.server.registry.door import RegistryDoor, turned_away
+from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
 
 class Application:
@@ -25,9 +25,8 @@ class Application:
         if scope["type"] != "http":
             return
         request = request_of(scope)
-        answer = self._door.at_once(request)
+        answer = self._door.at_once(request, who_of(scope))
         if isinstance(answer, Pending):
-            answer.who = who_of(scope)
             found = await self._answered(answer, receive)
             if found is None:
                 return  # the client has gone
@@ -53,14 +52,14 @@ class Application:
                 piece = message.get("body", b"")
                 size += len(piece)
                 if size > self._door.max_body_bytes:
-                    return self._door.too_large(pending.id)
+                    return self._door.too_large(pending.request)
                 parts.append(piece)
                 if not message.get("more_body", False):
                     break
             body = b"".join(parts)
         if not parts or message.get("more_body", False):
-            return self._door.too_slow(pending.id)
-        return await self._door.invoke(pending, body)
+            return self._door.too_slow(pending.request)
+        return await self._door.work(pending, body)
 
 
 def request_of(scope: Scope) -> Request:
@@ -78,7 +77,7 @@ def who_of(scope: Scope) -> Who:
     if held is None or held.held is None:
         return Who()
     name = held.held.name or held.held.role
-    return Who(f"token {held.held.digest or name}", name)
+    return Who(f"token {held.held.digest or name}", name, EVERYTHING)
 
 
 def refused(scope: Scope, problem: Refused) -> Any:

@@ -13,8 +13,8 @@ import httptools
 
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, refusal
-from jaato.server.registry.door import Pending, RegistryDoor, Who, identified, turned_away
-from jaato.server.registry.request import Request, request_id
+from jaato.server.registry.door import RegistryDoor, identified, turned_away
+from jaato.server.registry.request import Pending, Request, Who, request_id
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -120,9 +120,8 @@ class Line(asyncio.Protocol):
     def late(self) -> None:
         """The deadline has passed."""
         if self._reads_body and self._task is None and self._request is not None:
-            id_ = request_id(self._request.header(b"x-request-id"))
             self._reads_body = False
-            self._send(self._door.too_slow(id_), self._request, closes=True)
+            self._send(self._door.too_slow(self._request), self._request, closes=True)
         else:
             self._transport.abort()
 
@@ -199,7 +198,7 @@ class Line(asyncio.Protocol):
             return
         length = request.header(b"content-length")
         if length is not None and int(length) > self._door.max_body_bytes:
-            self._last(self._door.too_large(request_id(request.header(b"x-request-id"))))
+            self._last(self._door.too_large(request))
             return
         self._reads_body = True
         self.deadline = self._loop.time() + BODY_S
@@ -211,7 +210,7 @@ class Line(asyncio.Protocol):
         """A piece of its body."""
         self._size += len(body)
         if self._size > self._door.max_body_bytes and not self._ends and self._request is not None:
-            self._last(self._door.too_large(request_id(self._request.header(b"x-request-id"))))
+            self._last(self._door.too_large(self._request))
         if not self._ends:
             self._body.append(body)
 
@@ -245,10 +244,9 @@ class Line(asyncio.Protocol):
         """Answer what waits, in order, until one takes time."""
         while self._waiting and self._task is None and not self._unread:
             request, who, body, closes = self._waiting.popleft()
-            answer = self._door.at_once(request)
+            answer = self._door.at_once(request, who)
             if isinstance(answer, Pending):
-                answer.who = who
-                self._task = self._loop.create_task(self._invoke(answer, body, closes))
+                self._task = self._loop.create_task(self._work(answer, body, closes))
                 return
             self._send(answer, request, closes=closes)
         if self._task is not None or self._unread or self._transport.is_closing():
@@ -260,11 +258,11 @@ class Line(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    async def _invoke(self, pending: Pending, body: bytes, closes: bool) -> None:
+    async def _work(self, pending: Pending, body: bytes, closes: bool) -> None:
         if not self._closes:
             self.deadline = float("inf")
         try:
-            answer = await self._door.invoke(pending, body)
+            answer = await self._door.work(pending, body)
         finally:
             self._task = None
         self._send(answer, pending.request, closes=closes or (self._closes and not self._waiting))

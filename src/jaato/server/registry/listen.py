@@ -14,9 +14,9 @@ from jaato.errors import ConfigError
 from jaato.server.admission import Judge
 from jaato.server.asgi import Refused
 from jaato.server.names import Names
-from jaato.server.registry.door import RegistryDoor, Who
+from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.line import Line
-from jaato.server.registry.request import Request
+from jaato.server.registry.request import EVERYTHING, Request, Who
 
 BACKLOG = 1_024
 MAX_LINES = 4_096
@@ -53,7 +53,7 @@ class Keyed:
         if held is None:
             words = "Give the token: Authorization: Bearer TOKEN."
             raise Refused(401, words, **{"www-authenticate": "Bearer"})
-        return Who(f"token {held.digest or held.name or held.role}", held.name or held.role)
+        return Who(f"token {held.digest or held.name or held.role}", held.name or held.role, EVERYTHING)
 
 
 def is_loopback(host: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -19,11 +19,32 @@ ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
 Kind = Literal["list", "tool", "invoke"]
-ALLOWED: dict[Kind, tuple[bytes, ...]] = {
-    "list": (b"GET", b"HEAD"),
-    "tool": (b"GET", b"HEAD"),
-    "invoke": (b"POST",),
+Scope = Literal["tools:read", "tools:invoke", "tools:write"]
+SCOPES: dict[tuple[Kind, bytes], Scope] = {
+    ("list", b"GET"): "tools:read",
+    ("tool", b"GET"): "tools:read",
+    ("invoke", b"POST"): "tools:invoke",
 }
+SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
+"""Which methods there are of each kind, and what a key must be allowed for it."""
+METHODS: dict[Kind, tuple[bytes, ...]] = {
+    kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
+}
+ANYONE = frozenset[Scope](("tools:read", "tools:invoke"))
+"""What may be done without a key, where none is asked for."""
+
+
+EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
+"""What the owner may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who calls: the key of the session, the name it is shown by, and what may be done."""
+
+    key: str = ""
+    name: str = "anyone"
+    scopes: frozenset[Scope] = ANYONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +70,21 @@ class Request:
             if key == name:
                 return value
         return None
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request whose body is still to come: whose, for what, and its id."""
+
+    route: Route
+    request: Request
+    id: bytes
+    who: Who = field(default_factory=Who)
+
+
+def allowed(kind: Kind) -> tuple[bytes, ...]:
+    """The methods that are answered."""
+    return METHODS[kind]
 
 
 def route_of(path: bytes) -> Route | None:
