@@ -83,7 +83,12 @@ def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> 
 
 def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
     """No, where no call was made."""
-    return Answer(STATUS[code], encode(error_of(code, message)), [JSON, *headers])
+    return refusing(error_of(code, message), *headers)
+
+
+def refusing(error: ToolError, *headers: tuple[bytes, bytes]) -> Answer:
+    """No, with this error, where no call was made."""
+    return Answer(STATUS[error.code], encode(error), [JSON, *headers])
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Answer:

@@ -17,6 +17,7 @@ from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.visit import Visit
 from jaato.tools.pipeline import run
+from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
@@ -46,14 +47,14 @@ class Caller(Visit):
         """Whether a call is under way."""
         return bool(self._running)
 
-    async def call(self, name: str, invocation: Invocation, origin: Mapping[str, str]) -> Done:
-        """Run a call to its end, which is durable then.
+    async def call(self, tool: Tool, invocation: Invocation, origin: Mapping[str, str]) -> Done:
+        """Run a call of this very tool to its end, which is durable then.
 
         Raises `Overloaded` when too many are under way, `StoreError` when the log cannot be kept.
         """
         if len(self._running) >= MAX_AT_ONCE:
             raise Overloaded(f"{MAX_AT_ONCE} calls of this caller are under way; try again later.")
-        asked = ToolCall(new_id("c"), name, invocation.args)
+        asked = ToolCall(new_id("c"), tool.name, invocation.args)
         steps = self.session.steps
         call = steps.call(asked, "", "registry")
         call.origin = dict(origin)
@@ -61,7 +62,7 @@ class Caller(Visit):
         self._results[asked.call_id] = None
         self._running[asked.call_id] = asyncio.current_task()
         try:
-            outcome = await run(call, steps)
+            outcome = await run(call, steps, tool)
             if len(self._running) == 1:
                 self.session.journal.flush()  # nobody is there to share the commit with
             elif self._results[asked.call_id] is None:

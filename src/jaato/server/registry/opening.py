@@ -28,13 +28,15 @@ def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) ->
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
+    served = Shelf(tools)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
         plugins=blueprint.plugins or (),
-        tools=(*blueprint.tools, *tools),
+        tools=(*blueprint.tools, *served.tools.values()),
         allow=(*blueprint.allow, *allowed),
     )
     callers = Callers.opened(described, Offer(whole=True))
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
-    return RegistryDoor(Shelf(callers.catalog), callers, most)
+    everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
+    return RegistryDoor(everything, callers, most)
