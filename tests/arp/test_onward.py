@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 from tests.arp.serving import body, definition, failure, shop
 from tests.arp.using import configure
-from tests.contract.test_door import Opened, opened
+from tests.registry.opened import Opened, opened
 from tests.mcp import small_server
 
 from jaato.plugins.arp import source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import calling, elsewhere, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.request import (
@@ -57,6 +57,9 @@ class RegistryDoor:
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.shelf = shelf
         self.callers = callers
+        self.onward = callers.onward
+        self._kept = elsewhere.Kept(callers.catalog)
+        callers.watch(self._kept.note)
         self.max_body_bytes = max_body_bytes
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
@@ -78,6 +81,10 @@ class RegistryDoor:
         if (route.kind, request.method) in WORKS:
             wrong = self._wrong(route, request)
             return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
+        if self._kept.changed:
+            self.shelf = self._kept.followed(self.shelf)
+        if self.onward and elsewhere.is_elsewhere(self.shelf, route):
+            return Pending(route, request, id_, who)
         return identified(PAGES[route.kind](self.shelf, route, request), id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
@@ -107,9 +114,27 @@ class RegistryDoor:
         return identified(answer, request_id(request.header(b"x-request-id")))
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
-        """The answer to a request whose body is there."""
-        answer = await WORKS[pending.route.kind, pending.request.method](self, pending, body)
+        """The answer to a request whose body is there, or for which others have to be asked."""
+        route = pending.route
+        if self.onward and route.name not in self.shelf.tools:
+            await elsewhere.asked(self.onward, pending)
+        if self._kept.changed:
+            self.shelf = self._kept.followed(self.shelf)
+        work = WORKS.get((route.kind, pending.request.method))
+        answer = await (self._page(pending) if work is None else work(self, pending, body))
         return identified(answer, pending.id)
+
+    async def _page(self, pending: Pending) -> Answer:
+        """A page of which others know."""
+        route = pending.route
+        tool = self.shelf.tools.get(route.name)
+        wrong = None if tool is None else await elsewhere.described(self.onward, tool, pending)
+        if wrong is not None:
+            return wrong
+        answer = PAGES[route.kind](self.shelf, route, pending.request)
+        if route.kind == "list":
+            answer.headers.append(self.onward.via)
+        return answer
 
 
 def turned_away(request: Request, problem: Refused) -> Answer:

@@ -167,6 +167,20 @@ class Shelf:
         made.tools = tools
         return made
 
+    def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
+        """A shelf without these very tools, by the names they had, and with those."""
+        made = self._copy()
+        slots = made._slots  # noqa: SLF001 the same
+        for name, tool in old.items():
+            slot = slots.pop(name, None)
+            left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
+            if slot is not None and left:
+                slots[name] = Slot(slot.number, left)
+        for tool in new:
+            made._put(tool)  # noqa: SLF001 the same
+        made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
+        return made
+
     def _copy(self) -> Shelf:
         made = Shelf()
         made._slots = dict(self._slots)
