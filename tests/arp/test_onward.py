@@ -14,8 +14,8 @@ import anyio.to_thread
 import pytest
 from tests.arp.serving import body, definition, failure, shop
 from tests.arp.using import configure
-from tests.registry.opened import Opened, opened
 from tests.mcp import small_server
+from tests.registry.opened import Opened, opened
 
 from jaato.plugins.arp import source
 from jaato.runtime.blueprint import Blueprint
@@ -115,7 +115,13 @@ def test_failures_of_others(tmp_path: Path) -> None:
         (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
         (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
         (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
-        (failure("tool.handler_error", "It raised.", result=True), "500 X", 500, "tool.execution_error", False),
+        (
+            failure("tool.handler_error", "It raised.", result=True),
+            "500 X",
+            500,
+            "tool.execution_error",
+            False,
+        ),
         (b"", "401 Unauthorized", 500, "tool.execution_error", False),
         (b"", "429 Too Many", 503, "registry.unavailable", True),
         (b"<html>", "200 OK", 500, "tool.execution_error", False),

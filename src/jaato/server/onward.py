@@ -7,14 +7,11 @@ from collections.abc import Iterable
 import anyio
 
 from jaato.errors import ToolError
-from jaato.log import logger
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.others import THROUGH, completed, marks_in, met, renewed, via_of
 from jaato.tools.tool import Tool
-
-LOG = logger("server.onward")
 
 
 class Onward:
@@ -61,8 +58,6 @@ class Onward:
         """Those of these tools that are whole, once everybody was asked for theirs."""
         tools = list(tools)
         failed = await completed(tools)
-        for name, error in failed.items():
-            LOG.warning("The tool %s is not offered: %s", name, error)
         return [tool for tool in tools if tool.name not in failed]
 
     @property

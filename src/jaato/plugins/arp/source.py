@@ -21,7 +21,7 @@ from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http import Answer, Ask, Headers, Way
 from jaato.plugins.arp.kept import KeptDefinitions, KeptList, load_list, save
-from jaato.plugins.arp.results import refusal_of
+from jaato.plugins.arp.results import GATEWAYS, refusal_of
 from jaato.protocol.arp import INVOKE, LIST_PATH, decode_views
 from jaato.protocol.messages import Problem
 from jaato.tools.names import shown_name
@@ -175,22 +175,26 @@ class Source:
         ask = Ask("GET", path_of(name), MAX_DEFINITION_BYTES, within_s, headers=condition)
         try:
             answer = await self._send(ask)
-            if answer.status == 304 and condition:
-                self._answered()
-                return answer
-            if answer.status == 404:
-                self._answered()
-                raise RegistryRefusal(
-                    Problem(
-                        code="tool.not_found",
-                        message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
-                    )
-                )
-            self._expect(answer, f"the definition of {shown_name(name)!r}")
         except RegistryFault as error:
             self._failed(error)
             raise
-        self._answered()
+        if answer.status not in GATEWAYS:
+            self._answered()  # what is wrong with one tool says nothing about the others
+        if answer.status == 304 and condition:
+            return answer
+        if answer.status == 404:
+            raise RegistryRefusal(
+                Problem(
+                    code="tool.not_found",
+                    message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
+                )
+            )
+        try:
+            self._expect(answer, f"the definition of {shown_name(name)!r}")
+        except RegistryFault as error:
+            if answer.status in GATEWAYS:
+                self._failed(error)
+            raise
         return answer
 
     async def invoke(self, name: str, body: bytes, headers: Headers) -> Answer:

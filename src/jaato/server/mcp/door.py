@@ -93,6 +93,8 @@ class Door:
             await self.onward.renew()
         tools = list(self.catalog)
         page = await self.onward.described(tools[start : start + most])
+        if visit is not None:
+            visit.session.activate([tool.name for tool in page])  # those that came since it began
         return [tool.spec for tool in page], len(tools) > start + most
 
     def first(self) -> list[ToolSpec]:
