@@ -162,7 +162,8 @@ def body(data: Any, status: str = "200 OK", **headers: str) -> Lie:
     """This body, whatever it is."""
     content = data if isinstance(data, bytes) else json.dumps(data).encode()
     named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return raw(f"HTTP/1.1 {status}\r\n{named}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    length = f"Content-Length: {len(content)}\r\nConnection: close"
+    return raw(f"HTTP/1.1 {status}\r\n{named}{length}\r\n\r\n".encode() + content)
 
 
 def endless(head: bytes, piece: bytes) -> Lie:

@@ -98,6 +98,11 @@ class Directory:
                 self.places.secrets.add(name, value)
         return Way(config.name, known, allowed, self.places.environ)
 
+    def close(self) -> None:
+        """Keep no connections any longer; from any thread."""
+        for shelf in list(self._shelves.values()):
+            shelf.source.close()
+
     def state(self, config: RegistryConfig) -> str:
         """Where a registry stands: switched off, needs trust, configured, known, unreachable."""
         if not config.enabled:

@@ -163,6 +163,8 @@ class ArpPlugin(Plugin):
 
     def shutdown(self) -> None:
         """Ask nobody any more."""
+        if "directory" in self.__dict__:
+            self.directory.close()
         try:
             sources = self.host.service("catalog").sources
         except KeyError:

@@ -22,6 +22,7 @@ from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http import Answer, Ask, Headers, Way
 from jaato.plugins.arp.kept import KeptDefinitions, KeptList, load_list, save
 from jaato.plugins.arp.results import GATEWAYS, refusal_of
+from jaato.plugins.arp.stream import Hear
 from jaato.protocol.arp import INVOKE, LIST_PATH, decode_views
 from jaato.protocol.messages import Problem
 from jaato.tools.names import shown_name
@@ -197,10 +198,22 @@ class Source:
             raise
         return answer
 
-    async def invoke(self, name: str, body: bytes, headers: Headers) -> Answer:
-        """What the registry answers to a call. Raises `ToolError`s; `CallLost` where it was sent and is not answered."""
+    async def invoke(self, name: str, body: bytes, headers: Headers, hear: Hear | None = None) -> Answer:
+        """What the registry answers to a call; `hear` is told what the tool says meanwhile, where the registry streams that.
+
+        Raises `ToolError`s; `CallLost` where it was sent and is not answered.
+        """
         self.refuse_left_alone()
-        ask = Ask("POST", f"{path_of(name)}{INVOKE}", MAX_RESULT_BYTES, self.config.timeout_s, body, headers)
+        ask = Ask(
+            "POST",
+            f"{path_of(name)}{INVOKE}",
+            MAX_RESULT_BYTES,
+            self.config.timeout_s,
+            body,
+            headers,
+            safe=False,
+            hear=hear,
+        )
         try:
             answer = await self._send(ask)
         except CallLost:
@@ -236,6 +249,11 @@ class Source:
         if way is None:  # the keyring may have to ask its user
             way = self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
         return await way.send(ask)
+
+    def close(self) -> None:
+        """Keep no connection to it any longer; from any thread."""
+        if self._way is not None:
+            self._way.close()
 
     def _expect(self, answer: Answer, what: str) -> None:
         """Raise for an answer that is not 200."""

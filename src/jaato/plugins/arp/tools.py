@@ -18,10 +18,11 @@ from jaato.plugins.arp.faults import RegistryRefusal
 from jaato.plugins.arp.http import Headers
 from jaato.plugins.arp.results import output_of
 from jaato.plugins.arp.source import Source
+from jaato.plugins.arp.stream import Hear
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolView
 from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.call import Call, Output
+from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import complain
 from jaato.tools.tool import Tool
@@ -86,13 +87,17 @@ class Far:
             if issues:
                 raise with_schema(complain(tool.name, issues), known)
         body = body_of(arguments, call)
-        answer = await self.source.invoke(self.view.name, body, headers_of(call))
+        answer = await self.source.invoke(self.view.name, body, headers_of(call), self._hear(call))
         try:
             return output_of(self.source.name, answer, known.definition)
         except RegistryRefusal as error:
             if error.problem.code in STALE:
                 await self._look_again(tool, known, error)
             raise
+
+    def _hear(self, call: Call) -> Hear | None:
+        """Who wants to hear what the tool says while it is under way."""
+        return None if call.output is no_output else call.output
 
     async def _look_again(self, tool: Tool, known: Known, error: RegistryRefusal) -> None:
         """Raise what is to be said where a call was refused because the tool is another than it was."""
