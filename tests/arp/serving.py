@@ -21,6 +21,7 @@ class Seen(NamedTuple):
     path: str
     headers: dict[str, str]
     body: Any
+    peer: int = 0
 
 
 class Refused(Exception):
@@ -44,19 +45,29 @@ def definition(name: str, description: str = "", **more: Any) -> dict[str, Any]:
 
 
 class Shop:
-    """A registry. `lies` has for a method and path what is answered there instead; `seen` is what it was asked."""
+    """A registry. `lies` has for a method and path what is answered there instead; `seen` is what it was asked, `lines` the
+    connections that are open."""
 
     def __init__(self, tools: list[dict[str, Any]], run: Callable[[str, Any], Any]) -> None:
         self.tools = {tool["name"]: tool for tool in tools}
         self.run = run
         self.lies: dict[str, Lie] = {}
         self.seen: list[Seen] = []
+        self.lines: set[int] = set()
         self.over = threading.Event()
         shop = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 20
+
+            def setup(self) -> None:
+                super().setup()
+                shop.lines.add(self.client_address[1])
+
+            def finish(self) -> None:
+                shop.lines.discard(self.client_address[1])
+                super().finish()
 
             def do_GET(self) -> None:
                 shop.answer(self)
@@ -81,7 +92,7 @@ class Shop:
         raw = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         body = json.loads(raw) if raw else None
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        self.seen.append(Seen(handler.command, handler.path, headers, body))
+        self.seen.append(Seen(handler.command, handler.path, headers, body, handler.client_address[1]))
         lie = self.lies.get(f"{handler.command} {handler.path}") or self.lies.get(handler.command)
         try:
             if lie is not None:
@@ -164,6 +175,20 @@ def body(data: Any, status: str = "200 OK", **headers: str) -> Lie:
     named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     length = f"Content-Length: {len(content)}\r\nConnection: close"
     return raw(f"HTTP/1.1 {status}\r\n{named}{length}\r\n\r\n".encode() + content)
+
+
+def streamed(kind: str, *pieces: bytes, wait: threading.Event | None = None) -> Lie:
+    """An answer in pieces; the last one comes when it is waited for no longer."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode())
+        for at, piece in enumerate(pieces):
+            if wait is not None and at == len(pieces) - 1:
+                wait.wait(20)
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+
+    return lie
 
 
 def endless(head: bytes, piece: bytes) -> Lie:

@@ -145,6 +145,7 @@ class Way:
             body = await bounded(
                 response, ask.most_bytes, reader_for(headers.get("content-type", ""), ask.hear)
             )
+            await refuse_more(response)
         finally:
             await response.aclose()
         return Answer(response.status, headers, body)
@@ -203,6 +204,14 @@ async def bounded(response: httpcore2.Response, most_bytes: int, reader: Reader 
         if reader.result is not None:
             return reader.result
     return bytes(data) if reader is None else reader.end()
+
+
+async def refuse_more(response: httpcore2.Response) -> None:
+    """Keep no connection on which more has come than the answer: it would be taken for that to the next request."""
+    stream: Any = response.stream
+    more, _ended = stream._stream._connection._h11_state.trailing_data  # noqa: SLF001 nothing else knows of it
+    if more:
+        await response.extensions["network_stream"].aclose()
 
 
 def headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
