@@ -64,6 +64,7 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
             Route("/mcp", mcp),
             Route(TOOLS, registry),
             Route(f"{TOOLS}/{{rest:path}}", registry),
+            Route(f"{TOOLS}:{{action}}", registry),
         ]
     )
     made.router.default = nothing_here

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import anyio
 
-from jaato.errors import ToolError
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
@@ -45,14 +44,10 @@ class Onward:
         finally:
             THROUGH.reset(token)
 
-    async def describe(self, tool: Tool) -> Problem | None:
-        """Have a tool whole; else why it is not."""
-        try:
-            if tool.remote is not None:
-                await tool.remote.complete(tool)
-        except ToolError as error:
-            return problem_of(error)
-        return None
+    async def failing(self, tools: Iterable[Tool]) -> dict[str, Problem]:
+        """Have these tools whole; what went wrong with those that are not, by name."""
+        failed = await completed(tools)
+        return {name: problem_of(error) for name, error in failed.items()}
 
     async def described(self, tools: Iterable[Tool]) -> list[Tool]:
         """Those of these tools that are whole, once everybody was asked for theirs."""

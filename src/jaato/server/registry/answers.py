@@ -69,11 +69,12 @@ PASSED_ON = frozenset(
 
 @dataclass(slots=True)
 class Answer:
-    """A response, but for what every response has."""
+    """A response, but for what every response has. `code` is that of its error."""
 
     status: int
     body: bytes
     headers: Headers
+    code: str = ""
 
 
 def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:
@@ -88,13 +89,13 @@ def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
 
 def refusing(error: ToolError, *headers: tuple[bytes, bytes]) -> Answer:
     """No, with this error, where no call was made."""
-    return Answer(STATUS[error.code], encode(error), [JSON, *headers])
+    return Answer(STATUS[error.code], encode(error), [JSON, *headers], error.code)
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Answer:
     """A call that was not made, or failed: a whole result all the same."""
     result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
-    return Answer(STATUS[error.code], encode(result), [JSON, *headers])
+    return Answer(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
 def success(value: Any, latency_ms: float) -> Answer:

@@ -110,6 +110,11 @@ class Callers(Door):
     called = "registry"
     visits = Caller
 
+    @property
+    def count(self) -> int:
+        """How many callers have a session now."""
+        return len(self._visits)
+
     async def caller(self, key: str, name: str) -> Caller:
         """The caller with this key. Raises `ConfigError` when there are too many, `StoreError`."""
         known = self.visiting(key)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, elsewhere, pages
+from jaato.server.registry import about, calling, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.figures import Figures
+from jaato.server.registry.finding import Finder
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -35,19 +38,48 @@ REFUSED = {
 CALLS = frozenset(("invoke",))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[[Shelf, Route, Request], Answer]
+AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
 
-PAGES: dict[Kind, AtOnce] = {"list": pages.listed, "tool": pages.defined}
-"""What is read without a body, by kind: `GET` and `HEAD`."""
+PAGES: dict[Kind, AtOnce] = {
+    "list": lambda _door, shelf, _who, _route, request: pages.listed(shelf, request),
+    "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
+    "health": lambda door, shelf, *_: about.health(shelf, door.figures),
+    "version": lambda *_: about.version(),
+    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
+}
+"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
+
+
+async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
+    """A page that takes time: others had to be asked, or it is what a search finds."""
+    route, request = pending.route, pending.request
+    answer = await elsewhere.described(door.onward, door.shelf, pending)
+    if answer is None:
+        answer = PAGES[route.kind](door, door.shelf, pending.who, route, request)
+    if answer is None:
+        answer = await pages.searched(door.shelf, door.shelf, door.finder, request)
+    if route.kind == "list" and door.onward:
+        answer.headers.append(door.onward.via)
+    return answer
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(door.shelf, door.callers, pending, body)
+    shelf, name = door.shelf, pending.route.name
+    answer = await calling.invoke(shelf, door.callers, pending, body)
+    if name in shelf.tools:
+        door.figures.called(name, answer.code)
+    return answer
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    return await several.got(door.shelf, door.onward, pending.request, body)
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke, ("batchGet", b"POST"): batch_get}
 """What a body comes with, or may take time, by kind and method."""
 
 
@@ -55,37 +87,55 @@ class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
     def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self.shelf = shelf
-        self.callers = callers
+        self.shelf: Shelf = shelf
+        self.callers: Callers = callers
+        self.finder = Finder(callers.catalog)
+        self.figures: Figures = Figures()
         self.onward = callers.onward
-        self._kept = elsewhere.Kept(callers.catalog)
-        callers.watch(self._kept.note)
+        self._followed = elsewhere.Followed(callers.catalog)
+        callers.watch(self._followed.note)
         self.max_body_bytes = max_body_bytes
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
+        begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
         if route is None:
-            return identified(
-                refusal("route.not_found", "There is nothing here; the tools are at /v1/tools."), id_
-            )
+            answer = refusal("route.not_found", "There is nothing here; the tools are at /v1/tools.")
+            return self._counted(answer, None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
             answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
-            return identified(answer, id_)
+            return self._counted(answer, route.kind, request, begun, id_)
+        self._follow()
         scope = SCOPES[route.kind, request.method]
-        if scope not in who.scopes:
-            return identified(denied(route, f"This key does not have the scope {scope}."), id_)
-        if (route.kind, request.method) in WORKS:
-            wrong = self._wrong(route, request)
-            return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        if self._kept.changed:
-            self.shelf = self._kept.followed(self.shelf)
-        if self.onward and elsewhere.is_elsewhere(self.shelf, route):
+        found: Answer | None
+        if scope is not None and scope not in who.scopes:
+            found = denied(route, f"This key does not have the scope {scope}.")
+        elif (route.kind, request.method) in WORKS:
+            found = self._wrong(route, request)
+        elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
+            found = None
+        else:
+            found = PAGES[route.kind](self, self.shelf, who, route, request)
+        if found is None:
             return Pending(route, request, id_, who)
-        return identified(PAGES[route.kind](self.shelf, route, request), id_)
+        return self._counted(found, route.kind, request, begun, id_)
+
+    def _follow(self) -> None:
+        """Have on the shelf what there is by now."""
+        if self._followed.changed:
+            self.shelf = self._followed.on(self.shelf)
+
+    def _counted(
+        self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
+    ) -> Answer:
+        """The answer with the id of its request, counted."""
+        method = request.method if kind is not None and request.method in allowed(kind) else b"*"
+        self.figures.answered(kind, method, answer.status, perf_counter() - begun)
+        return identified(answer, id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -102,39 +152,29 @@ class RegistryDoor:
 
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""
-        return identified(self._large(route_of(request.path)), request_id(request.header(b"x-request-id")))
+        return self._refused(request, self._large(route_of(request.path)))
 
     def too_slow(self, request: Request) -> Answer:
         """A body that did not come in time."""
-        answer = said(
-            route_of(request.path),
-            "request.timeout",
-            "The body did not come in time; send it again.",
+        words = "The body did not come in time; send it again."
+        return self._refused(request, said(route_of(request.path), "request.timeout", words))
+
+    def _refused(self, request: Request, answer: Answer) -> Answer:
+        route = route_of(request.path)
+        kind = None if route is None else route.kind
+        return self._counted(
+            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
         )
-        return identified(answer, request_id(request.header(b"x-request-id")))
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
-        """The answer to a request whose body is there, or for which others have to be asked."""
-        route = pending.route
-        if self.onward and route.name not in self.shelf.tools:
-            await elsewhere.asked(self.onward, pending)
-        if self._kept.changed:
-            self.shelf = self._kept.followed(self.shelf)
-        work = WORKS.get((route.kind, pending.request.method))
-        answer = await (self._page(pending) if work is None else work(self, pending, body))
-        return identified(answer, pending.id)
-
-    async def _page(self, pending: Pending) -> Answer:
-        """A page of which others know."""
-        route = pending.route
-        tool = self.shelf.tools.get(route.name)
-        wrong = None if tool is None else await elsewhere.described(self.onward, tool, pending)
-        if wrong is not None:
-            return wrong
-        answer = PAGES[route.kind](self.shelf, route, pending.request)
-        if route.kind == "list":
-            answer.headers.append(self.onward.via)
-        return answer
+        """The answer to a request whose body is there."""
+        begun = perf_counter()
+        kind = pending.route.kind
+        await elsewhere.asked(self.onward, self.shelf, pending)
+        self._follow()
+        work = WORKS.get((kind, pending.request.method), page)
+        answer = await work(self, pending, body)
+        return self._counted(answer, kind, pending.request, begun, pending.id)
 
 
 def turned_away(request: Request, problem: Refused) -> Answer:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+import hashlib
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
-from jaato.protocol.arp import InvalidShape
+from jaato.protocol.arp import LIST_PATH, InvalidShape
+from jaato.protocol.codec import encode
 
 MAX_PARAMETERS = 100
+MAX_TEXT_CHARS = 1_000
+MAX_TAGS = 16
+MAX_TAG_CHARS = 100
+MAX_LIMIT = 1_000
+LIMIT = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def parameters(query: bytes) -> dict[str, list[str]]:
@@ -40,3 +49,44 @@ def once(given: dict[str, list[str]], name: str) -> str | None:
 def version_of(query: bytes) -> str | None:
     """Which version of a tool is asked for, None for the newest. Raises `InvalidShape`."""
     return once(parameters(query), "version") if query else None
+
+
+class Wanted(NamedTuple):
+    """What of the list is asked for: `text` is searched for, all `tags` must hold, `limit` 0 is no limit."""
+
+    text: str
+    tags: tuple[str, ...]
+    limit: int
+    cursor: str
+
+    @property
+    def asked(self) -> str:
+        """What tells this question from others, whatever the page."""
+        return hashlib.sha256(encode([self.text, sorted(self.tags)])).hexdigest()[:12]
+
+    def page(self, cursor: str) -> str:
+        """The address of another page."""
+        given = [("q", self.text)] if self.text else []
+        given += [("tag", tag) for tag in self.tags]
+        given += [("limit", str(self.limit))] if self.limit else []
+        return f"{LIST_PATH}?{urlencode([*given, ('cursor', cursor)])}"
+
+
+def wanted(query: bytes) -> Wanted:
+    """What of the list a query asks for. Raises `InvalidShape`."""
+    given = parameters(query)
+    texts = given.get("q", [""])
+    if len(texts) > 1:
+        raise InvalidShape(f"q= stands {len(texts)} times; give it once.")
+    text = texts[0].strip()
+    if len(text) > MAX_TEXT_CHARS:
+        raise InvalidShape(f"q= has {len(text):,} characters, and may have {MAX_TEXT_CHARS:,}.")
+    tags = tuple(dict.fromkeys(given.get("tag", ())))
+    if len(tags) > MAX_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARS for tag in tags):
+        raise InvalidShape(
+            f"tag= may stand {MAX_TAGS} times, each with a tag of 1 to {MAX_TAG_CHARS} characters."
+        )
+    limit = once(given, "limit")
+    if limit is not None and not (LIMIT.fullmatch(limit) and int(limit) <= MAX_LIMIT):
+        raise InvalidShape(f"limit= is a whole number from 1 to {MAX_LIMIT:,}.")
+    return Wanted(text, tags, int(limit or 0), once(given, "cursor") or "")

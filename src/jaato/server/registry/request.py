@@ -15,18 +15,34 @@ TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
+ACTIONS: dict[bytes, Kind] = {b":batchGet": "batchGet", b":metrics": "metrics", b":openapi": "openapi"}
+"""What can be done with all of them, by what follows the path of the list."""
+BESIDE: dict[bytes, Kind] = {
+    b"/health": "health",
+    b"/healthz": "health",
+    b"/metrics": "metrics",
+    b"/openapi.json": "openapi",
+    b"/version": "version",
+}
+"""What is not of the tools, by its path; a server that has other doors has such paths of its own."""
+ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke"]
+Kind = Literal["list", "tool", "invoke", "batchGet", "health", "version", "metrics", "openapi"]
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
-SCOPES: dict[tuple[Kind, bytes], Scope] = {
+SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
     ("invoke", b"POST"): "tools:invoke",
+    ("batchGet", b"POST"): "tools:read",
+    ("health", b"GET"): None,
+    ("version", b"GET"): None,
+    ("metrics", b"GET"): "tools:read",
+    ("openapi", b"GET"): "tools:read",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
-"""Which methods there are of each kind, and what a key must be allowed for it."""
+"""Which methods there are of each kind, and what a key must be allowed for it; None needs no key."""
 METHODS: dict[Kind, tuple[bytes, ...]] = {
     kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
 }
@@ -49,7 +65,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which of the three, and of which tool; an empty name is one that cannot be read."""
+    """Which of them, and of which tool; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
@@ -82,6 +98,12 @@ class Pending:
     who: Who = field(default_factory=Who)
 
 
+def is_open(request: Request) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(request.path)
+    return kind is not None and SCOPES.get((kind, request.method), "") is None
+
+
 def allowed(kind: Kind) -> tuple[bytes, ...]:
     """The methods that are answered."""
     return METHODS[kind]
@@ -92,7 +114,9 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
-        return None
+        action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
+        found = ACTIONS.get(action) or BESIDE.get(path)
+        return None if found is None else Route(found)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
     kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
     raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -116,6 +116,10 @@ class Shelf:
         """The versions of a name."""
         return self._slots.get(name)
 
+    def place(self, name: str) -> int:
+        """The place of a tool that is here in the order of the list; places of those that went stay empty."""
+        return self._slots[name].number
+
     def find(self, name: str, version: str | None = None) -> Tool | None:
         """The tool of this version, None for the newest."""
         slot = self._slots.get(name)
@@ -170,7 +174,7 @@ class Shelf:
     def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
         """A shelf without these very tools, by the names they had, and with those."""
         made = self._copy()
-        slots = made._slots  # noqa: SLF001 the same
+        slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
         for name, tool in old.items():
             slot = slots.pop(name, None)
             left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
@@ -179,6 +183,14 @@ class Shelf:
         for tool in new:
             made._put(tool)  # noqa: SLF001 the same
         made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
+        return made
+
+    def only(self, has: Callable[[str], bool]) -> Shelf:
+        """A shelf with those of the names that are wanted."""
+        made = self._copy()
+        for name in [name for name in self._slots if not has(name)]:
+            del made._slots[name]  # noqa: SLF001 the same
+        made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
         return made
 
     def _copy(self) -> Shelf:

@@ -1,0 +1,65 @@
+"""Search among the tools that are served, by the catalogue's own; and what was found, kept while its pages are read."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+MAX_KEPT = 64
+
+
+class Finder:
+    """Ranks tools for a text. Safe to be used from any thread."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = Catalog(catalog.meaning, catalog.index_folder)
+        self._lock = threading.Lock()
+        self._known: Mapping[str, Tool] = {}
+        self._stripped: dict[str, Tool] = {}
+        self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+
+    def ranked(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
+        """The names of those that have something of the text, the best first."""
+        with self._lock:
+            if tools is not self._known:
+                self._exchange(tools)
+                self._known = tools
+        return tuple(spec.name for spec, _ in self._catalog.search(text, len(tools)) if spec.name in tools)
+
+    def _exchange(self, tools: Mapping[str, Tool]) -> None:
+        """Search among these from now on. What else a tool is called by is of no account: names are all different."""
+        gone = {
+            name: one
+            for name, one in self._stripped.items()
+            if name not in tools or tools[name].spec is not one.spec
+        }
+        come = {
+            name: Tool(tool.spec, tool.run)
+            for name, tool in tools.items()
+            if name in gone or name not in self._stripped
+        }
+        self._catalog.exchange(gone.values(), come.values())
+        self._stripped = {
+            **{name: one for name, one in self._stripped.items() if name not in gone},
+            **come,
+        }
+
+    def keep(self, names: tuple[str, ...]) -> str:
+        """Keep what was found, for the pages to come; gives by what it is found again."""
+        key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+        with self._lock:
+            self._kept[key] = names
+            self._kept.move_to_end(key)
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        return key
+
+    def kept(self, key: str) -> tuple[str, ...] | None:
+        """What was found, if it is still here."""
+        with self._lock:
+            return self._kept.get(key)

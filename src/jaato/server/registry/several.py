@@ -1,0 +1,88 @@
+"""Several definitions at once, each found or not, in the order they were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.json import Decoder
+
+from jaato.protocol.arp import (
+    SCHEMA_VERSION,
+    InvalidJson,
+    InvalidShape,
+    ToolDefinition,
+    ToolError,
+    strict,
+)
+from jaato.protocol.codec import encode
+from jaato.protocol.messages import Problem
+from jaato.server.onward import Onward
+from jaato.server.registry.answers import JSON, Answer, error_for, refusal
+from jaato.server.registry.pages import SHARED, found_in
+from jaato.server.registry.request import Request, accepts_gzip
+from jaato.server.registry.shelf import Kept, Page, Shelf
+
+MAX_NAMES = 100
+
+
+class NamedTool(Struct, frozen=True, gc=False):
+    """A tool in a version; without one the newest."""
+
+    name: str
+    version: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+
+
+class BatchGet(Struct, frozen=True, gc=False):
+    """The body of `batchGet`: names of tools, or names with versions."""
+
+    names: Annotated[list[str | NamedTool], Meta(max_length=MAX_NAMES)]
+
+
+class GotTool(Struct, frozen=True, gc=False):
+    """One answer of `batchGet`: the definition, else why there is none; never both."""
+
+    definition: ToolDefinition | UnsetType = UNSET
+    error: ToolError | UnsetType = UNSET
+
+
+class BatchGot(Struct, frozen=True, gc=False):
+    """The answer to `batchGet`: a result for each name, in their order."""
+
+    schema_version: str
+    results: list[GotTool]
+
+
+BATCH: Decoder[BatchGet] = Decoder(BatchGet)
+
+
+async def got(shelf: Shelf, onward: Onward, request: Request, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    try:
+        asked = strict(body, BATCH)
+    except (InvalidJson, InvalidShape) as error:
+        return refusal(error.code, str(error))
+    names = {one if isinstance(one, str) else one.name for one in asked.names}
+    failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
+    results = [result_of(shelf, one, failed) for one in asked.names]
+    page = Page(encode({"schema_version": SCHEMA_VERSION, "results": results}))
+    if accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None:
+        return Answer(200, page.gzipped, [JSON, SHARED, (b"content-encoding", b"gzip")])
+    return Answer(200, page.body, [JSON, SHARED])
+
+
+def result_of(
+    shelf: Shelf, asked: str | NamedTool, failed: Mapping[str, Problem]
+) -> dict[str, Raw | ToolError]:
+    """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept. `failed` are tools of
+    others who could not be asked for theirs."""
+    match asked:
+        case str() as name:
+            version = None
+        case NamedTool(name=name, version=given):
+            version = None if given is UNSET else given
+    if name in failed:
+        return {"error": error_for(failed[name], "")}
+    found = found_in(shelf, name, version)
+    return {"definition": Raw(found.page.body)} if isinstance(found, Kept) else {"error": found}
