@@ -35,7 +35,7 @@ class Pool:
 
     async def idle(self) -> None:
         """Wait until nobody has used them for a while."""
-        while (left_s := IDLE_S if self.users else self.used + IDLE_S - self.loop.time()) > 0:
+        while (left_s := IDLE_S if self.users else self.used + IDLE_S - self.loop.time()) > 0:  # noqa: ASYNC110 nobody waits
             await asyncio.sleep(left_s)
 
 

@@ -12,7 +12,6 @@ from jaato.protocol.arp import (
     SCHEMA_VERSION,
     InvalidJson,
     InvalidShape,
-    ToolDefinition,
     ToolError,
     strict,
 )
@@ -38,20 +37,6 @@ class BatchGet(Struct, frozen=True, gc=False):
     """The body of `batchGet`: names of tools, or names with versions."""
 
     names: Annotated[list[str | NamedTool], Meta(max_length=MAX_NAMES)]
-
-
-class GotTool(Struct, frozen=True, gc=False):
-    """One answer of `batchGet`: the definition, else why there is none; never both."""
-
-    definition: ToolDefinition | UnsetType = UNSET
-    error: ToolError | UnsetType = UNSET
-
-
-class BatchGot(Struct, frozen=True, gc=False):
-    """The answer to `batchGet`: a result for each name, in their order."""
-
-    schema_version: str
-    results: list[GotTool]
 
 
 BATCH: Decoder[BatchGet] = Decoder(BatchGet)
