@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -53,7 +54,7 @@ class Shop:
         self.run = run
         self.lies: dict[str, Lie] = {}
         self.seen: list[Seen] = []
-        self.lines: set[int] = set()
+        self.lines: dict[int, socket.socket] = {}
         self.over = threading.Event()
         shop = self
 
@@ -63,10 +64,10 @@ class Shop:
 
             def setup(self) -> None:
                 super().setup()
-                shop.lines.add(self.client_address[1])
+                shop.lines[self.client_address[1]] = self.connection
 
             def finish(self) -> None:
-                shop.lines.discard(self.client_address[1])
+                shop.lines.pop(self.client_address[1], None)
                 super().finish()
 
             def do_GET(self) -> None:
@@ -228,4 +229,7 @@ def shop(
         made.over.set()
         made.server.shutdown()
         thread.join()
+        for line in list(made.lines.values()):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
         made.server.server_close()

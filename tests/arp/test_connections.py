@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_connections_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert len({one.peer for one in it.seen}) == 1
         async with anyio.create_task_group() as tasks:
             for number in range(6):
-                tasks.start_soon(lambda n=number: use(made, "echo", text=str(n)))
+                tasks.start_soon(partial(use, made, "echo", text=str(number)))
         for _ in range(2):
             await use(made, "echo", text="x")
         assert len({one.peer for one in it.seen}) <= 6

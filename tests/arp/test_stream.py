@@ -86,15 +86,14 @@ def test_calls_that_are_streamed(tmp_path: Path) -> None:
         assert it.seen[-1].headers["accept"].startswith("application/x-ndjson")
         assert await call(made, listens=False) == ({"tool": "echo", "text": "x"}, "")
         assert it.seen[-1].headers["accept"] == "application/json"
-        said = b'{"type":"result","result":%b}' % RESULT
-        for kind, *pieces in (
-            (LINES, line(type="output", text="half \x1b[2J"), said),
+        last = b'{"type":"result","result":%b}' % RESULT
+        forms: tuple[tuple[str, bytes, bytes], ...] = (
+            (LINES, line(type="output", text="half \x1b[2J"), last),
             (SSE, event("output", b'{"text": "half \\u001b[2J"}'), event("result", RESULT)),
-        ):
+        )
+        for kind, said, result in forms:
             go_on.clear()
-            it.lies["POST"] = streamed(
-                str(kind), *[one for one in pieces if isinstance(one, bytes)], wait=go_on
-            )
+            it.lies["POST"] = streamed(kind, said, result, wait=go_on)
             assert await call(made) == ({"n": 7}, "half \\x1b[2J")
         refused = json.dumps(failure("quota.exceeded", "No more.", result=True)).encode()
         it.lies["POST"] = streamed(SSE, event("result", refused))
@@ -114,7 +113,7 @@ def test_calls_that_are_streamed(tmp_path: Path) -> None:
             with pytest.raises(JaatoError) as caught:
                 await call(made)
             assert (caught.value.code, words in str(caught.value)) == ("registry_call_lost", True), kind
-        it.lies["POST"] = streamed(LINES, line(type="output", text="y" * 1_500_000), said)
+        it.lies["POST"] = streamed(LINES, line(type="output", text="y" * 1_500_000), last)
         assert len((await call(made))[1]) == 1_000_000
         made.shutdown()
 
