@@ -149,7 +149,7 @@ async def invoke(desk: Desk, shelf: Shelf, args: Namespace, arguments: dict[str,
     """One call of one tool, through the pipeline: valid, permitted, run; its result on stdout."""
     known = await shelf.definitions.get(args.tool, anew=True)
     view = ToolView(args.tool, known.definition.description)
-    tool = make_tool(Far(shelf.source, shelf.definitions, view), known, prefixed=True)
+    tool = make_tool(Far(shelf.source, shelf.definitions, view, shelf.pins), known, prefixed=True)
     assert tool.name == full_name(shelf.source.config, args.tool)
     terminal = Terminal()
     call = Call(

@@ -59,6 +59,11 @@ class Remote(Protocol):
         """Why it cannot be reached now; empty when nothing speaks against it."""
         ...
 
+    def changed(self, call: Call) -> str:
+        """How the tool differs from what it was when a call of it was last allowed; empty where it does not. What is said
+        of it is what this very call is then held to."""
+        ...
+
     @property
     def kin(self) -> object:
         """What is the same for tools that can be asked for together."""

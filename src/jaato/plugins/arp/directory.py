@@ -14,6 +14,7 @@ from jaato.plugins.arp.definitions import Definitions
 from jaato.plugins.arp.entry import filled
 from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
+from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
 from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
 from jaato.tools.address import Allowed, Url
@@ -121,6 +122,11 @@ class Shelf:
     def definitions(self) -> Definitions:
         """The definitions of its tools."""
         return Definitions(self.source, self._places.cache_dir)
+
+    @cached_property
+    def pins(self) -> Pins:
+        """Its tools as they were when they were allowed."""
+        return Pins(self.source.config, self._places.state_dir)
 
 
 def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> Allowed:

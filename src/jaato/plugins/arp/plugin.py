@@ -90,7 +90,7 @@ class ArpPlugin(Plugin):
 
     def _make(self, shelf: Shelf, view: ToolView) -> Tool:
         reserved = view.name in own_names() or view.name.startswith(RESERVED_BEGINNINGS)
-        far = Far(shelf.source, shelf.definitions, view)
+        far = Far(shelf.source, shelf.definitions, view, shelf.pins)
         return make_tool(
             far,
             shelf.definitions.at_hand(view.name),

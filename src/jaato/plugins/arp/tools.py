@@ -6,21 +6,24 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
-from jaato.errors import InvalidArguments, ToolError
+from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.arp.checked import access_of
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.definitions import Definitions, Known
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.faults import RegistryRefusal
 from jaato.plugins.arp.http import Headers
+from jaato.plugins.arp.pins import Pins, hash_of
 from jaato.plugins.arp.results import output_of
 from jaato.plugins.arp.source import Source
 from jaato.plugins.arp.stream import Hear
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolView
 from jaato.protocol.ids import span_id, trace_id
+from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
@@ -32,6 +35,7 @@ BACKGROUND_AFTER_S = 10.0
 MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
 MAX_TAGS = 100
+MAX_JUDGED = 1_000
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
 """Answers that may mean that the definition is another by now."""
@@ -40,10 +44,13 @@ STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found
 class Far:
     """Where one tool is. Known by its name and description until somebody asks."""
 
-    def __init__(self, source: Source, definitions: Definitions, view: ToolView) -> None:
+    def __init__(self, source: Source, definitions: Definitions, view: ToolView, pins: Pins) -> None:
         self.source = source
         self.view = view
         self._definitions = definitions
+        self._pins = pins
+        self._judged: dict[str, str] = {}
+        """By which definition calls were judged: its hash by the call's id, empty where none was known."""
 
     @property
     def place(self) -> str:
@@ -54,6 +61,37 @@ class Far:
     def away(self) -> str:
         """Why its registry cannot be reached now."""
         return self.source.failure
+
+    def changed(self, call: Call) -> str:
+        """How the tool differs from what it was when a call of it was last allowed."""
+        known = self._definitions.at_hand(self.view.name)
+        self._judged.pop(call.id, None)
+        self._judged[call.id] = "" if known is None else hash_of(known.definition)
+        if len(self._judged) > MAX_JUDGED:
+            del self._judged[next(iter(self._judged))]
+        return "" if known is None else self._pins.changed(known.definition)
+
+    async def _hold(self, known: Known, call: Call) -> None:
+        """Raise `RegistryRefusal` for a call that was allowed for another definition; else that one is what is allowed."""
+        judged = self._judged.pop(call.id, None)
+        if judged is None:
+            return  # nobody's permission was needed
+        now, pinned = hash_of(known.definition), self._pins.holds(self.view.name)
+        if judged != now and (judged or pinned not in ("", now)):
+            raise RegistryRefusal(
+                Problem(
+                    code="registry_definition_changed",
+                    message=f"The tool {call.name} of {self.place} has changed since this call was judged; make it again, "
+                    f"by its parameters as they are now: {shown(known)}.",
+                    retryable=True,
+                )
+            )
+        if pinned == now:
+            return
+        try:
+            await anyio.to_thread.run_sync(self._pins.pin, known.definition)
+        except (ConfigError, OSError) as error:
+            self.source.tell(f"what was allowed cannot be kept: {error}")
 
     @property
     def kin(self) -> object:
@@ -86,6 +124,7 @@ class Far:
             issues = known.validator.issues(arguments)
             if issues:
                 raise with_schema(complain(tool.name, issues), known)
+        await self._hold(known, call)
         body = body_of(arguments, call)
         answer = await self.source.invoke(self.view.name, body, headers_of(call), self._hear(call))
         try:
