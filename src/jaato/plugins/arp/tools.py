@@ -28,13 +28,15 @@ from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import complain
-from jaato.tools.tool import Tool
+from jaato.tools.tool import FIRST, Tool
+from jaato.tools.unseen import one_line
 
 CATEGORY = "registry"
 BACKGROUND_AFTER_S = 10.0
 MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
 MAX_TAGS = 100
+MAX_TAG_CHARS = 100
 MAX_JUDGED = 1_000
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
@@ -195,9 +197,11 @@ def learn(tool: Tool, known: Known) -> None:
     )
     tool.learn(spec, parameters, known.validator)
     said = known.definition
-    tool.version = said.version
+    tool.version = one_line(said.version, MAX_TAG_CHARS) or FIRST
     tool.returns = None if said.returns is UNSET else said.returns
-    tool.tags = () if said.tags is UNSET else tuple(said.tags[:MAX_TAGS])
+    tool.tags = (
+        () if said.tags is UNSET else tuple(one_line(tag, MAX_TAG_CHARS) for tag in said.tags[:MAX_TAGS])
+    )
 
 
 def body_of(arguments: dict[str, Any], call: Call) -> bytes:
