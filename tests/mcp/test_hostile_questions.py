@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +13,13 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
+from tests.mcp.hosting import call, hosted
+from tests.mcp.raw_http import Asked, hand, honest, stream
 
 from jaato.abc.asker import Clarification
 from jaato.errors import ToolError
 from jaato.plugins.mcp.elicit import Caller, elicited
+from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.results import output_of
 from jaato.tools.call import Call
 
@@ -115,3 +121,27 @@ def test_kinds_of_data_that_are_none() -> None:
     refused = types.CallToolResult(content=[], is_error=True)
     with pytest.raises(ToolError, match="did not say why"):
         output_of(refused, Call("c-1", "x", {}))
+
+
+def test_a_call_waits_for_the_stream_by_which_the_server_asks(tmp_path: Path) -> None:
+    """A server that asks while a call runs does so on the stream of its own: the call is not sent before that is open."""
+    heard: list[bool] = []
+    opened = threading.Event()
+
+    def listen(connection: socket.socket, _: Asked) -> bool:
+        time.sleep(0.3)  # a machine with much to do
+        opened.set()
+        stream(connection)
+        return bool(connection.recv(1))
+
+    def run(connection: socket.socket, asked: Asked) -> bool:
+        heard.append(opened.is_set())
+        return honest(connection, asked)
+
+    with hand(GET=listen, tools__call=run) as server:
+
+        async def talk(host: Host) -> str:
+            return str((await call(host, "far", text="x")).text)
+
+        assert hosted(tmp_path, {"far": {"url": server.url}}, talk) == "x"
+    assert heard == [True]

@@ -22,6 +22,8 @@ LINES_A_SECOND = 2_000
 BURST_STREAMS = 5
 STREAMS_A_SECOND = 1.0
 """How often a stream is opened again that the server ends, whatever it says about waiting."""
+HEARING_S = 1.0
+"""How long a call waits for the stream by which the server may ask: who asks before it is there is heard by nobody."""
 
 
 class Pace:
@@ -55,17 +57,25 @@ class Guard(httpx2.AsyncBaseTransport):
         self.refused = 0
         self.said = ""
         self.forgot = False
+        self._hearing: anyio.Event | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request."""
         request.headers["accept-encoding"] = "identity"
         if request.method == "GET":
+            self._hearing = self._hearing or anyio.Event()
             await anyio.sleep(self._streams.wait_s(1))
+        elif self._hearing is not None and not self._hearing.is_set() and b'"tools/call"' in request.content:
+            with anyio.move_on_after(HEARING_S):
+                await self._hearing.wait()
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             self.failed(error)
             raise
+        finally:
+            if request.method == "GET" and self._hearing is not None:
+                self._hearing.set()
         if request.method == "POST" or self._older:
             self._answered(request, response)
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
