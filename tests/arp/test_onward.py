@@ -24,6 +24,7 @@ from jaato.server.registry.listen import Anyone, bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.testing.arp.peer import Served, fails, result_of
 
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 NAMES = {"echo", "calc", "time_now", "registries", "refresh_registry"}
 """What a registry has of its own that serves the plugin's tools."""
 
@@ -62,8 +63,16 @@ def test_a_registry_of_a_registry_of_a_registry(tmp_path: Path) -> None:
         again = at.send("GET", "/v1/tools/forecast", if_none_match=told.headers["etag"])
         assert again.status == 304
         assert at.send("HEAD", "/v1/tools/forecast").headers["content-length"] == str(len(told.body))
-        result = result_of(at.invoke("forecast", {"args": {"text": "Bern"}}), 200)
+        given = {
+            "args": {"text": "Bern"},
+            "context": {"user": "u"},
+            "trace": {"flow_id": "f", "step_id": "s"},
+        }
+        result = result_of(at.invoke("forecast", given, traceparent=f"00-{TRACE}-b7ad6b7169203331-01"), 200)
         assert result["result"] == {"tool": "forecast", "text": "Bern"}
+        seen = it.asked("POST")[-1]
+        assert {key: seen.body[key] for key in given} == given
+        assert seen.headers["traceparent"].split("-")[1] == TRACE
         error = fails(at.invoke("forecast", {"args": {}}), 400, "tool.invalid_args")
         assert error["details"]["issues"]
         assert at.send("GET", "/v1/tools/none").json["code"] == "tool.not_found"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +15,12 @@ from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.definitions import Definitions, Known
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.faults import RegistryRefusal
-from jaato.plugins.arp.http import Headers
 from jaato.plugins.arp.pins import Pins, hash_of
 from jaato.plugins.arp.results import output_of
+from jaato.plugins.arp.sent import body_of, headers_of
 from jaato.plugins.arp.source import Source
 from jaato.plugins.arp.stream import Hear
-from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolView
-from jaato.protocol.ids import span_id, trace_id
+from jaato.protocol.arp import ToolView
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output, no_output
@@ -33,7 +31,6 @@ from jaato.tools.unseen import one_line
 
 CATEGORY = "registry"
 BACKGROUND_AFTER_S = 10.0
-MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
 MAX_TAGS = 100
 MAX_TAG_CHARS = 100
@@ -202,45 +199,6 @@ def learn(tool: Tool, known: Known) -> None:
     tool.tags = (
         () if said.tags is UNSET else tuple(one_line(tag, MAX_TAG_CHARS) for tag in said.tags[:MAX_TAGS])
     )
-
-
-def body_of(arguments: dict[str, Any], call: Call) -> bytes:
-    """The body of a call: what it is called with, in which session, as which step. Raises `ToolError`."""
-    context = {"session_id": call.session_id, "agent_id": call.agent_id, "turn_id": call.turn_id}
-    trace = {"flow_id": call.session_id, "step_id": f"{call.turn_id}/{call.id}" if call.turn_id else call.id}
-    body = msgspec.json.encode(
-        Invocation(
-            args=arguments,
-            schema_version=SCHEMA_VERSION,
-            context={key: value for key, value in context.items() if value},
-            trace={key: value for key, value in trace.items() if value},
-        )
-    )
-    if len(body) > MAX_ARGUMENT_BYTES:
-        raise ToolError(f"The arguments have {len(body):,} bytes; at most {MAX_ARGUMENT_BYTES:,} are sent.")
-    return body
-
-
-def headers_of(call: Call) -> Headers:
-    """By what a call is told from others: its id, for the registry's log and against doing it twice, and its trace."""
-    found = [("traceparent", traceparent(call))]
-    if call.id and call.id.isascii() and call.id.isprintable() and len(call.id) <= 200:
-        found += [("X-Request-Id", call.id), ("Idempotency-Key", call.id)]
-    return tuple(found)
-
-
-def traceparent(call: Call) -> str:
-    """The call in W3C Trace Context: the span of the program that it runs in, else the one our own traces give it."""
-    tracing = sys.modules.get("opentelemetry.trace")
-    if tracing is not None and tracing.get_current_span().get_span_context().is_valid:
-        found: dict[str, str] = {}
-        from opentelemetry.propagate import inject
-
-        inject(found)
-        if "traceparent" in found:
-            return found["traceparent"]
-    trace = trace_id(call.session_id, call.turn_id or call.id)
-    return f"00-{trace}-{span_id(call.session_id, 'execute_tool', call.id)}-01"
 
 
 def with_schema(error: InvalidArguments, known: Known) -> InvalidArguments:
