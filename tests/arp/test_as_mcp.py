@@ -10,6 +10,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from tests.arp.serving import TEXT, body, definition, shop
+from tests.arp.test_onward import onward
 from tests.mcp_server.house import ERAS, House
 
 from jaato.errors import ConfigError
@@ -73,3 +74,24 @@ def test_some_tools_of_a_registry_over_mcp(tmp_path: Path) -> None:
 
     with shop(definition("forecast"), definition("other")) as it:
         anyio.run(main, configured(tmp_path, it.url))
+
+
+def test_registries_of_registries_over_stdio(tmp_path: Path) -> None:
+    """`jaato mcp serve --plugins arp` gives a client at the standard streams the tools of a registry that serves on those of
+    another; what no rule allows is denied where nobody can be asked."""
+
+    async def main(url: str) -> None:
+        async with onward(tmp_path / "between", shop=url) as between:
+            (tmp_path / "user").mkdir()
+            house = configured(tmp_path / "user", between.at.url)
+            async with house.client(ERAS[1], "--plugins", "arp", "--allow", "forecast") as client:
+                listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+                assert listed["forecast"].input_schema == TEXT
+                done = await client.call_tool("forecast", {"text": "Bern"})
+                assert done.structured_content == {"tool": "forecast", "text": "Bern"}
+                denied = await client.call_tool("calc", {"expression": "1"})
+                assert denied.is_error
+                assert denied.structured_content["error"]["code"] == "permission_denied"
+
+    with shop(definition("forecast", "The weather.")) as it:
+        anyio.run(main, it.url)
