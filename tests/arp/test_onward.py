@@ -20,7 +20,8 @@ from tests.registry.opened import Opened, opened
 from jaato.plugins.arp import source
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
-from jaato.server.registry.listen import Anyone, bound, serving
+from jaato.server.registry.guards import Anyone
+from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.testing.arp.peer import Served, fails, result_of
 
@@ -132,9 +133,9 @@ def test_failures_of_others(tmp_path: Path) -> None:
             False,
         ),
         (b"", "401 Unauthorized", 500, "tool.execution_error", False),
-        (b"", "429 Too Many", 503, "registry.unavailable", True),
-        (b"<html>", "200 OK", 500, "tool.execution_error", False),
-        (b"", "503 Away", 503, "registry.unavailable", True),
+        (b"", "429 Too Many", 502, "tool.unreachable", True),
+        (b"<html>", "200 OK", 500, "tool.outcome_unknown", False),
+        (b"", "503 Away", 502, "tool.unreachable", True),
     )
 
     def body_of(at: Served) -> None:
@@ -146,7 +147,7 @@ def test_failures_of_others(tmp_path: Path) -> None:
             assert "hunter2" not in json.dumps(error)
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
-        assert (told.status, told.json["code"], told.json["retryable"]) == (503, "registry.unavailable", True)
+        assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
         assert set(told.json) <= {"schema_version", "code", "message", "retryable", "details"}
 
     async def main() -> None:

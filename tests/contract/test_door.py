@@ -20,9 +20,10 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import line as lines
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.listen import Anyone, bound, serving
+from jaato.server.registry.guards import Anyone
+from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
-from jaato.testing.arp.peer import Served, fails, read, result_of
+from jaato.testing.arp.peer import Served, fails, read, refuses, result_of
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -174,10 +175,13 @@ def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("jaato.server.registry.listen.LOOK_S", 0.02)
 
     def body(one: Opened) -> None:
-        for data in (b"", b"GET /v1/to", one.at.head("GET", "/v1/tools")[:-2]):
+        with closing(one.at.line()) as line:
+            assert line.recv(1_000) == b""
+        for data in (b"GET /v1/to", one.at.head("GET", "/v1/tools")[:-2]):
             with closing(one.at.line()) as line:
                 line.sendall(data)
-                assert line.recv(1_000) == b""
+                refuses(read(line), 408, "request.timeout")
+                assert line.recv(1) == b""
         with closing(one.at.line()) as line:
             line.sendall(one.at.head("POST", "/v1/tools/echo:invoke", "content-length: 20") + b'{"args"')
             fails(read(line, "POST"), 408, "request.timeout")

@@ -83,17 +83,19 @@ class SessionSteps:
             digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
+        call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
             journal.hold(start, unseen)  # what only reads has no effect that it must come before
         else:
             journal.record(start)
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
-        """Run the tool; a slow one that may go on in the background is moved there."""
+        """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
         threshold_s = tool.background_after_s
-        if threshold_s is None or call.door == "background":
+        asked_for = call.arguments.get("background") is True
+        if threshold_s is None or call.door == "background" or (call.door == "registry" and not asked_for):
             return await self.run_tool(call, tool)
-        if call.arguments.get("background") is True:
+        if asked_for:
             threshold_s = 0.0
         return await self.background.run_movable(call, tool, threshold_s)
 
@@ -111,6 +113,7 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
+        told = files_changed(journal, call) if call.changed else []
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
@@ -121,8 +124,8 @@ class SessionSteps:
             continuation_id=None if continuation is None else clean(text_of(continuation, str)),
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
+            origin=None if call.begun else call.origin,
         )
-        told = files_changed(journal, call)
         if call.door == "registry":
             if told:
                 journal.record(*told)
@@ -138,12 +141,15 @@ class SessionSteps:
 
     async def run_tool(self, call: Call, tool: Tool) -> Any:
         """The value of a tool, within its time; raises what it raised."""
-        if tool.timeout_s is None:
+        limit_s = tool.timeout_s
+        if call.within_s is not None:
+            limit_s = call.within_s if limit_s is None else min(limit_s, call.within_s)
+        if limit_s is None:
             return await self._run_plain(call, tool)
-        with anyio.move_on_after(tool.timeout_s) as scope:
+        with anyio.move_on_after(limit_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
-            raise ToolTimeout(f"{tool.name} did not finish within {tool.timeout_s:g} s and was stopped.")
+            raise ToolTimeout(f"{tool.name} did not finish within {limit_s:g} s and was stopped.")
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:

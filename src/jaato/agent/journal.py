@@ -10,7 +10,7 @@ from typing import Any
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
 from jaato.agent.family import Family
-from jaato.agent.masking import masked_events
+from jaato.agent.masking import masked_event, masked_events
 from jaato.agent.state import State
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event
@@ -39,6 +39,9 @@ class Journal:
         self.family = Family(state)
         self._next = state.seq + 1
         self.held: list[tuple[Event, Callable[[], None], Journal]] = []
+        self._held_since = 0
+        self.sound = True
+        """Whether the last commit went well."""
         self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
@@ -74,8 +77,11 @@ class Journal:
         commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
         pen, which is `holder` when it is a subagent's.
         """
-        self.held.append((event, seen, holder or self))
-        asyncio.get_running_loop().call_soon(self._let_go)
+        held = self.held
+        if not held:
+            self._held_since = self.secrets.known
+            asyncio.get_running_loop().call_soon(self._let_go)
+        held.append((masked_event(event, self.secrets), seen, holder or self))
 
     def freeze(self) -> None:
         """Write and show nothing any more: the log stays as it is now."""
@@ -110,21 +116,26 @@ class Journal:
         if self._frozen:
             self.held = []
             return
+        events = masked_events(events, self.secrets)
         held = self.held
         if held:
             self.held = []
-            events = (*[event for event, _, _ in held], *events)
-        events = masked_events(events, self.secrets)
+            before = tuple([event for event, _, _ in held])
+            if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
+                before = masked_events(before, self.secrets)
+            events = before + events
         pen = writer or self
         try:
             if pen.fault is not None:
                 fault, pen.fault = pen.fault, None
                 raise fault
             self.store.append(events)
+            self.sound = True
             apply = self.family.apply
             for event in events:
                 apply(event)
         except JaatoError as error:
+            self.sound = False
             for _, _, holder in held:
                 holder.fault = error if holder is not pen else None
             raise

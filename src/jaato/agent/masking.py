@@ -6,7 +6,7 @@ import codecs
 import functools
 import operator
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args, get_type_hints
@@ -16,6 +16,7 @@ import msgspec
 from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
+from jaato.tools.secret_words import LEAST_CHARS
 from jaato.tools.secrets import Secrets, Stream
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
@@ -35,6 +36,9 @@ STRUCTURAL = frozenset(
 NAMES = (ToolCall, ToolResult)
 """Structs whose `name` is that of a tool."""
 PLAIN = (int, float, bool, int | None, float | None)
+NUMBERS = frozenset((int, float, bool))
+MOST_VALUES = 100_000
+"""More than so many are looked at one by one."""
 
 
 @functools.cache
@@ -55,9 +59,59 @@ def textless(hint: Any) -> bool:
 
 def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, ...]:
     """Events with their text masked; those without a secret are the same objects."""
-    if not secrets.active:
+    if not secrets.active or not events:
         return events
-    return tuple([masked_struct(event, secrets) if free_fields(type(event)) else event for event in events])
+    return tuple([masked_event(event, secrets) for event in events])
+
+
+def masked_event(event: Event, secrets: Secrets) -> Event:
+    """An event with its text masked; the same object where there is no secret."""
+    if not secrets.active:
+        return event
+    texts = texts_of(event)
+    if texts is not None and secrets.spotless(texts):
+        return event
+    return masked_struct(event, secrets)
+
+
+@functools.cache
+def values_of(kind: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads the fields of a struct that may hold somebody's text."""
+    match free_fields(kind):
+        case ():
+            return lambda _struct: ()
+        case (name,):
+            return lambda struct: (getattr(struct, name),)
+        case names:
+            return operator.attrgetter(*names)
+
+
+def texts_of(struct: msgspec.Struct) -> list[str] | None:
+    """All that may hold a secret in a struct, the same texts that `masked_struct` looks at; None where something is
+    neither plain data nor a struct, or there is too much. It makes nothing and calls little: most events hold no secret."""
+    texts: list[str] = []
+    left: list[Any] = [struct]
+    for value in left:  # which grows
+        kind = value.__class__
+        if kind is str:
+            if len(value) >= LEAST_CHARS:
+                texts.append(value)
+        elif kind is dict:
+            left += value
+            left += value.values()
+            if len(left) > MOST_VALUES:
+                return None
+        elif kind is list or kind is tuple:
+            left += value
+            if len(left) > MOST_VALUES:
+                return None
+        elif value is None or kind in NUMBERS:
+            continue
+        elif isinstance(value, msgspec.Struct):
+            left += values_of(kind)(value)
+        else:
+            return None
+    return texts
 
 
 def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:

@@ -34,6 +34,10 @@ class Failures:
         if count > FREE:
             await anyio.sleep(DELAY_S)
 
+    def many(self, peer: str) -> bool:
+        """One more; whether there are too many."""
+        return self._count(network_of(peer)) > MOST
+
     def _count(self, key: str) -> int:
         now = time.monotonic()
         count, since = self._counts.pop(key, (0, now))

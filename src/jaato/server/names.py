@@ -16,9 +16,11 @@ class Names:
     origins: frozenset[str]
 
     def check(self, scope: Scope) -> None:
-        """Raises `Refused` for another name, for none or two, and for a page of another origin."""
+        """Raises `Refused` for none or two names, for another name, and for a page of another origin."""
         host = header(scope, b"host")
-        if host is None or host.lower() not in self.hosts:
+        if host is None:
+            raise Refused(400, "A request says once in Host what it takes the server for.")
+        if host.lower() not in self.hosts:
             raise Refused(421, "This server is not called that; --allow-host adds a name.")
         if any(origin.lower() not in self.origins for origin in values(scope, b"origin")):
             raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")

@@ -48,6 +48,8 @@ class Secrets:
         self._values = Values()
         self._signs = secret_shapes.SIGNS if shapes else ()
         self._clean: set[str] = set()
+        self.known = 0
+        """Rises with every value that is made known."""
         self.active = True
         self._know({name: value for name, value in (named or {}).items() if value})
 
@@ -69,6 +71,7 @@ class Secrets:
             for name, value in named.items()
             for form in forms(value)
         )
+        self.known += 1
         self._clean = set()
 
     @property
@@ -92,16 +95,30 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """The text with a placeholder for each secret."""
-        size = len(text)
-        if size < LEAST_CHARS or text in self._clean:
+        clean = self._clean
+        if len(text) < LEAST_CHARS or text in clean:
             return text
         if self._holds(text):
             return self._replaced(text, self._spans(text))
-        if size <= REMEMBERED_CHARS:
-            if len(self._clean) >= REMEMBERED:
-                self._clean = set()
-            self._clean.add(text)
+        self._remember(clean, [text])
         return text
+
+    def spotless(self, texts: list[str]) -> bool:
+        """Whether certainly none of these texts holds a secret; they are looked at together."""
+        clean = self._clean
+        new = [text for text in texts if text not in clean]
+        if not new:
+            return True
+        if self._holds(new[0] if len(new) == 1 else "\n".join(new)):
+            return False
+        self._remember(clean, new)
+        return True
+
+    def _remember(self, clean: set[str], texts: list[str]) -> None:
+        """Note texts as clean where they were not known to be; what became secret meanwhile has made another set."""
+        clean.update([text for text in texts if len(text) <= REMEMBERED_CHARS])
+        if len(clean) >= REMEMBERED and clean is self._clean:
+            self._clean = set()
 
     def masked(self, value: Any) -> Any:
         """Plain data with all text masked; only what changes is made anew."""

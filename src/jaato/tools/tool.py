@@ -86,8 +86,8 @@ class Tool:
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema) and
-    `tags` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
+    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema),
+    `tags` and `source` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
     has cut off is made again, as `call.again` says.
     """
 
@@ -107,6 +107,7 @@ class Tool:
     version: str = FIRST
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
     resumes: bool = False
     _validator: Validator | None = None
 

@@ -7,10 +7,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from anyio import CapacityLimiter
+
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
 MAX_KEPT = 64
+AT_ONCE = 2
+"""Searches that are under way at the same time; the others wait, so that requests that need none are answered meanwhile."""
 
 
 class Finder:
@@ -18,10 +22,11 @@ class Finder:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = Catalog(catalog.meaning, catalog.index_folder)
+        self.places = CapacityLimiter(AT_ONCE)
         self._lock = threading.Lock()
         self._known: Mapping[str, Tool] = {}
         self._stripped: dict[str, Tool] = {}
-        self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
 
     def ranked(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
         """The names of those that have something of the text, the best first."""
@@ -49,17 +54,18 @@ class Finder:
             **come,
         }
 
-    def keep(self, names: tuple[str, ...]) -> str:
-        """Keep what was found, for the pages to come; gives by what it is found again."""
-        key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+    def keep(self, text: str, names: tuple[str, ...]) -> str:
+        """Keep what was found for a text, for the pages to come; gives by what it is found again."""
+        key = hashlib.sha256("\0".join((text, *names)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
         with self._lock:
-            self._kept[key] = names
+            self._kept[key] = text, names
             self._kept.move_to_end(key)
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return key
 
-    def kept(self, key: str) -> tuple[str, ...] | None:
-        """What was found, if it is still here."""
+    def kept(self, text: str, key: str) -> tuple[str, ...] | None:
+        """What was found for this text, if it is still here."""
         with self._lock:
-            return self._kept.get(key)
+            of, names = self._kept.get(key, ("", ()))
+        return names if of == text else None

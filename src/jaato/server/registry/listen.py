@@ -8,54 +8,20 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 
 from jaato.errors import ConfigError
-from jaato.server.admission import Judge
-from jaato.server.asgi import Refused
-from jaato.server.names import Names
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.line import Line
-from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
+from jaato.server.registry.line import Guard, Line
 
 BACKLOG = 1_024
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Anyone:
-    """Lets in whoever calls the server by its name and is no page of somebody else's."""
-
-    names: Names
-
-    def admit(self, request: Request, _peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
-        return Who()
-
-
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """Lets in who has a token besides."""
-
-    names: Names
-    judge: Judge
-
-    def admit(self, request: Request, _peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
-        if is_open(request):
-            return Who()
-        given = [value for key, value in request.headers if key == b"authorization"]
-        kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
-        held = self.judge.judge(token.strip()) if kind.lower() == "bearer" else None
-        if held is None:
-            words = "Give the token: Authorization: Bearer TOKEN."
-            raise Refused(401, words, **{"www-authenticate": "Bearer"})
-        return Who(f"token {held.digest or held.name or held.role}", held.name or held.role, EVERYTHING)
+PARTING_S = 3.0
+"""How long it may take to say that it was cancelled."""
 
 
 def is_loopback(host: str) -> bool:
@@ -96,7 +62,7 @@ def room_for_lines() -> int:
 
 
 @asynccontextmanager
-async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> AsyncIterator[None]:
     """Serve at a socket while the body runs; what is being answered then may still be."""
     lines: dict[Line, None] = {}
     most = room_for_lines()
@@ -106,8 +72,9 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
             make_room(lines)
         return Line(door, guard, lines)
 
-    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
+    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
+    listener.listen(BACKLOG)  # so many may wait to be accepted
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
     try:
         yield
     finally:
@@ -116,19 +83,27 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         server.close()
         for line in list(lines):
             line.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                while lines:  # noqa: ASYNC110 a line tells nobody of its end
-                    await asyncio.sleep(0.01)
+        await gone(lines, ENDING_S)
+        door.callers.stop()  # each is answered that it was cancelled
+        await gone(lines, PARTING_S)
         for line in list(lines):
             line.abort()
 
 
+async def gone(lines: dict[Line, None], within_s: float) -> None:
+    """Wait until there are no connections, if that does not take longer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                await asyncio.sleep(0.01)
+
+
 def make_room(lines: dict[Line, None]) -> None:
     """Close the connection that has been idle longest."""
-    idle = [line for line in lines if line.idle]
-    if idle:
-        min(idle, key=lambda line: line.deadline).abort()
+    longest = next((line for line in lines if line.idle), None)
+    if longest is not None:
+        del lines[longest]
+        longest.abort()
 
 
 async def watch(lines: dict[Line, None]) -> None:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.next.paths import NextKind, place_of
+from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
-ACTIONS: dict[bytes, Kind] = {b":batchGet": "batchGet", b":metrics": "metrics", b":openapi": "openapi"}
+ACTIONS: dict[bytes, Kind] = {
+    b":batchGet": "batchGet",
+    b":batchInvoke": "batchInvoke",
+    b":cancel": "cancel",
+    b":metrics": "metrics",
+    b":openapi": "openapi",
+}
 """What can be done with all of them, by what follows the path of the list."""
 BESIDE: dict[bytes, Kind] = {
     b"/health": "health",
@@ -23,18 +32,43 @@ BESIDE: dict[bytes, Kind] = {
     b"/metrics": "metrics",
     b"/openapi.json": "openapi",
     b"/version": "version",
+    b"/next/v1/health": "next_health",
+    b"/next/v1/version": "next_version",
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke", "batchGet", "health", "version", "metrics", "openapi"]
+Kind = (
+    Literal[
+        "list",
+        "tool",
+        "invoke",
+        "batchGet",
+        "batchInvoke",
+        "cancel",
+        "health",
+        "version",
+        "metrics",
+        "openapi",
+    ]
+    | NextKind
+)
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
+    ("tool", b"PUT"): "tools:write",
+    ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
+    ("next_list", b"GET"): "tools:read",
+    ("next_tool", b"GET"): "tools:read",
+    ("next_invoke", b"POST"): "tools:invoke",
+    ("next_health", b"GET"): None,
+    ("next_version", b"GET"): None,
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
     ("batchGet", b"POST"): "tools:read",
     ("health", b"GET"): None,
     ("version", b"GET"): None,
@@ -56,16 +90,17 @@ EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who calls: the key of the session, the name it is shown by, and what may be done."""
+    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
     name: str = "anyone"
     scopes: frozenset[Scope] = ANYONE
+    sight: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which of them, and of which tool; an empty name is one that cannot be read."""
+    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
@@ -73,12 +108,16 @@ class Route:
 
 @dataclass(slots=True)
 class Request:
-    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case."""
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    headers that every answer to it has."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
+    told: Sequence[tuple[bytes, bytes]] = ()
+    old: bool = False
+    """HTTP/1.0, which knows no chunks."""
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
@@ -116,7 +155,10 @@ def route_of(path: bytes) -> Route | None:
     if not path.startswith(BELOW):
         action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
         found = ACTIONS.get(action) or BESIDE.get(path)
-        return None if found is None else Route(found)
+        if found is not None:
+            return Route(found)
+        later = place_of(path)
+        return None if later is None else Route(*later)
     rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
     kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
     raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -18,6 +18,10 @@ from jaato.tools.tool import Tool
 
 WORTH_BYTES = 1_400
 """A page that is longer is sent compressed too: a shorter one fits in one packet anyhow."""
+
+
+LARGE_BYTES = 200_000
+"""A page that is longer is compressed in a fifth of the time, and to a fifth more: everybody waits meanwhile."""
 
 
 class Page:
@@ -38,7 +42,7 @@ class Page:
         if len(self.body) <= WORTH_BYTES:
             return None
         if self._packed is None:
-            packed = gzip.compress(self.body, 6, mtime=0)
+            packed = gzip.compress(self.body, 6 if len(self.body) < LARGE_BYTES else 1, mtime=0)
             self._packed = packed if len(packed) < len(self.body) else b""
         return self._packed or None
 
@@ -111,6 +115,11 @@ class Shelf:
     def views(self) -> Page:
         """The whole list."""
         return Page(encode([ToolView(name, tool.spec.description) for name, tool in self.tools.items()]))
+
+    @cached_property
+    def total(self) -> bytes:
+        """How many there are, in digits."""
+        return str(len(self._slots)).encode()
 
     def slot(self, name: str) -> Slot | None:
         """The versions of a name."""
@@ -224,6 +233,11 @@ def definition_of(tool: Tool) -> ToolDefinition:
     )
 
 
-def source_of(tool: Tool) -> dict[str, str]:
+def source_of(tool: Tool) -> dict[str, Any]:
     """Where a tool comes from, and what a call of it may touch."""
-    return {"registry": "jaato", "domain": tool.plugin or "program", "access": tool.spec.access}
+    return {
+        **tool.source,
+        "registry": "jaato",
+        "domain": tool.plugin or "program",
+        "access": tool.spec.access,
+    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jaato.protocol.arp import ToolError, ToolResult
+from jaato.server.registry.wishes import KEY_PATTERN
 
 JSON = "application/json"
 
@@ -65,6 +66,19 @@ REQUEST_ID = Parameter(
 TRACEPARENT = Parameter(
     "traceparent", "header", "The trace the request belongs to (W3C Trace Context).", {"type": "string"}
 )
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    "header",
+    "A key of the caller's own for this request: whoever repeats both is given the same answer, and nothing is done twice. "
+    "It is remembered for a day.",
+    {"type": "string", "pattern": KEY_PATTERN},
+)
+PREFER = Parameter(
+    "Prefer",
+    "header",
+    "`wait=5`: the call has 5 seconds, if its tool does not allow less (RFC 7240).",
+    {"type": "string"},
+)
 KNOWN = Parameter(
     "If-None-Match", "header", "The ETag of what is known already: 304 where it is that.", {"type": "string"}
 )
@@ -74,9 +88,11 @@ FAILURES: dict[int, str] = {
     403: "`auth.forbidden`: the key does not have the scope, or it is a page of another origin.",
     404: "`tool.not_found`: there is no such tool, or not in this version; `details.versions` has those there are.",
     408: "`request.timeout`: the body did not come in time.",
+    409: "`request.idempotency_under_way`: the call of this key is being made; ask again with the same key.",
     413: "`request.too_large`: the request has too many bytes.",
     415: "`request.unsupported_encoding`: the body is compressed.",
     421: "`request.misdirected`: the server is not called so.",
+    422: "`request.idempotency_mismatch`: the key was used for another request.",
     429: "`request.too_many`: later, as `Retry-After` says.",
     503: "`registry.unavailable`: later, as `Retry-After` says.",
 }
@@ -87,26 +103,42 @@ WITH_BODY = (408, 413, 415)
 CALL_FAILURES: dict[int, str] = {
     400: "It cannot be read, or `tool.invalid_args`: `details.issues` has every problem of the arguments by its path.",
     403: "`permission.denied` by a rule, or `auth.forbidden`.",
-    500: "`tool.execution_error`: the tool says why; `tool.handler_error`: it raised an exception, which the log has.",
+    500: "`tool.execution_error`: the tool says why; `tool.handler_error`: it raised an exception, which the log has; "
+    "`tool.result_too_large`; `tool.outcome_unknown`: it may have been carried out, look before it is repeated.",
+    502: "`tool.unreachable`: who carries out the calls of the tool cannot be reached; the call was not made.",
     503: "`registry.unavailable` or `tool.cancelled`: later, as `Retry-After` says.",
     504: "`tool.timeout`: the tool did not finish in its time.",
 }
 """What is said of a call beside that, in a whole result."""
+TEXT = {"type": "string"}
 HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "X-Request-Id": ("The id of the request.", {"type": "string"}),
     "ETag": ("What tells this answer from others.", {"type": "string"}),
     "Cache-Control": ("Whether it may be kept.", {"type": "string"}),
     "X-Total-Count": ("How many tools there are on all pages.", {"type": "integer", "minimum": 0}),
+    "Location": ("Where it is.", {"type": "string"}),
+    "Content-Location": ("Where this very version is.", {"type": "string"}),
     "Link": ('The next page, `rel="next"`; none after the last.', {"type": "string"}),
     "Retry-After": ("After how many seconds it may be tried again.", {"type": "integer", "minimum": 0}),
     "WWW-Authenticate": ("How a key is given.", {"type": "string"}),
+    "Idempotent-Replayed": ("`true`: this is the answer the key has had before.", {"const": "true"}),
+    "Preference-Applied": ("The time that was asked for is what counted.", {"type": "string"}),
+    "RateLimit": (
+        "What is left of the key's or the address's rate, and in how many seconds there is all of it.",
+        TEXT,
+    ),
+    "RateLimit-Policy": ("The rate: how often in how many seconds.", TEXT),
     "Allow": ("The methods that are answered.", {"type": "string"}),
 }
-OPTIONAL = frozenset(("Link", "Retry-After", "WWW-Authenticate"))
+OPTIONAL = frozenset(
+    "Link Retry-After WWW-Authenticate Idempotent-Replayed Preference-Applied RateLimit RateLimit-Policy".split()
+)
 """Headers that are not always there."""
 BESIDE: dict[int, tuple[str, ...]] = {
     401: ("WWW-Authenticate",),
-    429: ("Retry-After",),
+    403: ("WWW-Authenticate",),
+    409: ("Retry-After",),
+    429: ("Retry-After", "RateLimit", "RateLimit-Policy"),
     503: ("Retry-After",),
 }
 RESULT = ToolResult
