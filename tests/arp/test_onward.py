@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.arp.serving import body, definition, failure, shop
+from tests.arp.serving import TEXT, body, definition, failure, shop
 from tests.arp.using import configure
 from tests.mcp import small_server
 from tests.registry.opened import Opened, opened
@@ -149,6 +149,20 @@ def test_failures_of_others(tmp_path: Path) -> None:
         told = at.send("GET", "/v1/tools/other")
         assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
         assert set(told.json) <= {"schema_version", "code", "message", "retryable", "details"}
+        several = at.send("POST", "/v1/tools:batchGet", {"names": ["forecast", "other", "calc"]}).json[
+            "results"
+        ]
+        assert [one.get("definition", one.get("error")).get("name") for one in several] == [
+            "forecast",
+            None,
+            "calc",
+        ]
+        assert several[1]["error"]["code"] == "tool.unreachable"
+        whole = {one["name"]: one for one in at.send("GET", "/next/v1/tools").json}
+        assert whole.keys() == NAMES | {"forecast"}
+        assert (whole["forecast"]["input_schema"], whole["forecast"]["source"]) == (TEXT, "remote")
+        envelope = at.send("GET", "/next/v1/tools/other")
+        assert (envelope.status, envelope.json["error"]["code"]) == (502, "tool.unreachable")
 
     async def main() -> None:
         async with onward(tmp_path, shop={"url": it.url, "headers": {"X-Key": "hunter2"}}) as one:

@@ -10,11 +10,14 @@ from typing import Any
 import anyio
 import pytest
 from tests.arp.serving import definition, done, failure, shop, streamed
+from tests.arp.test_onward import onward
 from tests.arp.using import configure, offered, plugins
+from tests.registry.opened import opened
 
 from jaato.errors import JaatoError
 from jaato.plugins.arp.stream import Reader
 from jaato.tools.call import Call
+from jaato.tools.tool import tool
 
 SSE, LINES = "text/event-stream; charset=utf-8", "application/x-ndjson"
 RESULT = json.dumps(done({"n": 7})).encode()
@@ -120,3 +123,41 @@ def test_calls_that_are_streamed(tmp_path: Path) -> None:
     with shop(definition("echo")) as it:
         configure(tmp_path, it=it.url)
         anyio.run(main)
+
+
+def test_what_our_own_registry_streams(tmp_path: Path) -> None:
+    """What a tool says is heard through our own registry, and through one that serves it on, before it has ended."""
+    heard = threading.Event()
+
+    @tool(access="read")
+    def talk(call: Call) -> str:
+        """Say something, then wait until it was heard."""
+        call.output("half way\n")
+        assert heard.wait(20)
+        return "done"
+
+    async def main() -> None:
+        (tmp_path / "served").mkdir()
+        async with (
+            opened(tmp_path / "served", tools=(talk,)) as one,
+            onward(tmp_path / "onward", near=one.at.url) as two,
+        ):
+            for place, url in (("a", one.at.url), ("b", two.at.url)):
+                heard.clear()
+                (tmp_path / place).mkdir()
+                configure(tmp_path / place, it=url)
+                made = plugins(tmp_path / place)
+                await offered(made)
+                found = made.catalog.find("talk")
+                assert found is not None
+                said: list[str] = []
+
+                def hear(text: str, said: list[str] = said) -> None:
+                    said.append(text)
+                    heard.set()
+
+                given = await found.tool.run({}, Call(f"c-{place}", "talk", {}, output=hear))
+                assert (given.text, "".join(said)) == ("done", "half way\n")
+                made.shutdown()
+
+    anyio.run(main)
