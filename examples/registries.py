@@ -15,7 +15,9 @@ from jaato.settings import environment
 
 HERE = Path(__file__).parent / "registries"
 JAATO = (sys.executable, "-m", "jaato")
-TASK = "I am in Bern tomorrow. When does a train leave after ten, will it rain, and how do I ask for a ticket?"
+TASK = (
+    "I am in Bern tomorrow. When does a train leave after ten, will it rain, and how do I ask for a ticket?"
+)
 
 
 def written(home: Path, name: str, document: object) -> None:

@@ -52,7 +52,11 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
 def test_every_example_is_run_and_listed() -> None:
     """Each program has replies, a test and a line in the list of examples; some have a test of their own."""
     programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo"}
-    assert programs == {*PRINTED, "client", "registries"} == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
+    assert (
+        programs
+        == {*PRINTED, "client", "registries"}
+        == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
+    )
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"[{name}.py]({name}.py)" in listed for name in programs)
 
