@@ -67,6 +67,7 @@ async def serve_at(args: Namespace) -> None:
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door.callers.state_dir, settings, closed=closed)
+            await door.onward.begin()
             async with serving(door, guard, listener):
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
                 if args.log is not None:

@@ -81,8 +81,18 @@ CODES = {
     "tool_raised": "tool.handler_error",
     "handler_unreachable": "tool.unreachable",
     "handler_lost": "tool.outcome_unknown",
+    "registry_failed": "tool.unreachable",
+    "registry_busy": "tool.unreachable",
+    "registry_call_lost": "tool.outcome_unknown",
+    "registry.unavailable": "tool.unreachable",
+    "mcp_server_failed": "tool.unreachable",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
+PASSED_ON = frozenset(
+    "tool.not_found tool.invalid_args tool.execution_error tool.cancelled tool.timeout tool.unreachable "
+    "tool.outcome_unknown tool.result_too_large permission.denied".split()
+)
+"""Codes with which another registry has answered to a call that was served on."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """The problems of calls that the log, or the store of a tool's results, did not take."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
@@ -146,7 +156,7 @@ def busy(code: str, words: str) -> Answer:
 
 def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
     """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
-    code = CODES.get(problem.code, "tool.execution_error")
+    code = problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
     if problem.code in STORE:
         if not begun:
             return error_of("registry.unavailable", UNAVAILABLE)
@@ -159,6 +169,8 @@ def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolE
             code, f"The tool failed inside; the registry's log has why, under request {request_id}."
         )
     details = problem.details
+    if problem.code.startswith(("registry_", "mcp_")):
+        details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
     error = error_of(code, problem.message, details)

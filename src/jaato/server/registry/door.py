@@ -9,7 +9,7 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, pages, several
+from jaato.server.registry import about, batch, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
@@ -68,13 +68,18 @@ PAGES: dict[Kind, AtOnce] = {
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
 
-async def searched(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
-    """What a search finds."""
-    return await pages.searched(seen(door.shelf, pending.who.sight), door.shelf, door.finder, pending.request)
-
-
-SEARCHES: dict[Kind, Work] = {"list": searched}
-"""What gives the pages that take time."""
+async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
+    """A page that takes time: others had to be asked, or it is what a search finds."""
+    route, request = pending.route, pending.request
+    shelf = await elsewhere.whole(door.onward, seen(door.shelf, pending.who.sight), pending)
+    if isinstance(shelf, Answer):
+        return inform(route, shelf)
+    answer = PAGES[route.kind](door, shelf, pending.who, route, request)
+    if answer is None:
+        answer = await pages.searched(shelf, door.shelf, door.finder, request)
+    if route.kind == "list" and door.onward:
+        answer.headers.append(door.onward.via)
+    return answer
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -109,7 +114,7 @@ async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
 
 async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The definitions of several tools."""
-    return several.got(seen(door.shelf, pending.who.sight), pending.request, body)
+    return await several.got(seen(door.shelf, pending.who.sight), door.onward, pending.request, body)
 
 
 WORKS: dict[tuple[Kind, bytes], Work] = {
@@ -138,6 +143,9 @@ class RegistryDoor:
         self.callers: Callers = callers
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
+        self.onward = callers.onward
+        self._followed = elsewhere.Followed(callers.catalog)
+        callers.watch(self._followed.note)
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
 
@@ -169,17 +177,25 @@ class RegistryDoor:
             answer = inform(route, refusal("request.method_not_allowed", words))
             answer.headers.append((b"allow", b", ".join(methods)))
             return self._counted(answer, route.kind, request, begun, id_)
+        self._follow()
         scope = SCOPES[route.kind, request.method]
         found: Answer | None
         if scope is not None and scope not in who.scopes:
             found = denied(route, scope)
         elif (route.kind, request.method) in WORKS:
             found = self._wrong(route, request)
+        elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
+            found = None
         else:
             found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
         if found is None:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)
+
+    def _follow(self) -> None:
+        """Have on the shelf what there is by now."""
+        if self._followed.changed:
+            self.shelf = self._followed.on(self.shelf)
 
     def _counted(
         self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
@@ -226,8 +242,9 @@ class RegistryDoor:
         """The answer to a request whose body is there."""
         begun = perf_counter()
         kind = pending.route.kind
-        work = WORKS.get((kind, pending.request.method)) or SEARCHES[kind]
-        answer = await work(self, pending, body)
+        await elsewhere.asked(self.onward, self.shelf, pending)
+        self._follow()
+        answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
         return self._counted(answer, kind, pending.request, begun, pending.id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -11,12 +12,12 @@ from jaato.protocol.arp import (
     SCHEMA_VERSION,
     InvalidJson,
     InvalidShape,
-    ToolDefinition,
     ToolError,
     strict,
 )
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import JSON, Answer, refusal
+from jaato.server.onward import Onward
+from jaato.server.registry.answers import JSON, Answer, error_for, refusal
 from jaato.server.registry.pages import SHARED, found_in
 from jaato.server.registry.request import Request, accepts_gzip
 from jaato.server.registry.shelf import Kept, Page, Shelf
@@ -39,30 +40,19 @@ class BatchGet(Struct, frozen=True, gc=False):
     names: Annotated[list[str | NamedTool], Meta(max_length=MAX_NAMES)]
 
 
-class GotTool(Struct, frozen=True, gc=False):
-    """One answer of `batchGet`: the definition, else why there is none; never both."""
-
-    definition: ToolDefinition | UnsetType = UNSET
-    error: ToolError | UnsetType = UNSET
-
-
-class BatchGot(Struct, frozen=True, gc=False):
-    """The answer to `batchGet`: a result for each name, in their order."""
-
-    schema_version: str
-    results: list[GotTool]
-
-
 BATCH: Decoder[BatchGet] = Decoder(BatchGet)
 
 
-def got(shelf: Shelf, request: Request, body: bytes) -> Answer:
+async def got(shelf: Shelf, onward: Onward, request: Request, body: bytes) -> Answer:
     """The definitions of several tools."""
     try:
         asked = strict(body, BATCH)
     except (InvalidJson, InvalidShape) as error:
         return refusal(error.code, str(error))
-    found = [sought(shelf, one) for one in asked.names]
+    names = {one if isinstance(one, str) else one.name for one in asked.names}
+    failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
+    errors = {name: error_for(problem, "") for name, problem in failed.items()}
+    found = [sought(shelf, one, errors) for one in asked.names]
     if sum(len(one.page.body) for one in found if isinstance(one, Kept)) > MAX_BYTES:
         words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."
         return refusal("request.invalid_shape", words)
@@ -73,13 +63,14 @@ def got(shelf: Shelf, request: Request, body: bytes) -> Answer:
     return Answer(200, page.body, [JSON, SHARED])
 
 
-def sought(shelf: Shelf, asked: str | NamedTool) -> Kept | ToolError:
-    """The tool that one of them names; else why there is none."""
+def sought(shelf: Shelf, asked: str | NamedTool, errors: Mapping[str, ToolError]) -> Kept | ToolError:
+    """The tool that one of them names; else why there is none, or why somebody else cannot say what it takes."""
     match asked:
         case str() as name:
-            return found_in(shelf, name, None)
-        case NamedTool(name=name, version=version):
-            return found_in(shelf, name, None if version is UNSET else version)
+            version = None
+        case NamedTool(name=name, version=given):
+            version = None if given is UNSET else given
+    return errors.get(name) or found_in(shelf, name, version)
 
 
 def result_of(found: Kept | ToolError) -> dict[str, Raw | ToolError]:

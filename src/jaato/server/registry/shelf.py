@@ -180,11 +180,25 @@ class Shelf:
         made.tools = tools
         return made
 
+    def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
+        """A shelf without these very tools, by the names they had, and with those."""
+        made = self._copy()
+        slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
+        for name, tool in old.items():
+            slot = slots.pop(name, None)
+            left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
+            if slot is not None and left:
+                slots[name] = Slot(slot.number, left)
+        for tool in new:
+            made._put(tool)  # noqa: SLF001 the same
+        made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
+        return made
+
     def only(self, has: Callable[[str], bool]) -> Shelf:
         """A shelf with those of the names that are wanted."""
         made = self._copy()
         for name in [name for name in self._slots if not has(name)]:
-            del made._slots[name]  # noqa: SLF001 its own kind, not yet seen by anybody
+            del made._slots[name]  # noqa: SLF001 the same
         made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
         return made
 

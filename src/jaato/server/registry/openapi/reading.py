@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaato.protocol.arp import ToolDefinition, ToolView
+from jaato.protocol.arp import BatchGot, ToolDefinition, ToolView
 from jaato.server.registry.about import Health, Version
 from jaato.server.registry.cursor import CURSOR
 from jaato.server.registry.openapi.operation import KNOWN, NAME, VERSION, Answered, Operation, Parameter
 from jaato.server.registry.query import MAX_LIMIT, MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.server.registry.request import Kind
-from jaato.server.registry.several import MAX_NAMES, BatchGet, BatchGot
+from jaato.server.registry.several import MAX_NAMES, BatchGet
 
 SAME = Answered("It is what `If-None-Match` names.", headers=("ETag", "Cache-Control"))
 ASKED = (
