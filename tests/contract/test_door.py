@@ -41,6 +41,7 @@ class Opened:
         """What the session of its callers says."""
         caller = self.door.callers.visiting("")
         assert caller is not None
+        anyio.from_thread.run_sync(caller.session.journal.let_go)
         store = caller.session.journal.store
         return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
 

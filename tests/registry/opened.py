@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -77,3 +78,12 @@ def made(name: str, version: str = "0.1.0", *tags: str, says: str = "", text: st
     tool = tool_from(run)
     tool.version, tool.tags = version, tags
     return tool
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    for _ in range(10_000):
+        if holds():
+            return
+        threading.Event().wait(0.002)
+    raise AssertionError("it never holds")

@@ -11,14 +11,13 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.registry.opened import Opened, during, made
+from tests.registry.opened import Opened, during, made, until
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
 from jaato.server.registry import callers, places
 from jaato.server.registry.places import places_of
-from jaato.testing.arp.peer import Reply, Served, fails, refuses, result_of
-from jaato.tools.call import Call
+from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
 
 ALL, CANCEL = "/v1/tools:batchInvoke", "/v1/tools:cancel"
@@ -61,7 +60,7 @@ class Held:
         """Say yes."""
         return "yes"
 
-    def blueprint(self) -> dict[str, object]:
+    def blueprint(self) -> dict[str, Any]:
         """What a registry is to serve."""
         tools = (self.held, self.late, self.slow, self.locked)
         return {"tools": tools, "allow": ("held", "slow", "numbered"), "deny": ("locked",)}
@@ -148,10 +147,14 @@ def test_several_calls_are_answered_in_order_each_for_itself(tmp_path: Path) -> 
     during(tmp_path, body, **held.blueprint())
 
 
-def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp_path: Path) -> None:
-    """A tool's own time ends its call: 504; `Prefer: wait` asks for less, never for more, and is acknowledged where it counts.
-    A call waits for its end where others go on in the background, unless it asks for that itself."""
+def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool's own time ends its call, or what is set for those that have none: 504; `Prefer: wait` asks for less, never for
+    more, and is acknowledged where it counts. A call waits for its end where others go on in the background, unless it asks
+    for that itself."""
     held = Held()
+    monkeypatch.setattr(callers, "LOOK_S", 0.01)
 
     def body(one: Opened) -> None:
         for prefer in ({}, {"prefer": "wait=100"}):
@@ -161,14 +164,15 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
         reply = one.at.invoke("held", {"args": {}}, prefer="respond-async, wait=0")
         assert "within 0 s" in fails(reply, 504, "tool.timeout")["message"]
         assert reply.headers["preference-applied"] == "wait=0"
-        one.door.calls.within_s = 0.01
+        one.door.callers.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
-        one.door.calls.within_s = None
+        fails(one.at.invoke("forever", {"args": {}}, idempotency_key="k"), 504, "tool.timeout")
+        one.door.callers.within_s = None
         assert result_of(one.at.invoke("slow", {"args": {}}), 200)["result"] == "waited False"
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]
         codes = [end.result.error.code for end in ends_of(one) if end.result.error is not None]
-        assert codes == ["tool_timeout"] * 4
+        assert codes == ["tool_timeout"] * 5
 
     @tool(access="read")
     async def forever() -> None:
@@ -176,7 +180,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
         await anyio.sleep_forever()
 
     blueprint = held.blueprint()
-    blueprint["tools"] = (*blueprint["tools"], forever)  # type: ignore[misc]
+    blueprint["tools"] = (*blueprint["tools"], forever)
     during(tmp_path, body, **blueprint)
 
 
@@ -220,15 +224,6 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
     (tmp_path / ".config/jaato").mkdir(parents=True)
     (tmp_path / ".config/jaato/config.toml").write_text('tool_registry_at_once = ["held=2", "*=100"]\n')
     during(tmp_path, body, **held.blueprint())
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        threading.Event().wait(0.002)
-    raise AssertionError("it never holds")
 
 
 def test_what_is_set_for_places_is_checked() -> None:
@@ -279,5 +274,9 @@ def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pyte
         for headers in ({}, {"idempotency_key": "k"}, {"idempotency_key": "k"}):
             reply = one.at.invoke("much", {"args": {}}, **headers)
             assert fails(reply, 500, "tool.result_too_large")["retryable"] is False
+        monkeypatch.setattr("jaato.server.registry.values.MAX_RESULT_BYTES", 80_000)
+        monkeypatch.setattr("jaato.server.registry.batch.MAX_BYTES", 120_000)
+        results = one.at.send("POST", ALL, {"calls": [{"name": "much", "args": {}}] * 4}).json
+        assert codes_of(results) == ["ok", "ok", *["tool.result_too_large"] * 2]
 
     during(tmp_path, body, tools=(much,))

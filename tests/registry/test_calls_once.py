@@ -6,6 +6,7 @@ import json
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -63,7 +64,7 @@ class Counted:
         self.ran.append("late")
         await anyio.sleep_forever()
 
-    def blueprint(self) -> dict[str, object]:
+    def blueprint(self) -> dict[str, Any]:
         """What a registry is to serve."""
         tools = (self.count, self.fail, self.wait, self.long, self.late)
         return {"tools": tools, "allow": ("count", "fail", "wait")}
@@ -122,6 +123,12 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
         again(one)
         assert SECRET.encode() not in answers['"k 2"'][1]
         fails(one.at.invoke("count", {"args": {}}, idempotency_key="k-1"), 422, MISMATCH)
+        callers = one.door.callers
+        before = callers.repeats.find(Key(callers.repeats.scope(""), "k-1"))
+        assert before is not None
+        callers.store.delete(before.session_id)  # as what is too old is
+        fails(one.at.invoke("count", asked[0][1], idempotency_key="k-1"), 500, "tool.outcome_unknown")
+        assert counted.ran == ["count", "fail", "long"]
 
     during(tmp_path, first, **counted.blueprint())
     during(tmp_path, second, **counted.blueprint())

@@ -100,6 +100,8 @@ def test_a_key_gives_what_it_names(tmp_path: Path) -> None:
         sees = replace(at, token=some)
         assert [tool["name"] for tool in sees.send("GET", "/v1/tools").json] == ["calc", "time_now"]
         assert result_of(sees.invoke("calc", {"args": {"expression": "6*7"}}), 200)["result"]["value"] == 42
+        found = sees.send("GET", "/v1/tools?q=echo+text+calc").json
+        assert "echo" not in [tool["name"] for tool in found]
         absent = refused(sees.send("GET", "/v1/tools/echo"), 404, "tool.not_found")
         never = refused(sees.send("GET", "/v1/tools/nothing"), 404, "tool.not_found")
         assert absent.json["message"].replace("echo", "nothing") == never.json["message"]
@@ -146,6 +148,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
     """A key's rate, or without keys an address's, says in every answer how it stands; beyond it there is 429 with `Retry-After`."""
     state = tmp_path / "state"
     key = add_key(state, "slow", ["tools:read", "tools:invoke"], rate="3/h")
+    several = add_key(state, "several", ["tools:invoke"], rate="10/h")
 
     def body(at: Served) -> None:
         slow = replace(at, token=key)
@@ -160,6 +163,15 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
         assert 1_190 < int(reply.headers["retry-after"]) <= 1_201
         assert reply.headers["ratelimit"].startswith('"key";r=0;t=')
         assert "ratelimit" not in replace(at, token=OWNER).send("GET", "/v1/tools").headers
+        many = replace(at, token=several)
+        calls = {"calls": [{"name": "echo", "args": {"text": "x"}}] * 4}
+        for left in (6, 2):
+            reply = many.send("POST", "/v1/tools:batchInvoke", calls)
+            assert [one["ok"] for one in reply.json] == [True] * 4
+            assert reply.headers["ratelimit"].startswith(f'"key";r={left};t=')
+        late = many.send("POST", "/v1/tools:batchInvoke", calls)
+        fails(late, 429, "request.too_many")
+        assert int(late.headers["retry-after"]) > 60
 
     serve(tmp_path, keyed(state), body)
 
@@ -230,27 +242,18 @@ def test_what_no_key_may_be(tmp_path: Path) -> None:
 def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
     """What a command prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "jaato.cli", "registry", *words], env=env, capture_output=True, text=True
+        [sys.executable, "-m", "jaato", "registry", *words], env=env, capture_output=True, text=True
     )
     assert done.returncode == status, done.stderr
     return done.stdout
 
 
 @contextmanager
-def process(env: dict[str, str], cwd: Path) -> Iterator[Served]:
+def process(env: dict[str, str], home: Path) -> Iterator[Served]:
     """A registry that serves `core` as a program of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "jaato.cli",
-        "registry",
-        "serve",
-        "--port",
-        "0",
-        "--log",
-        str(cwd / "log"),
-    ]
-    with subprocess.Popen(command, env=env, cwd=cwd, stderr=subprocess.PIPE, text=True) as running:
+    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
+    command += ["--log", str(home / "log")]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
             line = running.stderr.readline()
@@ -274,9 +277,15 @@ def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str])
         row = json.loads(cli(desk_env, "key", "list", "--json"))[0]
         assert (row["name"], row["tools"], row["rate"]) == ("ci", ["echo"], "9/s")
         assert row["scopes"] == ["tools:read", "tools:invoke"]
+        assert mine.invoke("echo", {"args": {"text": "x"}}, x_request_id="made-1").status == 200
+        call = json.loads(cli(desk_env, "log", "--key", "ci", "--json"))
+        assert (call["request_id"], call["outcome"]) == ("made-1", "ok")
         cli(desk_env, "key", "remove", "ci")
         refused(mine.send("GET", "/v1/tools", x_request_id="gone-1"), 401, "auth.required")
         refused(at.send("GET", "/v1/tools"), 401, "auth.required")
+    told = (tmp_path / "log").read_text()
+    assert "Request gone-1 from 127.0.0.1: 401 for GET '/v1/tools'" in told
+    assert key not in told
     cli(desk_env, "key", "remove", "ci", status=2)
 
 

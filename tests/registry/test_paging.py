@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64encode
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from tests.registry.opened import made
 
 from jaato.protocol.arp import InvalidShape
-from jaato.server.registry.cursor import Cursor, read, written
+from jaato.server.registry.cursor import Cursor, key_of, read, written
 from jaato.server.registry.finding import MAX_KEPT, Finder
 from jaato.server.registry.listing import by_rank, in_order
 from jaato.server.registry.query import MAX_LIMIT, wanted
@@ -31,7 +30,7 @@ def after(headers: list[tuple[bytes, bytes]]) -> str:
     return link.partition("cursor=")[2].partition(">")[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), limit=st.integers(1, 4))
 def test_pages_are_stable_when_tools_come_and_go(data: st.DataObject, limit: int) -> None:
     """Whatever comes, goes or is replaced between two pages, every tool that stays is listed once, in its order."""
@@ -70,7 +69,7 @@ def test_pages_are_stable_when_tools_come_and_go(data: st.DataObject, limit: int
 
 def test_the_list_goes_on_after_a_restart() -> None:
     """A cursor of an earlier process goes on after its tool wherever that is now, or else where it was."""
-    old = Cursor(question(limit="2").asked, 1, "b", "another")
+    old = Cursor(1, key_of("b"), "0" * 12)
     given = question(limit="2", cursor=written(old))
 
     def listed(*tools: str) -> list[str]:
@@ -105,8 +104,8 @@ def test_what_was_found_stays_so_while_it_is_read() -> None:
     third, last = found(next_cursor)
     assert (third, last) == (whole[9:], "")
     for number in range(MAX_KEPT):
-        finder.keep((str(number),))
-    assert finder.kept(read(next_cursor, question(q="count pears").asked).since) is None
+        finder.keep("", (str(number),))
+    assert finder.kept("count pears", read(next_cursor).since) is None
     later, _ = found(next_cursor)
     now = list(finder.ranked(shelf.tools, "count pears"))
     assert later == now[now.index(second[-1]) + 1 :][:4]
@@ -128,13 +127,11 @@ def test_a_name_that_is_another_tools_alias_is_searched_for_all_the_same() -> No
     assert finder.ranked(shelf.without("one").tools, "fold paper")[0] != "one"
 
 
-@given(
-    st.text(max_size=60) | st.binary(max_size=40).map(lambda raw: urlsafe_b64encode(raw).decode().rstrip("="))
-)
+@given(st.text(max_size=60) | st.from_regex(r"[0-9]{1,16}\.[0-9a-f]{11,13}\.[0-9a-fA-F]{12}\n?"))
 def test_no_text_but_a_cursor_is_one(text: str) -> None:
     """Reading gives back what was written, and refuses everything else with the error for it."""
     try:
-        cursor = read(text, "asked")
+        cursor = read(text)
     except InvalidShape:
         return
     assert written(cursor) == text

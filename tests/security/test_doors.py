@@ -203,7 +203,7 @@ def test_guessing_is_slowed_down_and_a_right_token_is_not(tmp_path: Path) -> Non
 
 
 def test_every_token_is_compared_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether none, the first or the last fits, the same comparisons are made, in constant time, of digests of one length."""
+    """A token is found by its digest, at the same cost however many there are, and digests of one length are compared."""
     given = [add_token(tmp_path, f"t{number}", "viewer", None) for number in range(5)]
     known = Tokens(tmp_path)
     seen: list[tuple[int, int]] = []
@@ -217,4 +217,4 @@ def test_every_token_is_compared_whole(tmp_path: Path, monkeypatch: pytest.Monke
     for token in (given[0], given[-1], "wrong", given[0][:-1]):
         seen.clear()
         known.judge(token)
-        assert seen == [(64, 64)] * 6
+        assert seen == [(64, 64)] * (2 if token in given else 1)

@@ -83,8 +83,9 @@ class SessionSteps:
             digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
+        call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
-            journal.hold(start, unseen)  # what only reads has no effect that it must come before
+            journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
         else:
             journal.record(start)
 
@@ -123,13 +124,19 @@ class SessionSteps:
             continuation_id=None if continuation is None else clean(text_of(continuation, str)),
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
+            origin=None if call.begun else call.origin,
         )
         if call.door == "registry":
-            if told:
-                journal.record(*told)
-            journal.hold(end, unseen)  # who called is answered when it is seen
+            for change in told:
+                journal.hold(change)
+            journal.hold(end, hurried=not self._only_read(call, outcome))  # else answered when it is durable
         else:
             journal.record(*told, end)
+
+    def _only_read(self, call: Call, outcome: Outcome) -> bool:
+        """Whether a call is over that can have had no effect."""
+        found = self.find(call.name) if outcome.ok and not call.changed else None
+        return found is not None and found.tool.spec.access == "read"
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -147,7 +154,7 @@ class SessionSteps:
         with anyio.move_on_after(limit_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
-            raise ToolTimeout(f"{tool.name} did not finish within {limit_s:g} s and was stopped.")
+            raise ToolTimeout(took_too_long(tool, limit_s))
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
@@ -165,6 +172,8 @@ class SessionSteps:
             ):  # nobody cancelled this call: the tool's own fault
                 raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
+            if call.overdue_s is not None and runner is not None and not runner.uncancel():
+                raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
             raise
         except GeneratorExit as error:
             if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
@@ -226,8 +235,9 @@ class SessionSteps:
         )
 
 
-def unseen() -> None:
-    """Nobody waits for it to be seen."""
+def took_too_long(tool: Tool, limit_s: float) -> str:
+    """What is said of a call that was stopped for that."""
+    return f"{tool.name} did not finish within {limit_s:g} s and was stopped."
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Coroutine, Generator
+from types import CoroutineType
 from typing import Any
 
 from jaato.log import logger
@@ -69,4 +69,4 @@ class Heeding:
 
 def heeding(value: Any, name: str) -> Awaitable[Any]:
     """An awaitable a tool gave, as one that a cancellation ends."""
-    return Heeding(value, name) if inspect.iscoroutine(value) else value
+    return Heeding(value, name) if isinstance(value, CoroutineType) else value

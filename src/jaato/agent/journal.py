@@ -13,11 +13,22 @@ from jaato.agent.family import Family
 from jaato.agent.masking import masked_event, masked_events
 from jaato.agent.state import State
 from jaato.errors import JaatoError
+from jaato.log import logger
 from jaato.protocol.events import Event
 from jaato.tools.secrets import Secrets
 
+LOG = logger("journal")
 AT_ONCE = 64
 """Events of a stored log that are folded in one go."""
+UNHURRIED_S = 0.005
+"""How long an event may be held that nothing depends on."""
+MOST_HELD = 128
+NEVER, LATER, SOON = 0, 1, 2
+"""When what is held is committed, if nothing else comes."""
+
+
+Held = tuple[Event, Callable[[], None] | None, "Journal", bool]
+"""An event that is held, what is called once it has been seen, whose it is, and whether it is hurried."""
 
 
 class Journal:
@@ -38,8 +49,9 @@ class Journal:
         self.loaded_seq = 0
         self.family = Family(state)
         self._next = state.seq + 1
-        self.held: list[tuple[Event, Callable[[], None], Journal]] = []
+        self.held: list[Held] = []
         self._held_since = 0
+        self._due = NEVER
         self.sound = True
         """Whether the last commit went well."""
         self.fault: JaatoError | None = None
@@ -70,8 +82,16 @@ class Journal:
             self.family.apply(event)
         self._next = self.state.seq + 1
 
-    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
-        """Commit an event together with the next one, at the latest when the loop gets its turn.
+    def hold(
+        self,
+        event: Event,
+        seen: Callable[[], None] | None = None,
+        holder: Journal | None = None,
+        *,
+        hurried: bool = True,
+    ) -> None:
+        """Commit an event together with the next one, at the latest when the loop gets its turn; one that is not `hurried`
+        within `UNHURRIED_S`, or before anything else is recorded or shown.
 
         For an event that must be durable before the next effect and not before: what follows at once shares its
         commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
@@ -79,9 +99,15 @@ class Journal:
         """
         held = self.held
         if not held:
-            self._held_since = self.secrets.known
-            asyncio.get_running_loop().call_soon(self._let_go)
-        held.append((masked_event(event, self.secrets), seen, holder or self))
+            self._held_since, self._due = self.secrets.known, NEVER
+        held.append((masked_event(event, self.secrets), seen, holder or self, hurried))
+        if hurried or len(held) >= MOST_HELD:
+            if self._due < SOON:
+                self._due = SOON
+                asyncio.get_running_loop().call_soon(self.let_go)
+        elif self._due < LATER:
+            self._due = LATER
+            asyncio.get_running_loop().call_later(UNHURRIED_S, self.let_go)
 
     def freeze(self) -> None:
         """Write and show nothing any more: the log stays as it is now."""
@@ -97,14 +123,16 @@ class Journal:
         if self.held or self.fault is not None:
             self.record()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Commit what is held now; why it could not be is raised by the next `record` of each pen."""
         if not self.held:
             return
-        holders = [holder for _, _, holder in self.held]
+        holders = [one[2] for one in self.held]
         waiting, self.fault = self.fault, None
         try:
             self.record()
         except JaatoError as error:
+            LOG.exception("Session %s: its log could not be written", self.state.session_id)
             for holder in holders:
                 holder.fault = error  # heard of when it next records
         if waiting is not None:
@@ -120,7 +148,7 @@ class Journal:
         held = self.held
         if held:
             self.held = []
-            before = tuple([event for event, _, _ in held])
+            before = tuple([one[0] for one in held])
             if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
                 before = masked_events(before, self.secrets)
             events = before + events
@@ -136,7 +164,7 @@ class Journal:
                 apply(event)
         except JaatoError as error:
             self.sound = False
-            for _, _, holder in held:
+            for _, _, holder, _ in held:
                 holder.fault = error if holder is not pen else None
             raise
         finally:
@@ -151,13 +179,16 @@ class Journal:
                     self.bus.publish(self._unseen.popleft())
             finally:
                 self._telling = False
-        for _, seen, _ in held:
-            seen()
+        for _, seen, _, _ in held:
+            if seen is not None:
+                seen()
 
     def show(self, event: Event) -> None:
         """Let an ephemeral event be seen."""
         if self._frozen:
             return
+        if self._due == LATER:
+            self.let_go()  # it is seen after what has happened before it
         self.bus.publish(*masked_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:
@@ -209,9 +240,20 @@ class Branch(Journal):
         """As the root's."""
         return self._root.frozen
 
-    def hold(self, event: Event, seen: Callable[[], None], holder: Journal | None = None) -> None:
+    def hold(
+        self,
+        event: Event,
+        seen: Callable[[], None] | None = None,
+        holder: Journal | None = None,
+        *,
+        hurried: bool = True,
+    ) -> None:
         """As the root's."""
-        self._root.hold(event, seen, holder or self)
+        self._root.hold(event, seen, holder or self, hurried=hurried)
+
+    def let_go(self) -> None:
+        """As the root's."""
+        self._root.let_go()
 
     def flush(self) -> None:
         """As the root's."""

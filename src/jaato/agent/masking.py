@@ -16,7 +16,6 @@ import msgspec
 from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
-from jaato.tools.secret_words import LEAST_CHARS
 from jaato.tools.secrets import Secrets, Stream
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
@@ -75,15 +74,10 @@ def masked_event(event: Event, secrets: Secrets) -> Event:
 
 
 @functools.cache
-def values_of(kind: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads the fields of a struct that may hold somebody's text."""
-    match free_fields(kind):
-        case ():
-            return lambda _struct: ()
-        case (name,):
-            return lambda struct: (getattr(struct, name),)
-        case names:
-            return operator.attrgetter(*names)
+def reader(kind: type[msgspec.Struct]) -> tuple[int, Callable[[Any], Any]]:
+    """How many fields of a struct may hold somebody's text, and what reads them: the value of one, a tuple of several."""
+    names = free_fields(kind)
+    return len(names), operator.attrgetter(*(names or ("__class__",)))
 
 
 def texts_of(struct: msgspec.Struct) -> list[str] | None:
@@ -94,8 +88,7 @@ def texts_of(struct: msgspec.Struct) -> list[str] | None:
     for value in left:  # which grows
         kind = value.__class__
         if kind is str:
-            if len(value) >= LEAST_CHARS:
-                texts.append(value)
+            texts.append(value)
         elif kind is dict:
             left += value
             left += value.values()
@@ -108,7 +101,11 @@ def texts_of(struct: msgspec.Struct) -> list[str] | None:
         elif value is None or kind in NUMBERS:
             continue
         elif isinstance(value, msgspec.Struct):
-            left += values_of(kind)(value)
+            count, read = reader(kind)
+            if count == 1:
+                left.append(read(value))
+            elif count:
+                left += read(value)
         else:
             return None
     return texts

@@ -11,6 +11,7 @@ from jaato.agent.journal import Journal
 from jaato.protocol.events import ToolOutput
 from jaato.tools.call import clean
 from jaato.tools.processes.text import NOT_SHOWN
+from jaato.tools.secrets import Stream
 
 KEPT_CHARS = 64_000
 """Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
@@ -34,13 +35,15 @@ class OutputSink:
         self._over = False
         self.outlives = False
         self.also: Callable[[str], None] | None = None
-        self._stream = journal.secrets.stream()
+        self._stream: Stream | None = None
 
     def __call__(self, text: str) -> None:
         """Show text."""
         if self._over:
             return
         with self._lock:
+            if self._stream is None:
+                self._stream = self._journal.secrets.stream()
             if text[:3] == "\n[…" and NOT_SHOWN.fullmatch(text):
                 self._stream.cut()
             text = self._stream.feed(text)
@@ -87,6 +90,8 @@ class OutputSink:
     def end(self) -> None:
         """The call has a result: show what is left of its output before it; nothing comes after."""
         self._over = not self.outlives
+        if self._stream is None:
+            return  # most calls say nothing
         if self._over:
             self._gather(self._stream.end())
         self.flush()

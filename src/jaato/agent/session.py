@@ -154,6 +154,7 @@ class Session:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.steps.workers.close()
         if self.member_of is None:
+            self.journal.let_go()
             unfinished = self.resumable and self.journal.family.unfinished
             self.journal.store.release(self.state.session_id, unfinished=unfinished)
 

@@ -49,6 +49,7 @@ def add_log(kinds: Commands) -> None:
     )
     log.set_defaults(module="jaato.cli.registry_log")
     add = log.add_argument
+    add("--workspace", metavar="DIR", help="whose settings hold (default: this directory)")
     add("--request", metavar="ID", help="the call with this X-Request-Id")
     add("--trace", metavar="ID", help="the calls of this trace, as traceparent has it")
     add("--flow", metavar="ID", help="the calls of this flow")

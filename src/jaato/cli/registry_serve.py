@@ -70,7 +70,7 @@ async def serve_at(args: Namespace) -> None:
             async with serving(door, guard, listener):
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
                 if args.log is not None:
-                    logs.keep(Path(clean_text(args.log) or "").absolute())
+                    logs.keep(file_of(args.log))
                 await anyio.sleep_forever()
         finally:
             await door.callers.close()
@@ -96,6 +96,11 @@ def guard_of(names: Names, state_dir: Path, settings: Settings, *, closed: bool)
         keyed()
         return keyed(), f"; the token is in {state_dir / TOKEN}"
     return Free(Anyone(names, rate), keys, keyed), ""
+
+
+def file_of(text: str) -> Path:
+    """A file by its path, wherever the process goes."""
+    return Path(clean_text(text) or "").absolute()
 
 
 def counted(tools: int) -> str:

@@ -132,8 +132,14 @@ def plain(data: bytes) -> None:
 def names_of(made: Invocation) -> int:
     """How many names there are in a call: as many as quotes before a colon in its bytes, unless a name stands twice, or in
     a text or in what was not kept, and it has to be looked into."""
-    given = [one for one in (made.context, made.trace) if one is not UNSET]
-    return 1 + len(given) + (made.schema_version is not UNSET) + names_in([made.args, *given])
+    found = 1 + (made.schema_version is not UNSET)
+    for part in (made.args, made.context, made.trace):
+        if part is not UNSET:
+            found += (part is not made.args) + len(part)
+            for value in part.values():
+                if value.__class__ in BRANCHES:
+                    found += names_in(value)
+    return found
 
 
 def names_in(value: Any) -> int:

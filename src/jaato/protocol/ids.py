@@ -12,6 +12,7 @@ from jaato.errors import ConfigError
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+DIGITS = bytes(ord(ALPHABET[byte & 31]) for byte in range(256))
 ID_PATTERN = re.compile(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
 
 NAME_CHARS = 200
@@ -27,10 +28,7 @@ def new_id(kind: Kind) -> str:
     if milliseconds != known:
         text = "".join([PAIRS[(milliseconds >> shift) & 1023] for shift in (40, 30, 20, 10, 0)])
         MOMENT = (milliseconds, text)
-    chance = int.from_bytes(os.urandom(10), "big")
-    return (
-        kind + text + "".join([PAIRS[(chance >> shift) & 1023] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
-    )
+    return kind + text + os.urandom(16).translate(DIGITS).decode("ascii")
 
 
 MOMENT = (-1, "")

@@ -188,7 +188,8 @@ class Runtime:
         return await enriched_apart(prompt, enrichers(registry.everyone()), registry.workspace)
 
     async def _enrich_result(self, call: Call, value: Any) -> Any:
-        return await enriched_result(call, value, result_enrichers(self.registry.everyone(), call.name))
+        asked = result_enrichers(self.registry.everyone(), call.name)
+        return await enriched_result(call, value, asked) if asked else value
 
     def shut_down(self) -> None:
         """Shut the plugins down, unless they are somebody else's."""

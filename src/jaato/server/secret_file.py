@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import time
@@ -108,6 +109,7 @@ class Followed(Generic[E]):
 
     def __init__(self, file: SecretFile[E], every_s: float, otherwise: str) -> None:
         self._file = file
+        self._path = str(file.path)
         self._every_s = every_s
         self._otherwise = otherwise
         self._entries: dict[str, E] = {}
@@ -135,7 +137,7 @@ class Followed(Generic[E]):
                 return
             self._looked = now
         try:
-            info = self._file.path.stat()
+            info = os.stat(self._path)
         except FileNotFoundError:
             self.there, self._entries, self._stamp = False, {}, None
             return

@@ -22,6 +22,8 @@ CHUNK_BYTES = 1 << 20
 
 INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
 """An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
+INSERT_NEXT = "INSERT INTO event VALUES (?, ?, ?)"
+"""One whose predecessor has gone in before it, in the same transaction."""
 
 AT_ONCE = 8
 """Events that go in with one statement, which is a commit of its own."""
@@ -124,8 +126,10 @@ def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], even
     if not connection.execute(right[0], right[1:]).fetchone():
         return False
     values = [position(log, row) for row in rows]
-    if values and connection.executemany(INSERT, values).rowcount != len(values):
+    if values and connection.execute(INSERT, values[0]).rowcount != 1:
         return False
+    if len(values) > 1:
+        connection.executemany(INSERT_NEXT, values[1:])
     for event in events:
         match event:
             case SessionUpdated():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets as randomness
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaato.tools import secret_shapes
@@ -106,15 +106,14 @@ class Secrets:
     def spotless(self, texts: list[str]) -> bool:
         """Whether certainly none of these texts holds a secret; they are looked at together."""
         clean = self._clean
-        new = [text for text in texts if text not in clean]
-        if not new:
-            return True
-        if self._holds(new[0] if len(new) == 1 else "\n".join(new)):
-            return False
-        self._remember(clean, new)
+        new = set(texts).difference(clean)
+        if new:
+            if self._holds("\n".join(new)):
+                return False
+            self._remember(clean, new)
         return True
 
-    def _remember(self, clean: set[str], texts: list[str]) -> None:
+    def _remember(self, clean: set[str], texts: Iterable[str]) -> None:
         """Note texts as clean where they were not known to be; what became secret meanwhile has made another set."""
         clean.update([text for text in texts if len(text) <= REMEMBERED_CHARS])
         if len(clean) >= REMEMBERED and clean is self._clean:

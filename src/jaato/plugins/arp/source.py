@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -14,7 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, ToolError
 from jaato.log import logger
 from jaato.plugins.arp.checked import usable_views
 from jaato.plugins.arp.config import RegistryConfig
@@ -34,6 +35,7 @@ MAX_RESULT_BYTES = 16_000_000
 BIG_BYTES = 100_000
 """Longer bodies are read in a thread, so that the loop goes on."""
 ASK_WITHIN_S = 10.0
+CANCEL_WITHIN_S = 1.0
 SOON_S = 5.0
 """How long a search waits for a list of which an older one is known."""
 LIST_FRESH_S = 300.0
@@ -186,8 +188,19 @@ class Source:
         except RegistryFault as error:
             self._failed(error)
             raise
+        except anyio.get_cancelled_exc_class():
+            await self._cancel(dict(headers).get("X-Request-Id", ""))
+            raise
         self._answered()
         return answer
+
+    async def _cancel(self, request_id: str) -> None:
+        """Tell the registry that nobody waits for a call any more: one with a key may go on without its client."""
+        if request_id:
+            body = msgspec.json.encode({"request_id": request_id})
+            ask = Ask("POST", f"{LIST_PATH}:cancel", MAX_DEFINITION_BYTES, CANCEL_WITHIN_S, body)
+            with anyio.CancelScope(shield=True), suppress(ToolError):
+                await self._send(ask)
 
     def refuse_left_alone(self) -> None:
         """Raise `RegistryFault` while the registry is left alone because it fails."""

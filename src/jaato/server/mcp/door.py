@@ -87,11 +87,14 @@ class Door:
                 return known
             if len(self._visits) >= MAX_VISITS:
                 await self._make_room()
-            session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
-            await session.__aenter__()
-            self._runtime.registry.set_session(session)
-            visit = self._visits[key] = self.visits(session, client)
+            visit = self._visits[key] = await self._begun(client)
             return visit
+
+    async def _begun(self, client: str) -> Visit:
+        session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
+        await session.__aenter__()
+        self._runtime.registry.set_session(session)
+        return self.visits(session, client)
 
     async def leave(self, key: str) -> None:
         """The client has gone: its calls are stopped and its session is closed."""

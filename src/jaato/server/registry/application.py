@@ -12,11 +12,14 @@ import msgspec
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor, broken, turned_away, unanswered
+from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
 from jaato.server.registry.framing import fault_of
+from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
 LINGER_S = 5.0
+UNREAD_S = 30.0
+"""How long a client may leave a piece of a stream unread."""
 LAST = frozenset((408, 413))
 """What is said of a body that is not read to its end: nothing else on the connection is."""
 
@@ -34,7 +37,7 @@ class Application:
         request = request_of(scope)
         entered = scope.get("state", {}).get(KEY)
         if entered is not None and entered.entrance is not None:
-            request.told = entered.entrance.told
+            request.told, request.spend = entered.entrance.told, entered.entrance.spend
         wrong = fault_of(request, scope.get("http_version", "1.1"))
         last = [(b"connection", b"close")] if wrong else []
         answer = (
@@ -48,6 +51,8 @@ class Application:
             if found is None:
                 return  # the client has gone
             answer = found
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, peer_of(scope))
         if answer.stream is not None:
             await poured(answer, request, answer.stream, receive, send)
             return
@@ -109,15 +114,17 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
         headers = [*answer.headers, *request.told]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         async for piece in stream:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            async with asyncio.timeout(UNREAD_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async with aclosing(stream):
         work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
+            problem = work.exception() if work.done() else None
+            if problem is not None and not isinstance(problem, TimeoutError):
+                raise problem
         finally:
             for task in (work, gone):
                 task.cancel()
@@ -140,6 +147,11 @@ def request_of(scope: Scope) -> Request:
     )
 
 
+def peer_of(scope: Scope) -> str:
+    """The address a request comes from; empty for the Unix socket."""
+    return str((scope.get("client") or ("",))[0])
+
+
 def who_of(scope: Scope) -> Who:
     """Whose session the calls of a request are in: that of its token."""
     held = scope.get("state", {}).get(KEY)
@@ -155,5 +167,7 @@ def refused(scope: Scope, problem: Refused) -> Any:
     """A refusal of the gate's in the contract's words: a whole result where a call was meant."""
     request = request_of(scope)
     answer = turned_away(request, problem)
-    problem.headers.setdefault("x-request-id", request_id(request.header(b"x-request-id")).decode("ascii"))
+    identified(answer, request_id(request.header(b"x-request-id")))
+    problem.headers.setdefault("x-request-id", answer.headers[-1][1].decode("ascii"))
+    REFUSALS.note(request, answer, peer_of(scope))
     return msgspec.json.decode(answer.body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -13,8 +13,9 @@ from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invo
 from jaato.protocol.codec import encode
 from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Caller, Callers, How
-from jaato.server.registry.calling import STORED, Calls, least, origin_of
+from jaato.server.registry.calling import STORED, Calls, origin_of
 from jaato.server.registry.heard import Heard
+from jaato.server.registry.keys import seconds
 from jaato.server.registry.once import REPLAYED, Ask, digest_of
 from jaato.server.registry.pages import found_in
 from jaato.server.registry.repeats import Key
@@ -24,6 +25,9 @@ from jaato.server.registry.wishes import Wishes, wishes_of
 
 MOST = 64
 """Calls of one request."""
+MAX_BYTES = 16_000_000
+"""What their results have together."""
+TOO_LARGE = f"The tool has run, and the results of these calls have more than {MAX_BYTES:,} bytes. Make it a call of its own."
 
 
 class BatchInvocation(Struct, frozen=True, gc=False):
@@ -71,6 +75,13 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
         return failure(error_of(error.code, str(error)), 0.0, STORED)
+    request = pending.request
+    if request.spend is not None and len(asked) > 1:
+        wait_s, request.told = request.spend(len(asked) - 1)
+        if wait_s:
+            late = (b"retry-after", seconds(wait_s).encode())
+            words = f"{len(asked)} calls are too many now; come back later, or with fewer."
+            return failure(error_of("request.too_many", words), 0.0, STORED, late)
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)
@@ -107,7 +118,18 @@ async def each(
     headers = [JSON, STORED]
     if answers and all(REPLAYED in answer.headers for answer in answers):
         headers.append(REPLAYED)
-    return Answer(200, b"[%b]" % b",".join([answer.body for answer in answers]), headers)
+    return Answer(200, b"[%b]" % b",".join(bounded(answers)), headers)
+
+
+def bounded(answers: Sequence[Answer]) -> Iterator[bytes]:
+    """The bodies of these, as far as there is room; what has none is told so."""
+    room = MAX_BYTES
+    for answer in answers:
+        room -= len(answer.body)
+        if room >= 0 or answer.code:
+            yield answer.body
+        else:
+            yield failure(error_of("tool.result_too_large", TOO_LARGE)).body
 
 
 def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wishes) -> Ask | ToolError:
@@ -121,7 +143,7 @@ def ask_of(calls: Calls, shelf: Shelf, pending: Pending, raw: bytes, wishes: Wis
     if isinstance(found, ToolError):
         return found
     origin = origin_of(pending.id, pending.request.header(b"traceparent"), invocation)
-    return Ask(pending.who, found.tool, invocation, origin, least(calls.within_s, wishes.wait_s))
+    return Ask(pending.who, found.tool, invocation, origin, calls.limit_s(wishes))
 
 
 def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from jaato.abc.store import Store
 from jaato.agent.session import Session
 from jaato.errors import JaatoError, Overloaded, StoreError
 from jaato.protocol.arp import Invocation
@@ -17,12 +16,13 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.server.mcp.door import Door
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
 from jaato.server.registry.heard import Heard
+from jaato.server.registry.keeping import Weight
 from jaato.server.registry.places import Places
 from jaato.server.registry.repeats import Repeats
+from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
 from jaato.tools.pipeline import run
@@ -31,8 +31,11 @@ from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
+MOST_UNRECORDED = 1_024
+"""Events of calls that are answered and not in the log yet."""
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` it was called with."""
+LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""
 NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")
@@ -67,20 +70,33 @@ class How:
     claim: Callable[[str, str, int], None] | None = None
 
 
+class Running(NamedTuple):
+    """A call that is under way, since when by the loop's clock, and the task it is in."""
+
+    task: asyncio.Task[Any] | None
+    call: Call
+    tool: Tool
+    since: float
+
+
 class Caller(Visit):
     """One caller's session, and the calls it has under way."""
 
     def __init__(self, session: Session, client: str) -> None:
         self._ends: dict[str, ToolCallEnd | None] = {}
-        self._running: dict[str, tuple[asyncio.Task[Any] | None, Mapping[str, str]]] = {}
+        self._running: dict[str, Running] = {}
         self._heard_by: dict[str, Heard] = {}
         self._stopped: set[str] = set()
         super().__init__(session, client)
+        self.weight = Weight(session)
+        self.before: Caller | None = None
+        """The one whose place it took, while that still has calls under way."""
 
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or goes on in the background."""
-        return bool(self._running) or bool(self.session.tasks.running())
+        mine = bool(self._running) or bool(self.session.tasks.running())
+        return mine or (self.before is not None and self.before.busy)
 
     async def call(
         self,
@@ -90,7 +106,7 @@ class Caller(Visit):
         within_s: float | None = None,
         how: How | None = None,
     ) -> Done:
-        """Run a call of this very tool to its end, which is durable then; for `within_s` at most.
+        """Run a call of this very tool to its end, which is durable then, or of no effect; for `within_s` at most.
 
         Raises `Overloaded` when too many are under way, `OutcomeUnknown` when it may have been carried out and its end could
         not be recorded, `TooLarge` for a result that is, `StoreError` when the log cannot be kept and nothing was done.
@@ -106,17 +122,15 @@ class Caller(Visit):
         self._ends[id_] = None
         outcome: Outcome | None = None
         stopped = False
-        self._running[id_] = task, origin
+        self._running[id_] = Running(task, call, tool, asyncio.get_running_loop().time())
         try:
             outcome = await (
                 run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
             )
-            if len(self._running) == 1:
-                self.session.journal.flush()  # nobody is there to share the commit with
-            elif self._ends[id_] is None:
-                await asyncio.sleep(0)  # what is held is committed before it is our turn again
+            if how is None and tool.spec.access == "read" and self._ends[id_] is None:
+                self._ends[id_] = self._unrecorded(call)
             if self._ends[id_] is None:
-                self.session.journal.flush()  # raises why
+                await self._recorded(call)
         except asyncio.CancelledError:
             if id_ not in self._stopped or task is None or task.uncancel():
                 raise
@@ -137,6 +151,24 @@ class Caller(Visit):
         problem, read = end.result.error, self.session.steps.results.read
         value = None if problem is not None else value_of(end.result, read, text=text)
         return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
+
+    def _unrecorded(self, call: Call) -> ToolCallEnd | None:
+        """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
+        where nobody is to know of the end before it is in the log, and while the log cannot be written."""
+        journal = self.session.journal
+        if not 0 < len(journal.held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
+            return None
+        end, _, _, hurried = journal.held[-1]
+        if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
+            return None
+        return end
+
+    async def _recorded(self, call: Call) -> None:
+        """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
+        if len(self._running) > 1 and self._ends[call.id] is None:
+            await asyncio.sleep(0)  # what others hold is committed before it is our turn again
+        if self._ends[call.id] is None:
+            self.session.journal.flush()
 
     async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
         """Run it so."""
@@ -175,28 +207,45 @@ class Caller(Visit):
 
     def cancel(self, request_id: str) -> int:
         """Cancel the calls of a request; gives how many there are."""
-        found = [id_ for id_, (_, origin) in self._running.items() if origin.get("request_id") == request_id]
+        asked = {id_: one.call.origin or {} for id_, one in self._running.items()}
+        found = [id_ for id_, origin in asked.items() if origin.get("request_id") == request_id]
         for id_ in found:
             self._stop(id_)
-        return len(found)
+        return len(found) + (0 if self.before is None else self.before.cancel(request_id))
 
     def stop(self) -> None:
         """Cancel every call that is under way; each is answered so."""
         for id_ in list(self._running):
             self._stop(id_)
+        if self.before is not None:
+            self.before.stop()
 
     def _stop(self, id_: str) -> None:
-        task, _ = self._running[id_]
+        task = self._running[id_].task
         if task is not None and id_ not in self._stopped:
             self._stopped.add(id_)
             task.cancel()
 
+    def hurry(self, within_s: float) -> None:
+        """Stop the calls that are under way for longer, of tools that have no time of their own."""
+        if self.before is not None:
+            self.before.hurry(within_s)
+        since = asyncio.get_running_loop().time() - within_s
+        for id_, one in list(self._running.items()):
+            if one.since > since:
+                return  # those that follow began later
+            if one.tool.timeout_s is None and one.call.within_s is None:
+                one.call.overdue_s = within_s
+                self._stop(id_)
+
     async def ended(self) -> None:
         """Wait until no call is under way, if that does not take long."""
         mine = asyncio.current_task()
-        tasks = [task for task, _ in self._running.values() if task is not None and task is not mine]
+        tasks = [one.task for one in self._running.values() if one.task is not None and one.task is not mine]
         if tasks:
             await asyncio.wait(tasks, timeout=ENDING_S)
+        if self.before is not None:
+            await self.before.ended()
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, ToolCallEnd) and event.call_id in self._ends:
@@ -207,7 +256,7 @@ class Caller(Visit):
                 heard.hear(event)
 
 
-class Callers(Door):
+class Callers(Rolling):
     """Lets callers in: the sessions of those with a key of their own, and the one that all others share."""
 
     called = "registry"
@@ -216,11 +265,8 @@ class Callers(Door):
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         super().__init__(runtime, plan, offer, state_dir)
         self.repeats = Repeats(state_dir, plan.workspace)
-
-    @property
-    def store(self) -> Store:
-        """Where the sessions of callers are."""
-        return self._runtime.store
+        self.within_s: float | None = None
+        """How long a call may take whose tool does not say."""
 
     @property
     def registry(self) -> PluginRegistry:
@@ -243,7 +289,19 @@ class Callers(Door):
         visit = known if known is not None else await self.visit(key, name)
         assert isinstance(visit, Caller)
         visit.last_used = asyncio.get_running_loop().time()
+        if visit.weight.full:
+            self.roll(key, visit)
         return visit
+
+    async def sweep(self) -> None:
+        """Do what `Door.sweep` does, and stop the calls that take too long."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().sweep())
+            while True:
+                await asyncio.sleep(LOOK_S)
+                for visit in list(self._visits.values()):
+                    if isinstance(visit, Caller) and self.within_s is not None:
+                        visit.hurry(self.within_s)
 
     def stop(self) -> None:
         """Cancel every call of everybody."""

@@ -53,7 +53,7 @@ class Calls:
     def __init__(self, callers: Callers, bounds: Bounds, count: Callable[[str, str], None]) -> None:
         self.callers = callers
         self._count = count
-        self.within_s = bounds.within_s
+        callers.within_s = bounds.within_s
         self.places = Places(bounds.at_once) if bounds.at_once else None
         self.once = Once(callers)
 
@@ -72,7 +72,7 @@ class Calls:
                 self._count(found.tool.name, error.code)
             else:
                 origin = origin_of(pending.id, request.header(b"traceparent"), invocation)
-                ask = Ask(pending.who, found.tool, invocation, origin, self.within_s)
+                ask = Ask(pending.who, found.tool, invocation, origin)
                 plain = wishes is NONE and self.places is None
                 answer = await (self.made(ask) if plain else self.wished(ask, wishes))
         answer.headers.append(STORED)
@@ -107,7 +107,7 @@ class Calls:
     async def wished(self, ask: Ask, wishes: Wishes) -> Answer:
         """The answer to a call that something more is asked for."""
         wait_s = wishes.wait_s
-        ask = replace(ask, within_s=least(ask.within_s, wait_s))
+        ask = replace(ask, within_s=self.limit_s(wishes))
         heard = Heard(listens=wishes.form is not None)
         work: Coroutine[Any, Any, Answer]
         if wishes.key:
@@ -118,6 +118,10 @@ class Calls:
         if wait_s is not None and wait_s == least(ask.tool.timeout_s, ask.within_s):
             answer.headers.append((b"preference-applied", b"wait=%d" % int(wait_s)))
         return answer
+
+    def limit_s(self, wishes: Wishes) -> float | None:
+        """How long a call may take, where less is asked for than it may take anyhow."""
+        return None if wishes.wait_s is None else least(wishes.wait_s, self.callers.within_s)
 
     async def made_as(self, ask: Ask, how: How) -> Answer:
         """The answer to a call that takes its place among those of its tool."""

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta, Struct
+import hashlib
+import re
+from typing import NamedTuple
 
 from jaato.protocol.arp import InvalidShape
-from jaato.protocol.codec import encode
 
-MAX_CHARS = 2_000
+CURSOR = re.compile(r"(0|[1-9][0-9]{0,14})\.([0-9a-f]{12})\.([0-9a-f]{12})")
 
 
-class Cursor(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The last tool of a page and its place; `asked` tells for which question, `since` in which order its places count."""
+class Cursor(NamedTuple):
+    """The place of the last tool of a page, what its name is known by, and in which order its place counts."""
 
-    asked: str
-    place: Annotated[int, Meta(ge=0, lt=2**53)]
-    name: str
+    place: int
+    key: str
     since: str
 
 
-CURSOR: msgspec.json.Decoder[Cursor] = msgspec.json.Decoder(Cursor)
+def key_of(name: str) -> str:
+    """What a name is known by in a cursor, which anything may stand in."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def written(cursor: Cursor) -> str:
     """A cursor as a client is given it."""
-    return urlsafe_b64encode(encode(cursor)).decode().rstrip("=")
+    return f"{cursor.place}.{cursor.key}.{cursor.since}"
 
 
-def read(text: str, asked: str) -> Cursor:
-    """A cursor that a client gives back with the same question. Raises `InvalidShape`."""
-    try:
-        if len(text) > MAX_CHARS:
-            raise ValueError("too long")
-        cursor = CURSOR.decode(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
-        if written(cursor) != text:
-            raise ValueError("not as it was written")
-    except ValueError:
-        raise InvalidShape(
-            "cursor= is none of ours; take it, whole, from the Link of the page before, or begin without."
-        ) from None
-    if cursor.asked != asked:
-        raise InvalidShape("cursor= is of a list with another q= or other tags; begin this one without.")
-    return cursor
+def read(text: str) -> Cursor:
+    """A cursor that a client gives back. Raises `InvalidShape`."""
+    found = CURSOR.fullmatch(text)
+    if found is None:
+        raise InvalidShape("cursor= is none of ours; take it, whole, from the Link of the page before.")
+    return Cursor(int(found[1]), found[2], found[3])
+
+
+def place_in(names: list[str] | tuple[str, ...], key: str) -> int | None:
+    """Where the name stands that is known by this."""
+    return next((place for place, name in enumerate(names) if key_of(name) == key), None)

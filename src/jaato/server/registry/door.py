@@ -15,6 +15,7 @@ from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
+from jaato.server.registry.next import serving as later
 from jaato.server.registry.registered import requests
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
@@ -45,6 +46,7 @@ REFUSED = {
 """The codes of what a gate refuses, by their status."""
 REALM = 'Bearer realm="jaato tool registry"'
 """What answers to who may not come in begin with."""
+NOTHING = "There is nothing here; the tools are at /v1/tools."
 CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
@@ -58,6 +60,10 @@ PAGES: dict[Kind, AtOnce] = {
     "version": lambda *_: about.version(),
     "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
+    "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
+    "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
+    "next_health": lambda *_: later.health(),
+    "next_version": lambda *_: later.version(),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
@@ -74,6 +80,11 @@ SEARCHES: dict[Kind, Work] = {"list": searched}
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
     return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to a call of the later generation."""
+    return await later.invoked(pending, body, lambda call, args: invoke(door, call, args))
 
 
 async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -103,6 +114,7 @@ async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer
 
 WORKS: dict[tuple[Kind, bytes], Work] = {
     ("invoke", b"POST"): invoke,
+    ("next_invoke", b"POST"): invoke_later,
     ("batchGet", b"POST"): batch_get,
     ("tool", b"PUT"): put,
     ("tool", b"DELETE"): delete,
@@ -149,13 +161,13 @@ class RegistryDoor:
         begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
-        if route is None:
-            answer = refusal("route.not_found", "There is nothing here; the tools are at /v1/tools.")
-            return self._counted(answer, None, request, begun, id_)
+        if route is None or route.kind == "next_nothing":
+            return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
+            answer = inform(route, refusal("request.method_not_allowed", words))
+            answer.headers.append((b"allow", b", ".join(methods)))
             return self._counted(answer, route.kind, request, begun, id_)
         scope = SCOPES[route.kind, request.method]
         found: Answer | None
@@ -173,7 +185,7 @@ class RegistryDoor:
         self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
     ) -> Answer:
         """The answer with the id of its request, counted."""
-        method = request.method if kind is not None and request.method in allowed(kind) else b"*"
+        method = request.method if (kind, request.method) in SCOPES else b"*"
         self.figures.answered(kind, method, answer.status, perf_counter() - begun)
         return identified(answer, id_)
 
@@ -219,7 +231,7 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     """A refusal at the gate: a whole result where a call was meant."""
     code = REFUSED.get(problem.status, "request.misdirected")
     route = route_of(request.path)
-    meant = route if request.method == b"POST" else None
+    meant = route if request.method == b"POST" or later.is_later(route) else None
     return said(meant, code, problem.text)
 
 
@@ -253,7 +265,12 @@ def said(route: Route | None, code: str, words: str) -> Answer:
     """An error in the form of what was asked for: a whole result where it was a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
-    return refusal(code, words)
+    return inform(route, refusal(code, words))
+
+
+def inform(route: Route | None, answer: Answer) -> Answer:
+    """A refusal as the generation has it that was asked."""
+    return later.in_envelope(answer) if later.is_later(route) else answer
 
 
 def identified(answer: Answer, id_: bytes) -> Answer:

@@ -50,7 +50,7 @@ class Figures:
     def answered(self, kind: Kind | None, method: bytes, status: int, took_s: float) -> None:
         """A request was answered; None is one that led nowhere. Its method has to be one of those that are answered."""
         route = "none" if kind is None else kind
-        key = route, method, status
+        key = (route, method, status)
         self.requests[key] = self.requests.get(key, 0) + 1
         spread = self.spreads.get(route)
         if spread is None:

@@ -21,7 +21,7 @@ class Finder:
         self._lock = threading.Lock()
         self._known: Mapping[str, Tool] = {}
         self._stripped: dict[str, Tool] = {}
-        self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
 
     def ranked(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
         """The names of those that have something of the text, the best first."""
@@ -49,17 +49,18 @@ class Finder:
             **come,
         }
 
-    def keep(self, names: tuple[str, ...]) -> str:
-        """Keep what was found, for the pages to come; gives by what it is found again."""
-        key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+    def keep(self, text: str, names: tuple[str, ...]) -> str:
+        """Keep what was found for a text, for the pages to come; gives by what it is found again."""
+        key = hashlib.sha256("\0".join((text, *names)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
         with self._lock:
-            self._kept[key] = names
+            self._kept[key] = text, names
             self._kept.move_to_end(key)
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return key
 
-    def kept(self, key: str) -> tuple[str, ...] | None:
-        """What was found, if it is still here."""
+    def kept(self, text: str, key: str) -> tuple[str, ...] | None:
+        """What was found for this text, if it is still here."""
         with self._lock:
-            return self._kept.get(key)
+            of, names = self._kept.get(key, ("", ()))
+        return names if of == text else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from jaato.errors import ConfigError
 from jaato.log import logger
@@ -38,7 +39,7 @@ class Anyone:
             wait_s, told = self.asked.take(network_of(peer), self.rate)
             if wait_s:
                 raise too_often(wait_s, told)
-            request.told = told
+            request.told, request.spend = told, partial(self.asked.take, network_of(peer), self.rate)
         return NOBODY
 
 
@@ -63,7 +64,7 @@ class Keyed:
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
         if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
-            request.told = entrance.told
+            request.told, request.spend = entrance.told, entrance.spend
             return entrance.who
         held = self.judge.judge(token)
         if held is not None:
@@ -87,7 +88,7 @@ class Free:
         try:
             keyed = self.keyed()
         except (ConfigError, OSError) as error:
-            LOG.error("Nobody can be let in: %s", error)
+            LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
         return keyed.admit(request, peer)
 

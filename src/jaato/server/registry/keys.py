@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import translate
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +18,7 @@ from jaato.errors import ConfigError
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Headers
 from jaato.server.registry.rate import Asked, Rate, rate_of
-from jaato.server.registry.request import Scope, Who
+from jaato.server.registry.request import Scope, Spend, Who
 from jaato.server.registry.sight import Sight
 from jaato.server.secret_file import Followed, SecretFile, digest_of
 from jaato.settings import Settings
@@ -28,7 +30,7 @@ MAX_PATTERN_CHARS = 128
 PREFIX = "jrk_"
 """What every key begins with, so that one that lies about is known for what it is."""
 CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-PATHS = re.compile(r"(/next)?/v1/tool(s$|s[/:]|-invocations$)")
+PATHS = re.compile(r"/v1/tools($|[/:])|/next/v1/")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LOOK_EVERY_S = 0.25
 """How soon a first key is heard of, where there was none."""
@@ -57,6 +59,7 @@ class Entrance:
 
     who: Who
     told: Headers = field(default_factory=list)
+    spend: Spend | None = None
 
 
 class Keys:
@@ -95,7 +98,7 @@ class Keys:
         wait_s, told = self._asked.take(digest, known[2])
         if wait_s:
             raise too_often(wait_s, told)
-        return Entrance(known[1], told)
+        return Entrance(known[1], told, partial(self._asked.take, digest, known[2]))
 
     def enter_at(self, path: str, key: str) -> Entrance | None:
         """The same, where the paths are those of other doors too: keys are for the registry's."""
@@ -134,9 +137,14 @@ def rated(entry: KeyEntry) -> Rate | None:
 
 def too_often(wait_s: float, told: Headers) -> Refused:
     """No, because it was asked too often."""
-    after = str(max(1, round(wait_s + 0.5)))
+    after = seconds(wait_s)
     headers = {name.decode(): value.decode() for name, value in told}
     return Refused(429, f"Too many requests; come back in {after} s.", **{"retry-after": after}, **headers)
+
+
+def seconds(wait_s: float) -> str:
+    """A time to be waited, in whole seconds."""
+    return str(max(1, math.ceil(wait_s)))
 
 
 def keys_in(state_dir: Path) -> SecretFile[KeyEntry]:

@@ -14,6 +14,7 @@ from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, Stream
 from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
 from jaato.server.registry.incoming import Incoming
+from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who, request_id
 
 HEAD_S = 15.0
@@ -293,6 +294,8 @@ class Line(asyncio.Protocol):
             self._worked(unanswered(self._served[0], None if task.cancelled() else task.exception()))
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, self._peer())
         length = b"" if answer.status in (204, 304) else b"content-length: %d\r\n" % len(answer.body)
         parts = head_of(answer, request, closes=closes, framing=length)
         if request.method != b"HEAD":

@@ -10,13 +10,15 @@ from typing import NamedTuple
 from jaato.protocol.arp import ToolView
 from jaato.protocol.codec import encode
 from jaato.server.registry.answers import Headers
-from jaato.server.registry.cursor import Cursor, read, written
+from jaato.server.registry.cursor import Cursor, key_of, place_in, read, written
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.query import Wanted
 from jaato.server.registry.shelf import Page, Shelf
 
 FOUND = 20
 """How many tools a search gives that is not told how many."""
+TOTAL = b"x-total-count"
+"""The header that says how many tools there are on all pages together."""
 PROCESS = os.urandom(6).hex()
 """In whose order places in the list count: after a restart they may be others."""
 
@@ -28,24 +30,20 @@ class Listed(NamedTuple):
     headers: Headers
 
 
-def total(count: int) -> tuple[bytes, bytes]:
-    """How many there are on all pages together."""
-    return (b"x-total-count", str(count).encode())
-
-
 def in_order(shelf: Shelf, wanted: Wanted) -> Listed:
     """A page of the tools in the order of the list. Raises `InvalidShape` for a cursor that is none."""
     names = tagged(shelf, list(shelf.tools), wanted.tags) if wanted.tags else list(shelf.tools)
     start = 0
     if wanted.cursor:
-        cursor = read(wanted.cursor, wanted.asked)
-        slot = shelf.slot(cursor.name)
-        after = cursor.place if cursor.since == PROCESS or slot is None else slot.number
+        cursor = read(wanted.cursor)
+        after = cursor.place
+        if cursor.since != PROCESS and (found := place_in(list(shelf.tools), cursor.key)) is not None:
+            after = shelf.place(list(shelf.tools)[found])
         start = bisect_right(names, after, key=shelf.place)
     chosen = names[start : start + wanted.limit] if wanted.limit else names[start:]
     last = None
     if start + len(chosen) < len(names):
-        last = Cursor(wanted.asked, shelf.place(chosen[-1]), chosen[-1], PROCESS)
+        last = Cursor(shelf.place(chosen[-1]), key_of(chosen[-1]), PROCESS)
     return listed(shelf, wanted, chosen, len(names), last)
 
 
@@ -55,20 +53,21 @@ def by_rank(shelf: Shelf, everything: Shelf, finder: Finder, wanted: Wanted) -> 
 
     Takes milliseconds, the first time longer. Raises `InvalidShape`.
     """
-    cursor = read(wanted.cursor, wanted.asked) if wanted.cursor else None
+    cursor = read(wanted.cursor) if wanted.cursor else None
     wanted = wanted._replace(limit=wanted.limit or FOUND)
-    kept = finder.kept(cursor.since) if cursor is not None else None
+    kept = finder.kept(wanted.text, cursor.since) if cursor is not None else None
     names = finder.ranked(everything.tools, wanted.text) if kept is None else kept
     start = 0
     if cursor is not None:
-        moved = cursor.name in names and kept is None
-        start = 1 + (names.index(cursor.name) if moved else cursor.place)
+        moved = place_in(names, cursor.key) if kept is None else None
+        start = 1 + (cursor.place if moved is None else moved)
     having = tagged(shelf, names, wanted.tags)
     rest = tagged(shelf, names[start:], wanted.tags)
     chosen = rest[: wanted.limit]
     last = None
     if len(chosen) < len(rest):
-        last = Cursor(wanted.asked, names.index(chosen[-1]), chosen[-1], finder.keep(names))
+        place, name = names.index(chosen[-1]), chosen[-1]
+        last = Cursor(place, key_of(name), finder.keep(wanted.text, names))
     return listed(shelf, wanted, chosen, len(having), last)
 
 
@@ -83,7 +82,7 @@ def tagged(shelf: Shelf, names: Sequence[str], tags: tuple[str, ...]) -> Sequenc
 
 def listed(shelf: Shelf, wanted: Wanted, names: Sequence[str], count: int, last: Cursor | None) -> Listed:
     """A page with these tools; `last` where others follow it."""
-    headers = [total(count)]
+    headers = [(TOTAL, str(count).encode())]
     if last is not None:
         headers.append((b"link", f'<{wanted.page(written(last))}>; rel="next"'.encode()))
     views = [ToolView(name, shelf.tools[name].spec.description) for name in names]

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from jaato.errors import StoreError, ToolTimeout
+from jaato.errors import SessionNotFound, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
@@ -62,7 +62,7 @@ class Once:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._under_way: dict[tuple[str, str], str] = {}
+        self._under_way: dict[tuple[str, str], tuple[str, asyncio.Future[Answer]]] = {}
 
     async def answer(self, ask: Ask, key: str, digest: str, heard: Heard, make: Make) -> Answer:
         """The answer to a call with a key. It is made to its end also when nobody waits for it any more."""
@@ -75,19 +75,20 @@ class Once:
     def refused(self, key: Key, digest: str) -> Answer | None:
         """Why nothing can be done with this key now, if so."""
         try:
-            known = self._under_way.get((key.scope, key.key)) or self._callers.repeats.digest(key)
+            under_way = self._under_way.get((key.scope, key.key))
+            known = under_way[0] if under_way is not None else self._callers.repeats.digest(key)
         except StoreError as error:
             return unavailable(error)
         if known is not None and known != digest:
             return failure(error_of("request.idempotency_mismatch", OTHER))
-        if (key.scope, key.key) in self._under_way:
+        if under_way is not None:
             return busy("request.idempotency_under_way", UNDER_WAY)
         return None
 
     async def kept(self, key: Key, digest: str, work: Awaitable[Answer]) -> Answer:
         """The answer of some work under a key, which goes on when nobody waits for it."""
         task = asyncio.ensure_future(work)
-        self._under_way[key.scope, key.key] = digest
+        self._under_way[key.scope, key.key] = digest, task
         task.add_done_callback(lambda _over: self._under_way.pop((key.scope, key.key)))
         return await asyncio.shield(task)
 
@@ -135,13 +136,16 @@ class Once:
         """What the log says of a call. Raises `StoreError`."""
         store = self._callers.store
         begun = bool(made.end_seq)
-        for event in store.read(made.session_id, made.end_seq - 1 if made.end_seq else made.after_seq):
-            if isinstance(event, ToolCallStart) and event.call_id == made.call_id:
-                begun = True
-            elif isinstance(event, ToolCallEnd) and event.call_id == made.call_id:
-                ended = event.result.error
-                harmless = tool.spec.access == "read" and ended is not None and ended.code in CUT_OFF
-                return event if begun and not harmless else Fate.NEVER_BEGUN
+        try:
+            for event in store.read(made.session_id, made.end_seq - 1 if made.end_seq else made.after_seq):
+                if isinstance(event, ToolCallStart) and event.call_id == made.call_id:
+                    begun = True
+                elif isinstance(event, ToolCallEnd) and event.call_id == made.call_id:
+                    ended = event.result.error
+                    harmless = tool.spec.access == "read" and ended is not None and ended.code in CUT_OFF
+                    return event if begun and not harmless else Fate.NEVER_BEGUN
+        except SessionNotFound:  # removed, because of its age or size
+            begun = True
         holder = None if made.end_seq else store.holder(made.session_id)
         if holder is not None and holder.pid != os.getpid():
             return Fate.ELSEWHERE

@@ -13,6 +13,7 @@ from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.places import places_of
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.registered.folder import Folder
@@ -47,6 +48,7 @@ def open_registry(
         allow=(*blueprint.allow, *allowed),
     )
     callers = Callers.opened(described, Offer(whole=True))
+    callers.kept = kept_by(settings)
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))

@@ -7,7 +7,7 @@ from anyio import to_thread
 from jaato.protocol.arp import InvalidShape, ToolError
 from jaato.server.registry.answers import JSON, Answer, error_of, refusal, refusing
 from jaato.server.registry.finding import Finder
-from jaato.server.registry.listing import by_rank, in_order, total
+from jaato.server.registry.listing import TOTAL, by_rank, in_order
 from jaato.server.registry.query import version_of, wanted
 from jaato.server.registry.request import Request, Route, accepts_gzip, names_tag
 from jaato.server.registry.shelf import Kept, Page, Shelf
@@ -20,13 +20,13 @@ FRESH = (b"cache-control", b"no-cache")
 def listed(shelf: Shelf, request: Request) -> Answer | None:
     """The list of tools, or the page of it that is asked for; None where that has to be searched for first."""
     if not request.query:
-        return sent(shelf.views, request, total(len(shelf)))
+        return sent(shelf.views, request, (TOTAL, shelf.total))
     try:
         asked = wanted(request.query)
         if asked.text:
             return None
         if not (asked.tags or asked.limit or asked.cursor):
-            return sent(shelf.views, request, total(len(shelf)))
+            return sent(shelf.views, request, (TOTAL, shelf.total))
         page, headers = in_order(shelf, asked)
     except InvalidShape as error:
         return refusal(error.code, str(error))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from jaato.protocol.arp import LIST_PATH, InvalidShape
-from jaato.protocol.codec import encode
 
 MAX_PARAMETERS = 100
 MAX_TEXT_CHARS = 1_000
@@ -58,11 +56,6 @@ class Wanted(NamedTuple):
     tags: tuple[str, ...]
     limit: int
     cursor: str
-
-    @property
-    def asked(self) -> str:
-        """What tells this question from others, whatever the page."""
-        return hashlib.sha256(encode([self.text, sorted(self.tags)])).hexdigest()[:12]
 
     def page(self, cursor: str) -> str:
         """The address of another page."""

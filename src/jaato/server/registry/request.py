@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.next.paths import NextKind, place_of
 from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -31,15 +32,32 @@ BESIDE: dict[bytes, Kind] = {
     b"/metrics": "metrics",
     b"/openapi.json": "openapi",
     b"/version": "version",
+    b"/next/v1/health": "next_health",
+    b"/next/v1/version": "next_version",
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
+CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal[
-    "list", "tool", "invoke", "batchGet", "batchInvoke", "cancel", "health", "version", "metrics", "openapi"
-]
+Spend = Callable[[int], tuple[float, Headers]]
+"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
+Kind = (
+    Literal[
+        "list",
+        "tool",
+        "invoke",
+        "batchGet",
+        "batchInvoke",
+        "cancel",
+        "health",
+        "version",
+        "metrics",
+        "openapi",
+    ]
+    | NextKind
+)
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
@@ -47,6 +65,11 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("tool", b"PUT"): "tools:write",
     ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
+    ("next_list", b"GET"): "tools:read",
+    ("next_tool", b"GET"): "tools:read",
+    ("next_invoke", b"POST"): "tools:invoke",
+    ("next_health", b"GET"): None,
+    ("next_version", b"GET"): None,
     ("batchInvoke", b"POST"): "tools:invoke",
     ("cancel", b"POST"): "tools:invoke",
     ("batchGet", b"POST"): "tools:read",
@@ -80,7 +103,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which of them, and of which tool; an empty name is one that cannot be read."""
+    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
@@ -89,22 +112,23 @@ class Route:
 @dataclass(slots=True)
 class Request:
     """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
-    headers that every answer to it has."""
+    headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
+    spend: Spend | None = None
     old: bool = False
     """HTTP/1.0, which knows no chunks."""
+    _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """A header, the first if there are several."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
 
 
 @dataclass(slots=True)
@@ -135,14 +159,21 @@ def route_of(path: bytes) -> Route | None:
     if not path.startswith(BELOW):
         action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
         found = ACTIONS.get(action) or BESIDE.get(path)
-        return None if found is None else Route(found)
-    rest = ENCODED_INVOKE.sub(rb":\1", path[len(BELOW) :])
-    kind: Kind = "invoke" if rest.endswith(INVOKE.encode()) else "tool"
-    raw = rest.removesuffix(INVOKE.encode()) if kind == "invoke" else rest
+        if found is not None:
+            return Route(found)
+        later = place_of(path)
+        return None if later is None else Route(*later)
+    raw = path[len(BELOW) :]
+    encoded = b"%" in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALLS):
+        kind, raw = "invoke", raw[: -len(CALLS)]
     if not raw or b"/" in raw:
         return None
     try:
-        return Route(kind, unquote_to_bytes(raw).decode())
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
     except UnicodeDecodeError:
         return Route(kind)
 

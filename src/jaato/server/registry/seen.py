@@ -22,9 +22,6 @@ def seen(shelf: Shelf, sight: Sight | None) -> Shelf:
         while len(made) >= MOST:
             del made[next(iter(made))]
         mine = made[sight] = Shelf(
-            one
-            for newest in shelf.tools.values()
-            if sight.has(newest.name)
-            for one in shelf.all_of(newest)
+            one for newest in shelf.tools.values() if sight.has(newest.name) for one in shelf.all_of(newest)
         )
     return mine

@@ -112,6 +112,11 @@ class Shelf:
         """The whole list."""
         return Page(encode([ToolView(name, tool.spec.description) for name, tool in self.tools.items()]))
 
+    @cached_property
+    def total(self) -> bytes:
+        """How many there are, in digits."""
+        return str(len(self._slots)).encode()
+
     def slot(self, name: str) -> Slot | None:
         """The versions of a name."""
         return self._slots.get(name)

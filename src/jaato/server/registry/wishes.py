@@ -11,6 +11,8 @@ from jaato.server.registry.request import Headers
 
 Form = Literal["sse", "ndjson"]
 WISHES = frozenset((b"accept", b"idempotency-key", b"prefer"))
+USUAL = frozenset(((b"accept", b"*/*"), (b"accept", b"application/json")))
+"""What many clients always send, and ask for nothing by."""
 FORMS: dict[bytes, Form] = {
     b"text/event-stream": "sse",
     b"application/x-ndjson": "ndjson",
@@ -39,13 +41,14 @@ NONE = Wishes()
 
 def wishes_of(headers: Headers) -> Wishes:
     """What these headers ask for. Raises `InvalidShape` for a key that is none, or more than one."""
-    found = [(name, value) for name, value in headers if name in WISHES]
+    found = [one for one in headers if one[0] in WISHES and one not in USUAL]
     if not found:
         return NONE
     keys = [value for name, value in found if name == b"idempotency-key"]
     accepted = b",".join([value for name, value in found if name == b"accept"])
     preferred = b",".join([value for name, value in found if name == b"prefer"])
-    return Wishes(key_of(keys), form_of(accepted) if accepted else None, wait_of(preferred))
+    key, form, wait_s = key_of(keys), form_of(accepted) if accepted else None, wait_of(preferred)
+    return Wishes(key, form, wait_s) if key or form is not None or wait_s is not None else NONE
 
 
 def key_of(values: list[bytes]) -> str:

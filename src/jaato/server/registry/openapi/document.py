@@ -10,8 +10,11 @@ import msgspec
 
 import jaato
 from jaato.protocol.arp import INVOKE, LIST_PATH, SCHEMA_VERSION, SPOKEN
+from jaato.protocol.arp_next import MAX_ID_CHARS
 from jaato.server.registry.answers import STATUS
+from jaato.server.registry.next.paths import PREFIX
 from jaato.server.registry.openapi.calling import CALLING
+from jaato.server.registry.openapi.later import LATER
 from jaato.server.registry.openapi.operation import (
     ALWAYS,
     BESIDE,
@@ -31,7 +34,7 @@ from jaato.server.registry.openapi.reading import READING
 from jaato.server.registry.openapi.writing import PUT_FIELDS, WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
-OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING}
+OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
 """What each method does; `HEAD` is as `GET`, without a body."""
 PATHS: dict[Kind, tuple[str, ...]] = {
     "list": (LIST_PATH,),
@@ -44,6 +47,11 @@ PATHS: dict[Kind, tuple[str, ...]] = {
     "version": ("/version",),
     "metrics": ("/metrics", f"{LIST_PATH}:metrics"),
     "openapi": ("/openapi.json", f"{LIST_PATH}:openapi"),
+    "next_list": (f"{PREFIX}/v1/tools",),
+    "next_tool": (f"{PREFIX}/v1/tools/{{name}}",),
+    "next_invoke": (f"{PREFIX}/v1/tool-invocations",),
+    "next_health": (f"{PREFIX}/v1/health",),
+    "next_version": (f"{PREFIX}/v1/version",),
 }
 """Where each is."""
 KEY = "key"
@@ -68,6 +76,10 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
         "tags": [
             {"name": "tools", "description": "The tools that are served."},
             {"name": "registry", "description": "What the registry says of itself."},
+            {
+                "name": "later",
+                "description": "The same in the words of the later generation of the contract.",
+            },
         ],
         "paths": paths(whole=whole, keyed=keyed),
         "components": {
@@ -173,6 +185,8 @@ def schema_of(body: Any) -> dict[str, Any]:
 
 
 NARROWED: dict[str, dict[str, Any]] = {
+    "InvocationRequest": {"invocation_id": {"minLength": 1, "maxLength": MAX_ID_CHARS}},
+    "InvocationResult": {"duration_ms": {"minimum": 0}},
     "Invocation": {"schema_version": {"pattern": f"^{SPOKEN.pattern}$"}},
     "ToolError": {"code": {"enum": sorted(STATUS)}, "schema_version": {"const": SCHEMA_VERSION}},
     "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
@@ -181,13 +195,17 @@ NARROWED: dict[str, dict[str, Any]] = {
     **PUT_FIELDS,
 }
 """What is known of some fields beyond their types."""
+BESIDES: dict[str, dict[str, Any]] = {
+    "InvocationRequest": {"anyOf": [{"required": ["tool_id"]}, {"required": ["tool_name"]}]}
+}
+"""What is known of some types as a whole."""
 
 
 def narrowed(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A schema with what is known beyond the types."""
     for field, more in NARROWED.get(name, {}).items():
         schema["properties"][field].update(more)
-    return schema
+    return {**schema, **BESIDES.get(name, {})}
 
 
 def schemas(named: list[Any], *, closed: bool) -> Mapping[str, Any]:

@@ -110,6 +110,7 @@ CALL_FAILURES: dict[int, str] = {
     504: "`tool.timeout`: the tool did not finish in its time.",
 }
 """What is said of a call beside that, in a whole result."""
+TEXT = {"type": "string"}
 HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "X-Request-Id": ("The id of the request.", {"type": "string"}),
     "ETag": ("What tells this answer from others.", {"type": "string"}),
@@ -122,14 +123,22 @@ HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "WWW-Authenticate": ("How a key is given.", {"type": "string"}),
     "Idempotent-Replayed": ("`true`: this is the answer the key has had before.", {"const": "true"}),
     "Preference-Applied": ("The time that was asked for is what counted.", {"type": "string"}),
+    "RateLimit": (
+        "What is left of the key's or the address's rate, and in how many seconds there is all of it.",
+        TEXT,
+    ),
+    "RateLimit-Policy": ("The rate: how often in how many seconds.", TEXT),
     "Allow": ("The methods that are answered.", {"type": "string"}),
 }
-OPTIONAL = frozenset(("Link", "Retry-After", "WWW-Authenticate", "Idempotent-Replayed", "Preference-Applied"))
+OPTIONAL = frozenset(
+    "Link Retry-After WWW-Authenticate Idempotent-Replayed Preference-Applied RateLimit RateLimit-Policy".split()
+)
 """Headers that are not always there."""
 BESIDE: dict[int, tuple[str, ...]] = {
     401: ("WWW-Authenticate",),
+    403: ("WWW-Authenticate",),
     409: ("Retry-After",),
-    429: ("Retry-After",),
+    429: ("Retry-After", "RateLimit", "RateLimit-Policy"),
     503: ("Retry-After",),
 }
 RESULT = ToolResult

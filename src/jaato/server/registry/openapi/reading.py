@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaato.protocol.arp import ToolDefinition, ToolView
 from jaato.server.registry.about import Health, Version
+from jaato.server.registry.cursor import CURSOR
 from jaato.server.registry.openapi.operation import KNOWN, NAME, VERSION, Answered, Operation, Parameter
 from jaato.server.registry.query import MAX_LIMIT, MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.server.registry.request import Kind
@@ -32,7 +33,7 @@ ASKED = (
         "cursor",
         "query",
         "Where the page before ended: from its Link, with the same q and tags.",
-        {"type": "string", "minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"},
+        {"type": "string", "pattern": f"^{CURSOR.pattern}$"},
     ),
 )
 
