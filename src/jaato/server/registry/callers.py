@@ -14,7 +14,6 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolCall
-from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
@@ -26,7 +25,6 @@ from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
 from jaato.tools.pipeline import run
-from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
@@ -267,16 +265,6 @@ class Callers(Rolling):
         self.repeats = Repeats(state_dir, plan.workspace)
         self.within_s: float | None = None
         """How long a call may take whose tool does not say."""
-
-    @property
-    def registry(self) -> PluginRegistry:
-        """The plugins of all callers."""
-        return self._runtime.registry
-
-    @property
-    def policy(self) -> Policy:
-        """The rules all callers work under."""
-        return self._plan.policy
 
     @property
     def count(self) -> int:
