@@ -70,6 +70,14 @@ class Counted:
         return {"tools": tools, "allow": ("count", "fail", "wait")}
 
 
+def origins_of(one: Opened) -> list[object]:
+    """Where the calls in the log come from."""
+    caller = one.door.callers.visiting("")
+    assert caller is not None
+    events = caller.session.journal.store.read(caller.session.state.session_id)
+    return [event.origin for event in events if isinstance(event, ToolCallStart)]
+
+
 def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> None:
     """The same key and the same request have the same answer, byte for byte, from this server and from the next; what only
     differs in spaces is the same, and everything else is another request: 422. A key that no call was begun with is free."""
@@ -99,11 +107,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
         assert one.at.invoke("nothing", {"args": {}}, idempotency_key="free").status == 404
         assert result_of(one.at.invoke("echo", {"args": {"text": "x"}}, idempotency_key="free"), 200)
         fails(one.at.invoke("count", {"args": {}}, idempotency_key=""), 400, "request.invalid_shape")
-        caller = one.door.callers.visiting("")
-        assert caller is not None
-        events = caller.session.journal.store.read(caller.session.state.session_id)
-        starts = [event.origin for event in events if isinstance(event, ToolCallStart)]
-        assert starts[0] == {"request_id": "first", "idempotency_key": "k-1"}
+        assert origins_of(one)[0] == {"request_id": "first", "idempotency_key": "k-1"}
 
     def again(one: Opened) -> None:
         for name, body, key in asked:
@@ -112,9 +116,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
                 reply = one.at.invoke(name, same, idempotency_key=key)
                 assert (reply.status, reply.body) == answers[key]
                 assert reply.headers[REPLAYED] == "true"
-        streamed = one.at.invoke(
-            "fail", asked[1][1], idempotency_key="k 2" and '"k 2"', accept="application/x-ndjson"
-        )
+        streamed = one.at.invoke("fail", asked[1][1], idempotency_key='"k 2"', accept="application/x-ndjson")
         assert streamed.headers[REPLAYED] == "true"
         assert json.loads(streamed.body) == {"type": "result", "result": json.loads(answers['"k 2"'][1])}
         assert counted.ran == ["count", "fail", "long"]

@@ -18,7 +18,7 @@ from jaato.settings import Settings
 
 if TYPE_CHECKING:
     from jaato.server.names import Names
-    from jaato.server.registry.line import Guard
+    from jaato.server.registry.guards import Guard
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
 

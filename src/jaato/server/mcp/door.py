@@ -14,14 +14,12 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.assemble import open_store, plan_of, settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
-from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.held import ClientAsker
 from jaato.server.mcp.nomodel import NoModel
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
 from jaato.tools.catalog import Catalog
-from jaato.tools.policy import Policy
 
 LOG = logger("server.mcp")
 MAX_VISITS = 256
@@ -59,16 +57,6 @@ class Door:
         except BaseException:
             (runtime or store).close()
             raise
-
-    @property
-    def registry(self) -> PluginRegistry:
-        """The plugins of all clients."""
-        return self._runtime.registry
-
-    @property
-    def policy(self) -> Policy:
-        """The rules all clients work under."""
-        return self._plan.policy
 
     @property
     def catalog(self) -> Catalog:

@@ -12,8 +12,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
 from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
-from jaato.server.registry.callers import Caller, Callers, How
+from jaato.server.registry.callers import Caller, Callers
 from jaato.server.registry.calling import STORED, Calls, origin_of
+from jaato.server.registry.course import How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keys import seconds
 from jaato.server.registry.once import REPLAYED, Ask, digest_of

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
 from jaato.agent.session import Session
-from jaato.errors import JaatoError, Overloaded, StoreError
+from jaato.errors import Overloaded, StoreError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Problem, ToolCall
+from jaato.protocol.messages import ToolCall
+from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
+from jaato.server.registry.course import NOT_BEGUN, UNKNOWN, Done, How, OutcomeUnknown, Running
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keeping import Weight
-from jaato.server.registry.places import Places
 from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
 from jaato.tools.pipeline import run
+from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
@@ -36,45 +37,6 @@ INVOCATION = "invocation"
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""
-NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")
-UNKNOWN = (
-    "The call has begun and may have been carried out, but how it ended is not recorded. "
-    "Look at what it was to do before it is made again."
-)
-
-
-class OutcomeUnknown(JaatoError):
-    """A call that may have been carried out, and whose end is not in the log."""
-
-    code = "tool.outcome_unknown"
-
-
-class Done(NamedTuple):
-    """How a call ended: its value, or the problem; in milliseconds. `begun`: the tool was run."""
-
-    value: Any
-    problem: Problem | None
-    latency_ms: float
-    begun: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """What else there is to a call: who hears of it, the place it takes, and what is to be done before it may begin, with
-    its session, its id and the last event before it."""
-
-    heard: Heard
-    places: Places | None = None
-    claim: Callable[[str, str, int], None] | None = None
-
-
-class Running(NamedTuple):
-    """A call that is under way, since when by the loop's clock, and the task it is in."""
-
-    task: asyncio.Task[Any] | None
-    call: Call
-    tool: Tool
-    since: float
 
 
 class Caller(Visit):
@@ -265,6 +227,16 @@ class Callers(Rolling):
         self.repeats = Repeats(state_dir, plan.workspace)
         self.within_s: float | None = None
         """How long a call may take whose tool does not say."""
+
+    @property
+    def registry(self) -> PluginRegistry:
+        """The plugins of all callers."""
+        return self._runtime.registry
+
+    @property
+    def policy(self) -> Policy:
+        """The rules all callers work under."""
+        return self._plan.policy
 
     @property
     def count(self) -> int:

@@ -23,7 +23,8 @@ from jaato.server.registry.answers import (
     failure,
     success,
 )
-from jaato.server.registry.callers import Callers, Done, How, OutcomeUnknown
+from jaato.server.registry.callers import Callers
+from jaato.server.registry.course import Done, How, OutcomeUnknown
 from jaato.server.registry.heard import Heard, Streamed
 from jaato.server.registry.once import UNDER_WAY, Ask, Once
 from jaato.server.registry.pages import looked_up

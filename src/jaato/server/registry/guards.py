@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from jaato.errors import ConfigError
 from jaato.log import logger
@@ -22,6 +23,14 @@ UNSAID = "Give a key: Authorization: Bearer KEY."
 OVER = "The time of this key is over; ask for another."
 WRONG = "This key is not known here, or no longer."
 OFTEN = "Too many wrong keys; come back later."
+
+
+class Guard(Protocol):
+    """Decides who is let in, by the head of a request."""
+
+    def admit(self, request: Request, peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from contextlib import aclosing
-from email.utils import formatdate
-from http import HTTPStatus
-from time import time
-from typing import Any, Protocol
+from typing import Any
 
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, Stream
 from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
+from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who, request_id
+from jaato.server.registry.written import CONTINUE, begun, chunk, written
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -30,47 +31,20 @@ UNREAD_BYTES = 65_536
 """A client takes so much of its answers in that time, or is left."""
 MAX_WAITING = 16
 """Requests that are read while one before them is answered."""
+AT_ONCE = struct.pack("ii", 1, 0)
 NEVER = float("inf")
-ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 NOTHING = Request(b"GET", b"/", [])
-
-
-class Guard(Protocol):
-    """Decides who is let in, by the head of a request."""
-
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        ...
-
-
-class Clock:
-    """The date as a header, made once a second."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._line = b""
-
-    def line(self) -> bytes:
-        """The header's line."""
-        now = int(time())
-        if now != self._second:
-            self._second = now
-            self._line = f"date: {formatdate(now, usegmt=True)}\r\n".encode()
-        return self._line
-
-
-CLOCK = Clock()
 
 
 class Line(asyncio.Protocol):
     """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread; `lines`
     has the one first that has been idle longest."""
 
-    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None]) -> None:
+    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None], most: int) -> None:
         self._door = door
         self._guard = guard
         self._lines = lines
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming(self, door.max_body_bytes)
         self._transport: Any = None
@@ -89,11 +63,13 @@ class Line(asyncio.Protocol):
         """Whether nothing is being answered."""
         return self._task is None
 
-    # --- the connection ----------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has come: where there are too many, the one that has been idle longest makes room."""
         self._transport = transport
+        longest = next((line for line in self._lines if line.idle), None)
+        if len(self._lines) >= self._most and longest is not None:
+            del self._lines[longest]
+            longest.abort()
         self._lines[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -137,7 +113,7 @@ class Line(asyncio.Protocol):
             self._left_bytes = left
             self.deadline = self._loop.time() + UNREAD_S
         elif self._ended or self._unread or self._closes or self._task is not None:
-            self._transport.abort()
+            self.abort()
         elif self._incoming.begun or self._incoming.request is not None:
             self._last(self._door.too_slow(self._incoming.request or NOTHING), self._incoming.request)
         else:
@@ -151,7 +127,9 @@ class Line(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it now, whatever it does."""
+        """Close it now, whatever it does; the system keeps nothing for it."""
+        line = self._transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()
 
     def _rest(self) -> None:
@@ -162,8 +140,6 @@ class Line(asyncio.Protocol):
         incoming = self._incoming
         allowed = BODY_S if incoming.request is not None else HEAD_S if incoming.begun else IDLE_S
         self.deadline = self._loop.time() + (ENDING_S if self._closes else allowed)
-
-    # --- reading -----------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """The client says something."""
@@ -226,8 +202,6 @@ class Line(asyncio.Protocol):
     def _peer(self) -> str:
         return str((self._transport.get_extra_info("peername") or ("",))[0])
 
-    # --- answering ---------------------------------------------------------------------------------------------
-
     def _next(self) -> None:
         """Answer what waits, in order, until one takes time."""
         while self._waiting and self._task is None and not self._unread and not self._ended:
@@ -266,15 +240,13 @@ class Line(asyncio.Protocol):
         closes = closes or request.old
         try:
             async with aclosing(stream) as pieces:
-                framing = b"" if request.old else b"transfer-encoding: chunked\r\n"
-                self._transport.write(b"".join(head_of(answer, request, closes=closes, framing=framing)))
+                self._transport.write(begun(answer, request, closes=closes))
                 async for piece in pieces:
-                    self._transport.write(piece if request.old else b"%x\r\n%b\r\n" % (len(piece), piece))
+                    self._transport.write(chunk(piece, request))
                     if self._unread:
                         self._read = self._loop.create_future()
                         await self._read
-            if not request.old:
-                self._transport.write(b"0\r\n\r\n")
+            self._transport.write(chunk(b"", request))
         except BaseException:
             self._transport.abort()
             raise
@@ -296,24 +268,16 @@ class Line(asyncio.Protocol):
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
         if answer.status >= 400:
             REFUSALS.note(request, answer, self._peer())
-        length = b"" if answer.status in (204, 304) else b"content-length: %d\r\n" % len(answer.body)
-        parts = head_of(answer, request, closes=closes, framing=length)
-        if request.method != b"HEAD":
-            parts.append(answer.body)
+        if self._ended or self._transport.is_closing():
+            return
+        self._transport.write(written(answer, request, closes=closes))
+        self._sent(closes=closes)
+
+    def _sent(self, *, closes: bool) -> None:
+        """An answer has been written."""
         if self._ended or self._transport.is_closing():
             return
         self._lines[self] = self._lines.pop(self, None)  # the last that was idle
-        if not closes:
-            self._rest()
-        self._transport.write(b"".join(parts))
-        if closes:
-            self._end()
-
-    def _sent(self, *, closes: bool) -> None:
-        """A stream has been sent."""
-        if self._ended or self._transport.is_closing():
-            return
-        self._lines[self] = self._lines.pop(self, None)
         if closes:
             self._end()
         elif not self._unread:
@@ -334,15 +298,3 @@ class Line(asyncio.Protocol):
         """How long the client has to take the last it is told, and to end."""
         self._left_bytes = self._transport.get_write_buffer_size()
         self.deadline = self._loop.time() + (UNREAD_S if self._left_bytes else LINGER_S)
-
-
-def head_of(answer: Answer, request: Request, *, closes: bool, framing: bytes) -> list[bytes]:
-    """The head of an answer, in pieces; `framing` says how long the body is."""
-    parts = [ENTRY[answer.status], CLOCK.line()]
-    for name, value in answer.headers:
-        parts += (name, b": ", value, b"\r\n")
-    for name, value in request.told:
-        parts += (name, b": ", value, b"\r\n")
-    parts.append(framing)
-    parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
-    return parts

@@ -16,7 +16,8 @@ from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
 from jaato.server.registry.answers import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
-from jaato.server.registry.callers import UNKNOWN, Callers, How
+from jaato.server.registry.callers import Callers
+from jaato.server.registry.course import UNKNOWN, How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.repeats import Key, Made
 from jaato.server.registry.request import Who
