@@ -117,6 +117,8 @@ def test_health_and_version_need_no_token_and_the_rest_does(tmp_path: Path) -> N
         for closed in ("/metrics", "/openapi.json", "/v1/tools:metrics", "/v1/tools:openapi", "/v1/tools"):
             refuses(at.send("GET", closed), 401, "auth.required")
             assert keyed.send("GET", closed).status == 200
+        found = values(keyed.send("GET", "/metrics").body.decode())
+        assert found['jaato_registry_requests_total{route="list",method="GET",status="401"}'] == 1
         told = keyed.send("GET", "/openapi.json").json["paths"]
         assert told["/v1/tools"]["get"]["security"] == [{"key": ["tools:read"]}]
         assert told["/healthz"]["get"]["security"] == [{}]

@@ -15,12 +15,14 @@ import pytest
 from tests.registry.opened import Opened, during
 
 from jaato.cli.registry_log import put
+from jaato.errors import ConfigError
+from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import keeping
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits
 from jaato.server.registry.guards import Keyed
-from jaato.server.registry.keys import Keys, add_key
+from jaato.server.registry.keys import Keys, add_key, rate_in
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken
@@ -31,6 +33,17 @@ from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OWNER = "o" * 43
+FOUND = [
+    (Wanted(request="r-3"), ["r-3"]),
+    (Wanted(trace=TRACE), ["r-1"]),
+    (Wanted(flow="f-1"), ["r-1", "r-2"]),
+    (Wanted(tool="calc"), ["r-4"]),
+    (Wanted(key="ci"), ["r-1", "r-2"]),
+    (Wanted(key="owner", failed=True), ["r-3", "r-4"]),
+    (Wanted(since="2999"), []),
+    (Wanted(flow="f-1", tool="calc"), []),
+]
+"""What is asked for, and the requests that are found."""
 
 
 def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,16 +85,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert (seen[0].trace_id, seen[0].flow_id, seen[0].step_id) == (TRACE, "f-1", "s-1")
             assert seen[1].flow_id == "f-1"
             assert (seen[2].permission or "").startswith("denied: ")
-            for wanted, found in (
-                (Wanted(request="r-3"), ["r-3"]),
-                (Wanted(trace=TRACE), ["r-1"]),
-                (Wanted(flow="f-1"), ["r-1", "r-2"]),
-                (Wanted(tool="calc"), ["r-4"]),
-                (Wanted(key="ci"), ["r-1", "r-2"]),
-                (Wanted(key="owner", failed=True), ["r-3", "r-4"]),
-                (Wanted(since="2999"), []),
-                (Wanted(flow="f-1", tool="calc"), []),
-            ):
+            for wanted, found in FOUND:
                 assert [one.request_id for one in Audit(store, wanted).newest(100)] == found
             assert [one.request_id for one in Audit(store, Wanted()).newest(2)] == ["r-3", "r-4"]
 
@@ -204,3 +208,18 @@ def test_old_calls_are_removed(tmp_path: Path) -> None:
         fails(one.at.invoke("change", {"args": {}}, **once), 500, "tool.outcome_unknown")
 
     during(tmp_path, body, tools=(change,), yes=True)
+
+
+@pytest.mark.parametrize("setting", ["LOG_DAYS=-1", "LOG_MB=nan", "RATE=often"])
+def test_bounds_that_are_none(tmp_path: Path, setting: str) -> None:
+    """A bound of the log, or a rate, that is none is refused at the start."""
+    name, _, value = setting.partition("=")
+    environ = {"HOME": str(tmp_path), f"JAATO_TOOL_REGISTRY_{name}": value}
+    blueprint = Blueprint(workspace=tmp_path, state_dir=tmp_path / "state", environ=environ)
+
+    def start() -> None:
+        rate_in(settings_for(blueprint, tmp_path))
+        open_registry(blueprint)
+
+    with pytest.raises(ConfigError, match=r"number from zero up|no rate|is no number"):
+        start()

@@ -145,7 +145,7 @@ BAD = (
         f"tag={'x' * (MAX_TAG_CHARS + 1)}",
         f"q={'x' * (MAX_TEXT_CHARS + 1)}",
     ),
-    "&".join(f"tag={number}" for number in range(MAX_TAGS + 1)),
+    "&".join(["tag=money"] * (MAX_TAGS + 1)),
     *(
         "cursor=",
         "cursor=x",

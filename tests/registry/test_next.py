@@ -140,6 +140,14 @@ def test_its_routes(tmp_path: Path) -> None:
         issues = of(RESULT, invoke(at, asked("echo")))["error"]["details"]["issues"]
         assert [issue["path"] for issue in issues] == [""]
 
+    during(tmp_path, body, ["core", showing.__file__], deny=("locked",))
+
+
+def test_what_is_no_call(tmp_path: Path) -> None:
+    """Where no call is made there is a status, and an error in an envelope."""
+
+    def body(one: Opened) -> None:
+        at = one.at
         refused(invoke(at, asked("nothing")), 404, "tool.not_found")
         refused(at.send("GET", "/next/v1/tools/nothing"), 404, "tool.not_found")
         for path in ("/next/v1/tools/", "/next/v1/", "/next/v1/tools/a/b", "/next/v1/nothing"):
@@ -162,7 +170,7 @@ def test_its_routes(tmp_path: Path) -> None:
             refused(invoke(at, shape), 400, "request.invalid_shape")
         assert at.send("GET", "/next").status == at.send("GET", "/next/v2/tools").status == 404
 
-    during(tmp_path, body, ["core", showing.__file__], deny=("locked",))
+    during(tmp_path, body)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,17 @@ def test_several_definitions_come_in_the_order_of_their_names(tmp_path: Path) ->
     during(tmp_path, body, domains=["core"])
 
 
+def test_a_batch_is_no_lever(tmp_path: Path) -> None:
+    """A few bytes that ask for much, again and again, are refused; the same things are had one by one."""
+
+    def body(one: Opened) -> None:
+        one.put(made("vast", text="Do something. " * 10_000))
+        assert len(batch(one.at, {"names": ["vast"] * 50}).body) > 7_000_000
+        refuses(batch(one.at, {"names": ["vast"] * 60}), 400, "request.invalid_shape")
+
+    during(tmp_path, body, domains=["core"])
+
+
 def test_what_is_no_batch_is_refused(tmp_path: Path) -> None:
     """What is no JSON, no list of names, or too much is a plain error, and so is another method."""
 

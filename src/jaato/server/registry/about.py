@@ -15,6 +15,7 @@ from jaato.server.registry.figures import Figures
 from jaato.server.registry.pages import sent
 from jaato.server.registry.request import LIST, Request, Who
 from jaato.server.registry.shelf import Page, Shelf
+from jaato.server.registry.sight import Sight
 
 NEW = (b"cache-control", b"no-store")
 TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -46,9 +47,9 @@ def version() -> Answer:
     return said(Version("jaato", jaato.__version__, SCHEMA_VERSION))
 
 
-def metrics(shelf: Shelf, figures: Figures, sessions: int) -> Answer:
+def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:
     """What it has counted."""
-    return Answer(200, figures.text(shelf, sessions).encode(), [TEXT, NEW])
+    return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NEW])
 
 
 def described(who: Who, request: Request) -> Answer:

@@ -58,7 +58,7 @@ PAGES: dict[Kind, AtOnce] = {
     "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
-    "metrics": lambda door, shelf, *_: about.metrics(shelf, door.figures, door.callers.count),
+    "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -201,6 +201,10 @@ class RegistryDoor:
 
     def _large(self, route: Route | None) -> Answer:
         return said(route, "request.too_large", f"A request has at most {self.max_body_bytes:,} bytes.")
+
+    def turn_away(self, request: Request, problem: Refused) -> Answer:
+        """What a guard says to who may not come in."""
+        return self._refused(request, turned_away(request, problem))
 
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""

@@ -11,6 +11,7 @@ from jaato.server.registry.request import Kind
 
 if TYPE_CHECKING:
     from jaato.server.registry.shelf import Shelf
+    from jaato.server.registry.sight import Sight
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MAX_TOOLS = 200
@@ -68,15 +69,15 @@ class Figures:
         key = tool, code or "ok"
         self.calls[key] = self.calls.get(key, 0) + 1
 
-    def text(self, shelf: Shelf, sessions: int) -> str:
-        """All of it, now, in Prometheus' text format."""
+    def text(self, shelf: Shelf, sessions: int, sight: Sight | None = None) -> str:
+        """All of it, now, in Prometheus' text format; of the calls those of tools that are seen."""
         lines: list[str] = []
-        for name, kind, meaning, values in self._rows(shelf, sessions):
+        for name, kind, meaning, values in self._rows(shelf, sessions, sight):
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{what} {value}" for what, value in values]
         return "\n".join(lines) + "\n"
 
-    def _rows(self, shelf: Shelf, sessions: int) -> Iterable[Row]:
+    def _rows(self, shelf: Shelf, sessions: int, sight: Sight | None) -> Iterable[Row]:
         seconds = "jaato_registry_request_seconds"
         yield "jaato_uptime_seconds", "counter", "seconds since the start", [("", self.uptime_s)]
         yield "jaato_cpu_seconds_total", "counter", "processor time used", [("", time.process_time())]
@@ -95,7 +96,11 @@ class Figures:
             "jaato_registry_calls_total",
             "counter",
             "calls of tools that are there, by how they ended",
-            [(labels(tool=tool, outcome=code), count) for (tool, code), count in sorted(self.calls.items())],
+            [
+                (labels(tool=tool, outcome=code), count)
+                for (tool, code), count in sorted(self.calls.items())
+                if sight is None or tool == OTHERS or sight.has(tool)
+            ],
         )
         yield seconds, "histogram", "time until a request was answered, once it had come", self._spread()
 

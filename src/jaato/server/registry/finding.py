@@ -7,10 +7,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from anyio import CapacityLimiter
+
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
 MAX_KEPT = 64
+AT_ONCE = 2
+"""Searches that are under way at the same time; the others wait, so that requests that need none are answered meanwhile."""
 
 
 class Finder:
@@ -18,6 +22,7 @@ class Finder:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = Catalog(catalog.meaning, catalog.index_folder)
+        self.places = CapacityLimiter(AT_ONCE)
         self._lock = threading.Lock()
         self._known: Mapping[str, Tool] = {}
         self._stripped: dict[str, Tool] = {}

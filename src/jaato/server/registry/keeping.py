@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaato.abc.store import Store
 from jaato.agent.session import Session
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
@@ -60,7 +61,10 @@ class Kept:
 
 
 def kept_by(settings: Settings) -> Kept:
-    """What the settings say."""
+    """What the settings say. Raises `ConfigError` for what is no number from zero up."""
+    for name in ("tool_registry_log_days", "tool_registry_log_mb"):
+        if not 0 <= settings[name] < math.inf:
+            raise ConfigError(f"{name} = {settings[name]}: take a number from zero up; 0 keeps all of it.")
     return Kept(settings["tool_registry_log_days"] or None, settings["tool_registry_log_mb"] * 1e6 or None)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
+from jaato.server.registry.door import RegistryDoor, broken, unanswered
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.refusals import REFUSALS
-from jaato.server.registry.request import Pending, Request, Who, request_id
+from jaato.server.registry.request import Pending, Request, Who
 from jaato.server.registry.written import CONTINUE, begun, chunk, written
 
 HEAD_S = 15.0
@@ -155,7 +155,7 @@ class Line(asyncio.Protocol):
         try:
             self._who = self._guard.admit(request, self._peer())
         except Refused as problem:
-            answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
+            answer = self._door.turn_away(request, problem)
             answer.headers += [(name.encode(), value.encode()) for name, value in problem.headers.items()]
             self._last(answer, request)
             return

@@ -47,8 +47,9 @@ def open_registry(
         tools=(*blueprint.tools, *served.tools.values()),
         allow=(*blueprint.allow, *allowed),
     )
+    kept = kept_by(settings)
     callers = Callers.opened(described, Offer(whole=True))
-    callers.kept = kept_by(settings)
+    callers.kept = kept
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     everything = Shelf(one for first in callers.catalog for one in served.all_of(first))

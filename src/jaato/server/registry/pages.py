@@ -36,7 +36,9 @@ def listed(shelf: Shelf, request: Request) -> Answer | None:
 async def searched(shelf: Shelf, everything: Shelf, finder: Finder, request: Request) -> Answer:
     """A page of what a search finds; see `by_rank`."""
     try:
-        page, headers = await to_thread.run_sync(by_rank, shelf, everything, finder, wanted(request.query))
+        page, headers = await to_thread.run_sync(
+            by_rank, shelf, everything, finder, wanted(request.query), limiter=finder.places
+        )
     except InvalidShape as error:
         return refusal(error.code, str(error))
     return sent(page, request, *headers)

@@ -74,7 +74,7 @@ def wanted(query: bytes) -> Wanted:
     text = texts[0].strip()
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidShape(f"q= has {len(text):,} characters, and may have {MAX_TEXT_CHARS:,}.")
-    tags = tuple(dict.fromkeys(given.get("tag", ())))
+    tags = tuple(given.get("tag", ()))
     if len(tags) > MAX_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARS for tag in tags):
         raise InvalidShape(
             f"tag= may stand {MAX_TAGS} times, each with a tag of 1 to {MAX_TAG_CHARS} characters."
@@ -82,4 +82,4 @@ def wanted(query: bytes) -> Wanted:
     limit = once(given, "limit")
     if limit is not None and not (LIMIT.fullmatch(limit) and int(limit) <= MAX_LIMIT):
         raise InvalidShape(f"limit= is a whole number from 1 to {MAX_LIMIT:,}.")
-    return Wanted(text, tags, int(limit or 0), once(given, "cursor") or "")
+    return Wanted(text, tuple(dict.fromkeys(tags)), int(limit or 0), once(given, "cursor") or "")

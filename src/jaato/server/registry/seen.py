@@ -21,7 +21,5 @@ def seen(shelf: Shelf, sight: Sight | None) -> Shelf:
     if mine is None:
         while len(made) >= MOST:
             del made[next(iter(made))]
-        mine = made[sight] = Shelf(
-            one for newest in shelf.tools.values() if sight.has(newest.name) for one in shelf.all_of(newest)
-        )
+        mine = made[sight] = shelf.only(sight.has)
     return mine

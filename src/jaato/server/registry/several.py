@@ -22,6 +22,8 @@ from jaato.server.registry.request import Request, accepts_gzip
 from jaato.server.registry.shelf import Kept, Page, Shelf
 
 MAX_NAMES = 100
+MAX_BYTES = 8_000_000
+"""What is answered at most: a few bytes that ask for the same thing a hundred times are not worth more."""
 
 
 class NamedTool(Struct, frozen=True, gc=False):
@@ -60,19 +62,26 @@ def got(shelf: Shelf, request: Request, body: bytes) -> Answer:
         asked = strict(body, BATCH)
     except (InvalidJson, InvalidShape) as error:
         return refusal(error.code, str(error))
-    results = [result_of(shelf, one) for one in asked.names]
+    found = [sought(shelf, one) for one in asked.names]
+    if sum(len(one.page.body) for one in found if isinstance(one, Kept)) > MAX_BYTES:
+        words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."
+        return refusal("request.invalid_shape", words)
+    results = [result_of(one) for one in found]
     page = Page(encode({"schema_version": SCHEMA_VERSION, "results": results}))
     if accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None:
         return Answer(200, page.gzipped, [JSON, SHARED, (b"content-encoding", b"gzip")])
     return Answer(200, page.body, [JSON, SHARED])
 
 
-def result_of(shelf: Shelf, asked: str | NamedTool) -> dict[str, Raw | ToolError]:
-    """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept."""
+def sought(shelf: Shelf, asked: str | NamedTool) -> Kept | ToolError:
+    """The tool that one of them names; else why there is none."""
     match asked:
         case str() as name:
-            version = None
-        case NamedTool(name=name, version=given):
-            version = None if given is UNSET else given
-    found = found_in(shelf, name, version)
+            return found_in(shelf, name, None)
+        case NamedTool(name=name, version=version):
+            return found_in(shelf, name, None if version is UNSET else version)
+
+
+def result_of(found: Kept | ToolError) -> dict[str, Raw | ToolError]:
+    """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept."""
     return {"definition": Raw(found.page.body)} if isinstance(found, Kept) else {"error": found}

@@ -20,6 +20,10 @@ WORTH_BYTES = 1_400
 """A page that is longer is sent compressed too: a shorter one fits in one packet anyhow."""
 
 
+LARGE_BYTES = 200_000
+"""A page that is longer is compressed in a fifth of the time, and to a fifth more: everybody waits meanwhile."""
+
+
 class Page:
     """Bytes as they are sent, with their entity tag. What else an answer says with them counts for the tag too."""
 
@@ -38,7 +42,7 @@ class Page:
         if len(self.body) <= WORTH_BYTES:
             return None
         if self._packed is None:
-            packed = gzip.compress(self.body, 6, mtime=0)
+            packed = gzip.compress(self.body, 6 if len(self.body) < LARGE_BYTES else 1, mtime=0)
             self._packed = packed if len(packed) < len(self.body) else b""
         return self._packed or None
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
-from typing import Any, get_args, get_origin
-
-import msgspec
+from typing import Any
 
 import jaato
-from jaato.protocol.arp import INVOKE, LIST_PATH, SCHEMA_VERSION, SPOKEN
-from jaato.protocol.arp_next import MAX_ID_CHARS
-from jaato.server.registry.answers import STATUS
+from jaato.protocol.arp import INVOKE, LIST_PATH
 from jaato.server.registry.next.paths import PREFIX
 from jaato.server.registry.openapi.calling import CALLING
 from jaato.server.registry.openapi.later import LATER
@@ -31,7 +25,8 @@ from jaato.server.registry.openapi.operation import (
     Parameter,
 )
 from jaato.server.registry.openapi.reading import READING
-from jaato.server.registry.openapi.writing import PUT_FIELDS, WRITING
+from jaato.server.registry.openapi.schemas import schema_of, schemas, types_of
+from jaato.server.registry.openapi.writing import WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
 OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
@@ -55,7 +50,6 @@ PATHS: dict[Kind, tuple[str, ...]] = {
 }
 """Where each is."""
 KEY = "key"
-REF = "#/components/schemas/{name}"
 WORDS = """Tools of this registry for programs elsewhere: a list for planners, the schema of each, a call that is
 validated. Errors say what to do; `retryable` says whether the same request may work later."""
 
@@ -69,6 +63,7 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
         for one in OPERATIONS.values()
         for each in (one.errors, *(answered.body for answered in one.answers.values()))
     )
+    failures: dict[str, Any] = {}
     return {
         "openapi": "3.1.0",
         "info": {"title": "jaato tool registry", "version": jaato.__version__, "description": WORDS},
@@ -81,8 +76,9 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
                 "description": "The same in the words of the later generation of the contract.",
             },
         ],
-        "paths": paths(whole=whole, keyed=keyed),
+        "paths": paths(failures, whole=whole, keyed=keyed),
         "components": {
+            "responses": failures,
             "schemas": {**schemas(sent, closed=False), **schemas(told, closed=True)},
             "securitySchemes": {
                 KEY: {
@@ -103,8 +99,8 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
     }
 
 
-def paths(*, whole: bool, keyed: bool) -> dict[str, Any]:
-    """Every path, with what each method does there."""
+def paths(failures: dict[str, Any], *, whole: bool, keyed: bool) -> dict[str, Any]:
+    """Every path, with what each method does there; what is answered to what fails goes to `failures`, once."""
     found: dict[str, Any] = {}
     for (kind, method), scope in SCOPES.items():
         operation = OPERATIONS[kind, b"GET" if method == b"HEAD" else method]
@@ -112,37 +108,37 @@ def paths(*, whole: bool, keyed: bool) -> dict[str, Any]:
             PATHS[kind][0] if whole else next((one for one in PATHS[kind] if one.startswith(LIST_PATH)), None)
         )
         if path is not None:
-            made = described(operation, bare=method == b"HEAD")
+            made = described(operation, failures, bare=method == b"HEAD")
             made["operationId"] = operation.id + ("Head" if method == b"HEAD" else "")
             made["security"] = [{}] if scope is None else [{KEY: [scope]}, *([] if keyed else [{}])]
             found.setdefault(path, {})[method.decode().lower()] = made
     return found
 
 
-def described(operation: Operation, *, bare: bool) -> dict[str, Any]:
+def described(operation: Operation, failures: dict[str, Any], *, bare: bool) -> dict[str, Any]:
     """One operation; a `bare` one has no bodies."""
-    failing = (*ALWAYS, *operation.fails, *(WITH_BODY if operation.body is not None else ()))
-    special = CALL_FAILURES if operation.errors is RESULT else {}
-    answers = {
-        **operation.answers,
-        **{
-            status: Answered(
-                special.get(status) or FAILURES[status], operation.errors, headers=BESIDE.get(status, ())
-            )
-            for status in failing
-            if status not in operation.answers
-        },
-    }
+    answers = {status: answer(one, bare=bare) for status, one in operation.answers.items()}
+    for status in (*ALWAYS, *operation.fails, *(WITH_BODY if operation.body is not None else ())):
+        if status not in answers:
+            name = f"{operation.errors.__name__}{status}{'Bare' if bare else ''}"
+            failures[name] = answer(failure(operation.errors, status), bare=bare)
+            answers[status] = {"$ref": f"#/components/responses/{name}"}
     made: dict[str, Any] = {
         "tags": [operation.tag],
         "summary": operation.words.partition(". ")[0].rstrip("."),
         "description": operation.words,
         "parameters": [parameter(one) for one in (*operation.parameters, REQUEST_ID)],
-        "responses": {str(status): answer(answers[status], bare=bare) for status in sorted(answers)},
+        "responses": {str(status): answers[status] for status in sorted(answers)},
     }
     if operation.body is not None:
         made["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of(operation.body)}}}
     return {**made, **operation.more}
+
+
+def failure(errors: Any, status: int) -> Answered:
+    """What a status means where it is an error of this type."""
+    special = CALL_FAILURES.get(status) if errors is RESULT else None
+    return Answered(special or FAILURES[status], errors, headers=BESIDE.get(status, ()))
 
 
 def parameter(one: Parameter) -> dict[str, Any]:
@@ -165,53 +161,3 @@ def answer(one: Answered, *, bare: bool) -> dict[str, Any]:
     if one.kinds:
         made.setdefault("content", {}).update({kind: {"schema": {"type": "string"}} for kind in one.kinds})
     return made
-
-
-def types_of(bodies: Any) -> list[Any]:
-    """The types that are named in these, each once."""
-    found = dict.fromkeys(part for body in bodies if body is not None for part in parts_of(body))
-    return [one for one in found if isinstance(one, type) and issubclass(one, msgspec.Struct)]
-
-
-def parts_of(body: Any) -> tuple[Any, ...]:
-    """The types in a list or a union; else the type."""
-    return get_args(body) if get_origin(body) in (list, types.UnionType) else (body,)
-
-
-def schema_of(body: Any) -> dict[str, Any]:
-    """The schema of a type, by reference where it has a name."""
-    (made,), _ = msgspec.json.schema_components([body], ref_template=REF)
-    return dict(made)
-
-
-NARROWED: dict[str, dict[str, Any]] = {
-    "InvocationRequest": {"invocation_id": {"minLength": 1, "maxLength": MAX_ID_CHARS}},
-    "InvocationResult": {"duration_ms": {"minimum": 0}},
-    "Invocation": {"schema_version": {"pattern": f"^{SPOKEN.pattern}$"}},
-    "ToolError": {"code": {"enum": sorted(STATUS)}, "schema_version": {"const": SCHEMA_VERSION}},
-    "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
-    "ToolDefinition": {"schema_version": {"const": SCHEMA_VERSION}},
-    "Metrics": {"latency_ms": {"minimum": 0}},
-    **PUT_FIELDS,
-}
-"""What is known of some fields beyond their types."""
-BESIDES: dict[str, dict[str, Any]] = {
-    "InvocationRequest": {"anyOf": [{"required": ["tool_id"]}, {"required": ["tool_name"]}]}
-}
-"""What is known of some types as a whole."""
-
-
-def narrowed(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema with what is known beyond the types."""
-    for field, more in NARROWED.get(name, {}).items():
-        schema["properties"][field].update(more)
-    return {**schema, **BESIDES.get(name, {})}
-
-
-def schemas(named: list[Any], *, closed: bool) -> Mapping[str, Any]:
-    """The types by their names; what is answered has no other fields than those that are told."""
-    _, made = msgspec.json.schema_components(named, ref_template=REF)
-    found = {name: narrowed(name, schema) for name, schema in made.items()}
-    if closed:
-        return {name: {**schema, "additionalProperties": False} for name, schema in found.items()}
-    return found
