@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -97,6 +98,13 @@ def during(path: Path, body: Callable[[Registry], None], **more: Any) -> None:
             await anyio.to_thread.run_sync(body, one)
 
     anyio.run(main)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that is soon so."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be"
 
 
 @dataclass

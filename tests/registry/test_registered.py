@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from tests.registry.registering import Registry, during, failed, fine, put_body, webhook
+from tests.registry.registering import Registry, during, failed, fine, put_body, until, webhook
 from tests.server.serving import served
 
 from jaato.protocol.arp import decode_definition
@@ -255,8 +255,7 @@ def test_a_change_is_seen_through(tmp_path: Path) -> None:
         assert [reply.status for reply in replies] == [201, 204, 404]
         assert "content-length" not in replies[1].headers
         folder = tmp_path / "state" / "registered-tools"
-        while {file.name.split("@")[0] for file in folder.glob("*.json")} != set(one.names()[3:]):
-            pass  # the last one may still be under way
+        until(lambda: {file.name.split("@")[0] for file in folder.glob("*.json")} == set(one.names()[3:]))
 
     during(tmp_path, body)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from tests.registry.registering import Registry, during, put_body, serve, webhook
+from tests.registry.registering import Registry, during, put_body, serve, until, webhook
 
 from jaato.settings import environment
 from jaato.testing.arp.peer import Served, refuses, result_of
@@ -77,8 +77,7 @@ def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.
         assert sorted(statuses) == [201] * 18 + [412] * 6
         everything = {f"t{n}" for n in (*range(6), *range(10, 16))} | {f"both{n}" for n in range(6)}
         for at in (one, other):
-            while set(at.names()) != everything | {"echo", "calc", "time_now"}:
-                pass
+            until(lambda at=at: set(at.names()) == everything | {"echo", "calc", "time_now"})  # type: ignore[misc]
         etag = one.get("t0").headers["etag"]
         assert one.put("t0", put_body(HOOK, description="Anew."), if_match=etag).status == 200
         refuses(
@@ -88,8 +87,7 @@ def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.
         )
         assert other.get("t0").json["description"] == "Anew."
         assert other.delete("t1").status == 204
-        while one.get("t1").status != 404:
-            pass
+        until(lambda: one.get("t1").status == 404)
 
     async def main() -> None:
         with anyio.fail_after(30):
