@@ -139,6 +139,11 @@ class SessionSteps:
         """Cancellation ends more than the call."""
         return isinstance(error, (asyncio.CancelledError, GeneratorExit))
 
+    def close(self) -> None:
+        """There are no more calls: what is held of the last ones is written, and the threads end."""
+        self._session.journal.let_go()
+        self.workers.close()
+
     # --- running -----------------------------------------------------------------------------------------------
 
     async def run_tool(self, call: Call, tool: Tool) -> Any:
