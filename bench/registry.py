@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-import selectors
+import select
 import socket
 import subprocess
 import sys
@@ -21,6 +21,7 @@ from bench.startup import environ_for
 WARM_S, MEASURED_S, ROUNDS = 0.1, 0.4, 3
 CROWD = 1_000
 TOOLS = 5_000
+PIECE_BYTES = 65_536
 BOUNDS = {"list": 1.2, "get": 1.5, "invoke": 1.5}
 AGAINST = "ThreadingHTTPServer, its time per request"
 BODY = json.dumps({"args": {"text": "hello there"}, "trace": {"flow_id": "f1", "step_id": "s1"}}).encode()
@@ -106,7 +107,7 @@ class Line:
 
     def answered(self) -> float | None:
         """Seconds the answer took, None while it is not whole."""
-        self._got += self.socket.recv(1 << 20)
+        self._got += self.socket.recv(max(PIECE_BYTES, self._wanted - len(self._got)))
         if not self._wanted:
             end = self._got.find(b"\r\n\r\n")
             if end < 0:
@@ -121,19 +122,22 @@ class Line:
 def load(port: int, data: bytes, connections: int, seconds: float = MEASURED_S) -> Load:
     """Keep this many connections busy for so long."""
     latencies: list[float] = []
-    with ExitStack() as stack, selectors.DefaultSelector() as selector:
-        lines = [Line(port, data) for _ in range(connections)]
-        for line in lines:
+    with ExitStack() as stack, select.epoll() as ready:
+        lines = {}
+        for _ in range(connections):
+            line = Line(port, data)
             stack.callback(line.socket.close)
-            selector.register(line.socket, selectors.EVENT_READ, line)
+            lines[line.socket.fileno()] = line
+            ready.register(line.socket, select.EPOLLIN)
             line.ask()
         begun = time.perf_counter()
         while time.perf_counter() - begun < seconds:
-            for key, _ in selector.select(1.0):
-                took = key.data.answered()
+            for number, _ in ready.poll(1.0):
+                line = lines[number]
+                took = line.answered()
                 if took is not None:
                     latencies.append(took)
-                    key.data.ask()
+                    line.ask()
         spent = time.perf_counter() - begun
     latencies.sort()
     return Load(len(latencies) / spent, latencies[int(len(latencies) * 0.99)])

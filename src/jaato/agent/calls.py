@@ -36,6 +36,8 @@ class SessionSteps:
         self._session = session
         self.results = Results(session.journal)
         self.workers = Workers(MAX_CALLS_AT_ONCE)
+        self._reading: set[str] = set()
+        """The calls of other programs that have begun and can have no effect."""
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
         self.background = Background(session, self, self._loop)
@@ -85,6 +87,7 @@ class SessionSteps:
         )
         if call.door == "registry" and tool.spec.access == "read":
             journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
+            self._reading.add(call.id)
         else:
             journal.record(start)
 
@@ -92,7 +95,7 @@ class SessionSteps:
         """Run the tool; a slow one that may go on in the background is moved there."""
         threshold_s = tool.background_after_s
         if threshold_s is None or call.door == "background":
-            return await self.run_tool(call, tool)
+            return await (self._run_plain if tool.timeout_s is None else self.run_tool)(call, tool)
         if call.arguments.get("background") is True:
             threshold_s = 0.0
         return await self.background.run_movable(call, tool, threshold_s)
@@ -126,14 +129,11 @@ class SessionSteps:
         if call.door == "registry":
             for change in told:
                 journal.hold(change)
-            journal.hold(end, hurried=not self._only_read(call, outcome))  # else answered when it is durable
+            read = call.id in self._reading
+            self._reading.discard(call.id)
+            journal.hold(end, hurried=not (read and outcome.ok) or bool(told))  # else answered when durable
         else:
             journal.record(*told, end)
-
-    def _only_read(self, call: Call, outcome: Outcome) -> bool:
-        """Whether a call is over that can have had no effect."""
-        found = self.find(call.name) if outcome.ok and not call.changed else None
-        return found is not None and found.tool.spec.access == "read"
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -215,13 +215,14 @@ class SessionSteps:
     def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
         """What the tools are told about a call."""
         session = self._session
+        state = session.state
         return Call(
             id=asked.call_id,
             name=asked.name,
             arguments=asked.arguments,
             door=door,
-            session_id=session.state.session_id,
-            agent_id=session.state.agent_id,
+            session_id=state.session_id,
+            agent_id=state.agent_id,
             turn_id=turn_id,
             output=OutputSink(session.journal, asked.call_id, self._loop),
             keep=self.results.keep,
@@ -252,7 +253,7 @@ def own(value: Any) -> Any:
     """Arguments as the tool's own: what it changes in them is changed neither in the history nor in an event."""
     match value:
         case dict():
-            return {key: own(item) for key, item in value.items()}
+            return {key: item if item.__class__ is str else own(item) for key, item in value.items()}
         case list():
             return [own(item) for item in value]
     return value
