@@ -22,7 +22,7 @@ Events and messages are in `jaato.protocol` ([events](events.md)), the scripted 
 This page is made from the code by `make docs`.
 """
 GROUPS = {
-    "Agents": ("Agent", "Result", "RetryPolicy"),
+    "Agents": ("Agent", "Result", "RetryPolicy", "Flow", "FlowRun", "FlowStep"),
     "Tools and plugins": (
         "tool", "Tool", "ToolSpec", "Call", "Output", "Plugin", "Host", "ToolPlugin", "ToolSchema", "UserCommand",
         "PromptEnrichmentResult", "PluginRegistry", "ToolExecutor",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from jaato.runtime.agent import Agent
     from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.executor import ToolExecutor
+    from jaato.runtime.flow.flow import Flow
+    from jaato.runtime.flow.result import FlowRun, FlowStep
     from jaato.runtime.registry import PluginRegistry
     from jaato.runtime.result import Result
     from jaato.tools.call import Call, Output
@@ -45,6 +47,9 @@ __all__ = [
     "CancelToken",
     "CancelledException",
     "ConfigError",
+    "Flow",
+    "FlowRun",
+    "FlowStep",
     "Host",
     "JaatoClient",
     "JaatoError",
@@ -92,6 +97,8 @@ HOMES = {
     "jaato.runtime.agent": "Agent",
     "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
     "jaato.runtime.executor": "ToolExecutor",
+    "jaato.runtime.flow.flow": "Flow",
+    "jaato.runtime.flow.result": "FlowRun FlowStep",
     "jaato.runtime.registry": "PluginRegistry",
     "jaato.runtime.result": "Result",
     "jaato.tools.call": "Call Output",

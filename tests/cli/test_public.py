@@ -9,10 +9,10 @@ from tests.cli.desk import Desk
 
 import jaato
 
-PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError Host JaatoClient JaatoError
-JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin PluginError PluginRegistry
-PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy SessionNotFound StoreError TokenLedger Tool
-ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
+PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError Flow FlowRun FlowStep Host
+JaatoClient JaatoError JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin
+PluginError PluginRegistry PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy
+SessionNotFound StoreError TokenLedger Tool ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
 
 
 def test_the_public_names_are_exactly_these() -> None:
@@ -58,6 +58,7 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato",
         "jaato.cli",
         "jaato.cli.arguments",
+        "jaato.cli.flow_arguments",
         "jaato.cli.mcp_arguments",
         "jaato.cli.serve_arguments",
         "jaato.cli.registry_arguments",

@@ -5,68 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
+from tests.contract.serving import Opened, run
 
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
-from jaato.runtime.blueprint import Blueprint
-from jaato.server.names import names_of
+from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
 from jaato.server.registry import line as lines
-from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.listen import Anyone, bound, serving
-from jaato.server.registry.opening import open_registry
-from jaato.testing.arp.peer import Served, fails, read, result_of
+from jaato.testing.arp.peer import fails, read, refuses, result_of
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-
-@dataclass
-class Opened:
-    """A registry in this process, and how it is reached."""
-
-    door: RegistryDoor
-    at: Served
-
-    def log(self) -> list[Event]:
-        """What the session of its callers says."""
-        caller = self.door.callers.visiting("")
-        assert caller is not None
-        anyio.from_thread.run_sync(caller.session.journal.let_go)
-        store = caller.session.journal.store
-        return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
-
-
-@asynccontextmanager
-async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
-    """A registry that serves."""
-    described = Blueprint(workspace=path, state_dir=path / "state", environ={"HOME": str(path)}, **blueprint)  # type: ignore[arg-type]
-    door = open_registry(described)
-    listener = bound("127.0.0.1", 0)
-    port = listener.getsockname()[1]
-    try:
-        async with serving(door, Anyone(names_of("127.0.0.1", port)), listener):
-            yield Opened(door, Served(f"http://127.0.0.1:{port}"))
-    finally:
-        await door.callers.close()
-
-
-def run(path: Path, body: object, **blueprint: object) -> None:
-    """Run `body(opened)` in a thread while a registry serves."""
-
-    async def main() -> None:
-        async with opened(path, **blueprint) as one:
-            await anyio.to_thread.run_sync(body, one)  # type: ignore[arg-type]
-
-    anyio.run(main)
 
 
 @pytest.mark.spec("S2", "Runtime integration")
@@ -110,6 +63,18 @@ def test_what_asks_is_denied(tmp_path: Path) -> None:
 
     (tmp_path / "notes.txt").write_text("something")
     run(tmp_path, body, plugins=("file_edit",))
+
+
+def test_what_changes_files_is_in_the_log(tmp_path: Path) -> None:
+    """A call that changes a file is answered, and the log has the change before the end of the call."""
+
+    def body(one: Opened) -> None:
+        for path in ("a.txt", "b.txt"):
+            result_of(one.at.invoke("writeNewFile", {"args": {"path": path, "content": "x"}}), 200)
+        kinds = [ToolCallStart, WorkspaceFilesChanged, ToolCallEnd]
+        assert [type(event) for event in one.log()][-6:] == kinds * 2
+
+    run(tmp_path, body, plugins=("file_edit",), yes=True)
 
 
 def test_results_of_any_size_come_whole(tmp_path: Path) -> None:
@@ -175,10 +140,13 @@ def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("jaato.server.registry.listen.LOOK_S", 0.02)
 
     def body(one: Opened) -> None:
-        for data in (b"", b"GET /v1/to", one.at.head("GET", "/v1/tools")[:-2]):
+        with closing(one.at.line()) as line:
+            assert line.recv(1_000) == b""
+        for data in (b"GET /v1/to", one.at.head("GET", "/v1/tools")[:-2]):
             with closing(one.at.line()) as line:
                 line.sendall(data)
-                assert line.recv(1_000) == b""
+                refuses(read(line), 408, "request.timeout")
+                assert line.recv(1) == b""
         with closing(one.at.line()) as line:
             line.sendall(one.at.head("POST", "/v1/tools/echo:invoke", "content-length: 20") + b'{"args"')
             fails(read(line, "POST"), 408, "request.timeout")

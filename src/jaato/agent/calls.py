@@ -114,7 +114,7 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
-        told = files_changed(journal, call) if call.changed else []
+        told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,

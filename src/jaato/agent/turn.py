@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,9 +68,13 @@ class Turn:
     tool_calls: int = 0
 
 
-async def run_turn(session: Session, message: Message) -> TurnCompleted:
+Body = Callable[["Session", Turn], Awaitable[dict[str, Any] | None]]
+"""What is done in a turn; gives the last reply, as fields of the event that is still to be recorded."""
+
+
+async def run_turn(session: Session, message: Message, body: Body | None = None) -> TurnCompleted:
     """Take a user's message to the end of the turn it opens. Every ending is recorded; only a foreign cancellation
-    and a failing store are raised. A `ProviderError` ends the turn with reason `error`."""
+    and a failing store are raised. A `ProviderError` ends the turn with reason `error`. `body` stands in for `converse`."""
     turn = Turn()
     journal = session.journal
     opening = MessageUser(**journal.head(), message=message, turn_id=turn.id)
@@ -79,7 +83,7 @@ async def run_turn(session: Session, message: Message) -> TurnCompleted:
         session.heard(message)
     else:
         journal.record(opening)
-    return await carry(session, turn)
+    return await carry(session, turn, body=body)
 
 
 async def continue_turn(session: Session) -> TurnCompleted:
@@ -91,7 +95,9 @@ async def continue_turn(session: Session) -> TurnCompleted:
         session.desk.withdraw(session.state.agent_id)
 
 
-async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) -> TurnCompleted:
+async def carry(
+    session: Session, turn: Turn, calls: Sequence[ToolCall] = (), body: Body | None = None
+) -> TurnCompleted:
     """Take a turn that is open to its end."""
     show_status(session, "active")
     ending: Ending = "interrupted"
@@ -104,8 +110,8 @@ async def carry(session: Session, turn: Turn, calls: Sequence[ToolCall] = ()) ->
                 await session.steps.run_all(list(calls), turn.id, again=True)
                 session.desk.withdraw(session.state.agent_id)
                 await session.crew.take_up()
-            last = await converse(session, turn)
-            ending = ENDINGS.get(last["finish_reason"], "stop")
+            last = await (body or converse)(session, turn)
+            ending = ENDINGS.get(last["finish_reason"], "stop") if last is not None else "stop"
         if scope.cancelled_caught:
             ending = "cancelled"
     except (ProviderError, LimitReached) as error:

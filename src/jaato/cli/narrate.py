@@ -75,7 +75,7 @@ class Narrator:
                 for line in event.text.splitlines():
                     self.screen.note(f"    {line}", "dim")
             case Retry():
-                self._retry(event)
+                self.screen.note(retry_text(event), "yellow")
             case _:
                 self._rest(event)
 
@@ -149,9 +149,10 @@ class Narrator:
         problem = event.result.error.message if event.result.error else "failed"
         self.screen.note(f"x {one_line(f'{event.tool}: {problem}', self.screen.width - 2)}", "red")
 
-    def _retry(self, event: Retry) -> None:
-        again = f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s"
-        self.screen.note(f"{again}: {event.error.message}", "yellow")
+
+def retry_text(event: Retry) -> str:
+    """That the model is asked again, when, and why."""
+    return f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s: {event.error.message}"
 
 
 def room_text(event: GcCompleted) -> str:

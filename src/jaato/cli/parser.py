@@ -30,6 +30,7 @@ KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 def make_parser() -> ArgumentParser:
     """The whole command line."""
+    from jaato.cli.flow_arguments import add_flow
     from jaato.cli.mcp_arguments import add_mcp
     from jaato.cli.registry_arguments import add_registry
     from jaato.cli.server_arguments import add_server, add_tokens
@@ -55,6 +56,7 @@ def make_parser() -> ArgumentParser:
     add_plugins(commands)
     add_mcp(commands)
     add_registry(commands)
+    add_flow(commands)
     add_setup(commands)
     return parser
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from jaato.cli.options import clean_text, workspace_of
 from jaato.errors import ConfigError, PermissionDenied
-from jaato.plugins.arp.config import Malformed, RegistryConfig, Scope, file_of, search
+from jaato.plugins.arp.config import RegistryConfig, Scope, file_of, search
 from jaato.plugins.arp.directory import Directory, Places, Shelf
-from jaato.plugins.arp.entry import base_of, registry_of
+from jaato.plugins.arp.entry import registry_at
 from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
@@ -59,11 +59,4 @@ class Desk:
             if not config.enabled:
                 raise ConfigError(f"The registry {text!r} is switched off in {config.origin}.")
             return self.directory.shelf(config)
-        try:
-            name = base_of(text).authority[:60]
-            config = registry_of(
-                name, {"url": text, "token": token or ""}, "argument", Path("the command line")
-            )
-        except Malformed as error:
-            raise ConfigError(f"The address {error}.") from None
-        return self.directory.shelf(config)
+        return self.directory.shelf(registry_at(text, token or ""))

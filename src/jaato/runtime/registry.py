@@ -266,7 +266,9 @@ class PluginRegistry:
         for name in names:
             toolset = self._exposed.get(name)
             if toolset is None:
-                raise PluginError(f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}.")
+                raise PluginError(
+                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
+                )
             chosen.add(toolset.tools)
         return chosen
 

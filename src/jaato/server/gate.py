@@ -37,7 +37,7 @@ class Gate:
     def __init__(self, app: App, door: Admit, form: Form | None = None) -> None:
         self._app = app
         self._door = door
-        self._form = form or problem
+        self.form = form or problem
         self._inside: dict[Admission, anyio.CancelScope] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,7 +47,7 @@ class Gate:
         try:
             admission = await self._door.admit(scope)
         except Refused as refused:
-            await turn_away(scope, send, refused, self._form)
+            await turn_away(scope, send, refused, self.form)
             return
         scope.setdefault("state", {})[KEY] = admission
         with anyio.CancelScope() as inside:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from jaato.errors import ConfigError
+from jaato.server.asgi import App, Refused, Scope
+from jaato.server.gate import Form, Gate, problem
 from jaato.server.reading import LittleAtOnce
 from jaato.server.share import share_of_files
 from jaato.server.tls import Certificate, Secured
@@ -25,17 +28,21 @@ MAX_CONNECTIONS = 512
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
 MAX_HEAD_BYTES = 32_768
+MAX_SHOWN = 512
+"""As much of a broken request is looked at to see what it was for."""
 
 
 class Config(uvicorn.Config):
-    """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be."""
+    """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be; `form`: how
+    a refusal is worded."""
 
     doors = 1
+    form: Form = staticmethod(problem)
 
 
-def config_of(app: Any) -> Config:
-    """How the HTTP server is set."""
-    return Config(
+def config_of(app: App) -> Config:
+    """How an HTTP server is set; what is no HTTP is refused in the words of its gate."""
+    config = Config(
         app,
         http=Bounded,
         ws="none",
@@ -48,6 +55,9 @@ def config_of(app: Any) -> Config:
         timeout_graceful_shutdown=ENDING_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
+    if isinstance(app, Gate):
+        config.form = app.form
+    return config
 
 
 class Listener(uvicorn.Server):
@@ -96,6 +106,8 @@ class Bounded(H11Protocol, LittleAtOnce):
     """Since when the client has said nothing that could be served; None while it is served."""
     _counted = False
     _upgraded = False
+    _broken = False
+    _first = b""
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
@@ -108,6 +120,10 @@ class Bounded(H11Protocol, LittleAtOnce):
 
     def data_received(self, data: bytes) -> None:
         """A client says something."""
+        if self._broken:
+            return
+        if self.conn.their_state is h11.IDLE:
+            self._first = (self._first + data)[:MAX_SHOWN]
         super().data_received(data)
         self._watch()
         if self._serves():
@@ -125,6 +141,25 @@ class Bounded(H11Protocol, LittleAtOnce):
             self.late.cancel()
         if self._counted:
             super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP: said as the door it seems to be for words it, and nothing else is read."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        self._broken = True
+        refused = Refused(400, "This is no HTTP/1.1 request.")
+        scope: Any = self.scope if self._serves() else scope_of(self._first)
+        body = json.dumps(self.config.form(scope, refused)).encode()
+        named = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+        headers = [(name.encode(), value.encode()) for name, value in (named | refused.headers).items()]
+        answer = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # cut off in the middle of a word, the client would not read it
+        else:
+            self.transport.close()
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest; False when all are being served."""
@@ -144,6 +179,7 @@ class Bounded(H11Protocol, LittleAtOnce):
         """Begin to wait for a whole request, or stop waiting because there is one."""
         served = self._upgraded or self._serves()
         if served:
+            self._first = b""
             self._forget()
         elif self.late is None:
             self.waits_since = self.loop.time()
@@ -164,6 +200,20 @@ class Bounded(H11Protocol, LittleAtOnce):
         """Whether a request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
+
+
+def scope_of(line: bytes) -> Scope:
+    """As much of a request as its first line says, if it is one."""
+    method, _, rest = line.partition(b" ")
+    path = rest.partition(b" ")[0].partition(b"?")[0]
+    shown = path.decode("latin-1")
+    return {
+        "type": "http",
+        "method": method.decode("latin-1"),
+        "path": shown,
+        "raw_path": path,
+        "headers": [],
+    }
 
 
 def most_connections(doors: int = 1) -> int:

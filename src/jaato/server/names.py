@@ -16,7 +16,7 @@ class Names:
     origins: frozenset[str]
 
     def check(self, scope: Scope) -> None:
-        """Raises `Refused` for another name, for none or two, and for a page of another origin."""
+        """Raises `Refused` for none or two names, for another name, and for a page of another origin."""
         hosts: list[bytes] = []
         origins: list[bytes] = []
         for key, value in scope["headers"]:
@@ -24,7 +24,9 @@ class Names:
                 hosts.append(value)
             elif key == b"origin":
                 origins.append(value)
-        if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self.hosts:
+        if len(hosts) != 1:
+            raise Refused(400, "A request says once in Host what it takes the server for.")
+        if hosts[0].decode("latin-1").lower() not in self.hosts:
             raise Refused(421, "This server is not called that; --allow-host adds a name.")
         if any(origin.decode("latin-1").lower() not in self.origins for origin in origins):
             raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
-from jaato.server.asgi import App
+from jaato.server.gate import Gate
 from jaato.server.listen import Bounded, Listener, config_of
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
@@ -148,10 +148,10 @@ def tell_supervisor(environ: dict[str, str], state: str) -> None:
 
 @asynccontextmanager
 async def serving(
-    app: App, listener: socket.socket, tls: Certificate | None = None, doors: int = 1
+    gate: Gate, listener: socket.socket, tls: Certificate | None = None, doors: int = 1
 ) -> AsyncIterator[None]:
-    """Serve an application at a socket while the body runs; `doors` such share the connections there may be."""
-    config = config_of(app)
+    """Serve what is behind a gate at a socket while the body runs; `doors` such share the connections there may be."""
+    config = config_of(gate)
     config.doors = doors
     config.backlog = BACKLOG if listener.family == socket.AF_UNIX else STRANGERS_BACKLOG
     config.http = SameUser if listener.family == socket.AF_UNIX else Bounded

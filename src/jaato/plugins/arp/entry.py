@@ -84,6 +84,15 @@ def registry_of(name: str, entry: Any, scope: Scope, origin: Path) -> RegistryCo
     )
 
 
+def registry_at(url: str, token: str = "", name: str = "") -> RegistryConfig:
+    """A registry that is named by its address alone, for one command or run. Raises `ConfigError`."""
+    try:
+        name = name or base_of(url).authority[:MAX_NAME_CHARS]
+        return registry_of(name, {"url": url, "token": token}, "argument", Path("the command line"))
+    except Malformed as error:
+        raise ConfigError(f"The address {error}.") from None
+
+
 def check_name(name: str) -> None:
     """Raise `Malformed` for a name that could not be shown or told apart."""
     if not name.strip() or name != name.strip():

@@ -53,8 +53,10 @@ class ArpPlugin(Plugin):
     name: ClassVar[str] = "arp"
     looks_at: ClassVar[tuple[str, ...]] = (".jaato/registries.json", "config:registries.json")
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, directory: Directory | None = None) -> None:
         super().__init__(host)
+        if directory is not None:
+            self.directory = directory
         self._offered: dict[str, dict[ToolView, Tool]] = {}
         self._renewing = threading.Lock()
 

@@ -29,6 +29,8 @@ BACKGROUND_AFTER_S = 10.0
 MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
+TRACE = "trace"
+"""The service by which who has a call made says as what step of which flow."""
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
 """Answers that may mean that the definition is another by now."""
 
@@ -134,7 +136,8 @@ def learn(tool: Tool, known: Known) -> None:
 def body_of(arguments: dict[str, Any], call: Call) -> bytes:
     """The body of a call: what it is called with, in which session, as which step. Raises `ToolError`."""
     context = {"session_id": call.session_id, "agent_id": call.agent_id, "turn_id": call.turn_id}
-    trace = {"flow_id": call.session_id, "step_id": f"{call.turn_id}/{call.id}" if call.turn_id else call.id}
+    step_id = f"{call.turn_id}/{call.id}" if call.turn_id else call.id
+    trace = call.services.get(TRACE) or {"flow_id": call.session_id, "step_id": step_id}
     body = msgspec.json.encode(
         Invocation(
             args=arguments,

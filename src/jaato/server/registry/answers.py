@@ -31,6 +31,8 @@ STATUS = {
     "request.unsupported_encoding": 415,
     "request.misdirected": 421,
     "request.too_many": 429,
+    "request.head_too_large": 431,
+    "registry.failed": 500,
     "tool.execution_error": 500,
     "tool.handler_error": 500,
     "tool.cancelled": 503,

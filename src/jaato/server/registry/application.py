@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -10,8 +11,13 @@ import msgspec
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer
-from jaato.server.registry.door import RegistryDoor, turned_away
+from jaato.server.registry.door import RegistryDoor, broken, turned_away, unanswered
+from jaato.server.registry.framing import fault_of
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
+
+LINGER_S = 5.0
+LAST = frozenset((408, 413))
+"""What is said of a body that is not read to its end: nothing else on the connection is."""
 
 
 class Application:
@@ -25,23 +31,36 @@ class Application:
         if scope["type"] != "http":
             return
         request = request_of(scope)
-        answer = self._door.at_once(request, who_of(scope))
+        wrong = fault_of(request, scope.get("http_version", "1.1"))
+        last = [(b"connection", b"close")] if wrong else []
+        answer = (
+            broken("request.invalid_http", wrong, request)
+            if wrong
+            else self._door.at_once(request, who_of(scope))
+        )
         if isinstance(answer, Pending):
-            found = await self._answered(answer, receive)
+            body = await self._body(answer, receive)
+            found = body if isinstance(body, Answer) else await self._worked(answer, body, receive)
             if found is None:
                 return  # the client has gone
             answer = found
-        head = request.method == b"HEAD"
+        if answer.status in LAST:
+            last = [(b"connection", b"close")]
         length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [*answer.headers, *length],
+            "headers": [*answer.headers, *length, *last],
         }
         await send(start)
-        await send({"type": "http.response.body", "body": b"" if head else answer.body})
+        body = b"" if request.method == b"HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body, "more_body": bool(last)})
+        if last:
+            await heard_out(receive)
+            await send({"type": "http.response.body", "body": b""})
 
-    async def _answered(self, pending: Pending, receive: Receive) -> Answer | None:
+    async def _body(self, pending: Pending, receive: Receive) -> bytes | Answer | None:
+        """The body; the answer to one that is too large or too slow; None when the client has gone."""
         parts: list[bytes] = []
         size = 0
         with anyio.move_on_after(BODY_S):
@@ -55,11 +74,32 @@ class Application:
                     return self._door.too_large(pending.request)
                 parts.append(piece)
                 if not message.get("more_body", False):
-                    break
-            body = b"".join(parts)
-        if not parts or message.get("more_body", False):
-            return self._door.too_slow(pending.request)
-        return await self._door.work(pending, body)
+                    return b"".join(parts)
+        return self._door.too_slow(pending.request)
+
+    async def _worked(self, pending: Pending, body: bytes | None, receive: Receive) -> Answer | None:
+        """The answer; None when the client goes before there is one, whose work is cancelled then."""
+        if body is None:
+            return None
+        work = asyncio.ensure_future(self._door.work(pending, body))
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                return None
+            problem = None if work.cancelled() else work.exception()
+            done = not work.cancelled() and problem is None
+            return work.result() if done else unanswered(pending.request, problem)
+        finally:
+            for task in (work, gone):
+                task.cancel()
+
+
+async def heard_out(receive: Receive) -> None:
+    """Let a client say the rest for a while: where it is cut off in the middle, it does not read what it was told."""
+    with anyio.move_on_after(LINGER_S):
+        while (await receive()).get("more_body", False):
+            pass
 
 
 def request_of(scope: Scope) -> Request:

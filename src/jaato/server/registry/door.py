@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from jaato.log import logger
 from jaato.server.asgi import Refused
 from jaato.server.registry import calling, pages
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
@@ -21,6 +22,7 @@ from jaato.server.registry.request import (
 )
 from jaato.server.registry.shelf import Shelf
 
+LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
 REFUSED = {
     400: "request.invalid_http",
@@ -118,6 +120,23 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     route = route_of(request.path)
     meant = route if request.method == b"POST" else None
     return said(meant, code, problem.text)
+
+
+def broken(code: str, words: str, request: Request | None) -> Answer:
+    """What came is not to be read; said in the form of what it was, as far as that is known."""
+    if request is None:
+        return identified(refusal(code, words), request_id(None))
+    meant = route_of(request.path) if request.method == b"POST" else None
+    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+
+
+def unanswered(request: Request, problem: BaseException | None) -> Answer:
+    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    if problem is None:
+        return broken("tool.cancelled", "The call was cancelled.", request)
+    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
+    return answer
 
 
 def denied(route: Route, words: str) -> Answer:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
-from email.utils import formatdate
-from http import HTTPStatus
-from time import time
 from typing import Any, Protocol
 
-import httptools
-
 from jaato.server.asgi import Refused
-from jaato.server.registry.answers import Answer, refusal
-from jaato.server.registry.door import RegistryDoor, identified, turned_away
+from jaato.server.registry.answers import Answer
+from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
+from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.request import Pending, Request, Who, request_id
+from jaato.server.registry.written import CONTINUE, written
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -22,14 +21,16 @@ BODY_S = 30.0
 IDLE_S = 60.0
 ENDING_S = 1.0
 """How long a call may still take whose client has ended its side of the connection."""
+LINGER_S = 5.0
+"""How long a client may go on talking that has been told something final: cut off in the middle, it would not read it."""
 UNREAD_S = 30.0
-"""How long a client may leave answers unread."""
-MAX_HEAD_BYTES = 32_768
-MAX_HEADERS = 100
+UNREAD_BYTES = 65_536
+"""A client takes so much of its answers in that time, or is left."""
 MAX_WAITING = 16
 """Requests that are read while one before them is answered."""
-ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+AT_ONCE = struct.pack("ii", 1, 0)
+NEVER = float("inf")
+NOTHING = Request(b"GET", b"/", [])
 
 
 class Guard(Protocol):
@@ -40,42 +41,24 @@ class Guard(Protocol):
         ...
 
 
-class Clock:
-    """The date as a header, made once a second."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._line = b""
-
-    def line(self) -> bytes:
-        """The header's line."""
-        now = int(time())
-        if now != self._second:
-            self._second = now
-            self._line = f"date: {formatdate(now, usegmt=True)}\r\n".encode()
-        return self._line
-
-
-CLOCK = Clock()
-
-
 class Line(asyncio.Protocol):
-    """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread."""
+    """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread; `lines`
+    has the one first that has been idle longest."""
 
-    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None]) -> None:
+    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None], most: int) -> None:
         self._door = door
         self._guard = guard
         self._lines = lines
+        self._most = most
         self._loop = asyncio.get_running_loop()
-        self._parser: Any = httptools.HttpRequestParser(self)
+        self._incoming = Incoming(self, door.max_body_bytes)
         self._transport: Any = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[Request, Who, bytes, bool]] = deque()
-        self._ends = self._closes = self._unread = self._reads_body = False
+        self._waiting_bytes = self._left_bytes = 0
+        self._closes = self._ended = self._unread = self._expects = False
         self._final: tuple[Answer, Request] | None = None
-        self._url, self._headers, self._body = b"", list[tuple[bytes, bytes]](), list[bytes]()
-        self._head_bytes = self._size = 0
-        self._request: Request | None = None
+        self._served = (NOTHING, True)
         self._who = Who()
         self.deadline = self._loop.time() + HEAD_S
 
@@ -87,152 +70,145 @@ class Line(asyncio.Protocol):
     # --- the connection ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has come: where there are too many, the one that has been idle longest makes room."""
         self._transport = transport
+        longest = next((line for line in self._lines if line.idle), None)
+        if len(self._lines) >= self._most and longest is not None:
+            del self._lines[longest]
+            longest.abort()
         self._lines[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone: its call is cancelled, and the log says so."""
         self._lines.pop(self, None)
         self._waiting.clear()
-        self._ends = True
+        self._incoming.over = self._ended = True
         if self._task is not None:
             self._task.cancel()
 
     def eof_received(self) -> bool:
         """The client says nothing more; it may have gone, or wait for an answer that is nearly there."""
-        self._ends = self._closes = True
-        self.deadline = self._loop.time() + ENDING_S
-        return self._task is not None
+        self._incoming.over = self._closes = True
+        awaited = (self._task is not None or bool(self._waiting)) and not self._ended
+        if awaited and not self._unread:
+            self.deadline = self._loop.time() + ENDING_S
+        return awaited
 
     def pause_writing(self) -> None:
         """The client leaves too much unread: nothing more is answered until it reads."""
         self._unread = True
+        self._left_bytes = self._transport.get_write_buffer_size()
         self.deadline = self._loop.time() + UNREAD_S
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._unread = False
-        self._rest()
-        self._next()
+        if self._ended:
+            self._part()
+        else:
+            self._rest()
+            self._next()
 
     def late(self) -> None:
         """The deadline has passed."""
-        if self._reads_body and self._task is None and self._request is not None:
-            self._reads_body = False
-            self._send(self._door.too_slow(self._request), self._request, closes=True)
+        left = self._transport.get_write_buffer_size()
+        if left and left <= self._left_bytes - UNREAD_BYTES:
+            self._left_bytes = left
+            self.deadline = self._loop.time() + UNREAD_S
+        elif self._ended or self._unread or self._closes or self._task is not None:
+            self._cut()
+        elif self._incoming.begun or self._incoming.request is not None:
+            self._last(self._door.too_slow(self._incoming.request or NOTHING), self._incoming.request)
         else:
             self._transport.abort()
 
     def stop(self) -> None:
         """The server ends: what is being answered is, nothing else."""
         self._waiting.clear()
-        self._ends = self._closes = True
+        self._incoming.over = self._closes = True
         if self._task is None:
             self._transport.close()
+
+    def cancel(self) -> None:
+        """End what is being answered; the client is told so."""
+        if self._task is not None:
+            self._task.cancel()
 
     def abort(self) -> None:
         """Close it now, whatever it does."""
         self._transport.abort()
 
+    def _cut(self) -> None:
+        """Close it, and have the system keep nothing for it either."""
+        line = self._transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self._transport.abort()
+
     def _rest(self) -> None:
-        self.deadline = self._loop.time() + IDLE_S
+        """Wait for the client, with the time it has for what it is at."""
+        incoming = self._incoming
+        allowed = BODY_S if incoming.request is not None else HEAD_S if incoming.begun else IDLE_S
+        self.deadline = self._loop.time() + (ENDING_S if self._closes else allowed)
 
     # --- reading -----------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """The client says something."""
-        if self._ends:
-            return
-        if self._request is None:
-            self._head_bytes += len(data)
-        while data:
-            try:
-                self._parser.feed_data(data)
-                break
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]  # nothing else is spoken here: it goes on as it was
-                self._parser = httptools.HttpRequestParser(self)
-            except httptools.HttpParserError:
-                if not self._ends:
-                    self._malformed("This is no HTTP/1.1 request.")
-                return
-        if self._request is None and self._head_bytes > MAX_HEAD_BYTES and not self._ends:
-            self._malformed(f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes.")
+        self._incoming.feed(data)
 
-    def on_message_begin(self) -> None:
+    def begun(self) -> None:
         """A request begins."""
-        self._url = b""
-        self._headers = []
-        self._body = []
-        self._size = 0
-        if self._task is None:
+        if self._task is None and not self._unread:
             self.deadline = self._loop.time() + HEAD_S
 
-    def on_url(self, url: bytes) -> None:
-        """Its target, or a piece of it."""
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One of its headers."""
-        self._headers.append((name.lower(), value))
-        if len(self._headers) > MAX_HEADERS:
-            raise ValueError("too many headers")
-
-    def on_headers_complete(self) -> None:
-        """Its head is there: who is not let in is told so before anything else is read."""
-        path, _, query = self._url.partition(b"?")
-        if not path.startswith(b"/"):  # the absolute form, as proxies send it (RFC 9112, 3.2.2)
-            path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
-        request = self._request = Request(self._parser.get_method(), path, self._headers, query)
-        self._head_bytes = 0
-        if self._ends:
-            return
+    def asked(self, request: Request) -> None:
+        """The head of a request is there: who is not let in is told so before anything else is read."""
         try:
             self._who = self._guard.admit(request, self._peer())
         except Refused as problem:
             answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
             answer.headers += [(name.encode(), value.encode()) for name, value in problem.headers.items()]
-            self._last(answer)
+            self._last(answer, request)
             return
         length = request.header(b"content-length")
         if length is not None and int(length) > self._door.max_body_bytes:
-            self._last(self._door.too_large(request))
+            self._last(self._door.too_large(request), request)
             return
-        self._reads_body = True
-        self.deadline = self._loop.time() + BODY_S
+        if self._task is None and not self._unread:
+            self.deadline = self._loop.time() + BODY_S
         expected = request.header(b"expect")
-        if expected is not None and expected.lower() == b"100-continue" and self.idle and not self._waiting:
-            self._transport.write(CONTINUE)
+        self._expects = expected is not None and expected.lower() == b"100-continue"
+        self._go_on()
 
-    def on_body(self, body: bytes) -> None:
-        """A piece of its body."""
-        self._size += len(body)
-        if self._size > self._door.max_body_bytes and not self._ends and self._request is not None:
-            self._last(self._door.too_large(self._request))
-        if not self._ends:
-            self._body.append(body)
+    def _go_on(self) -> None:
+        """Say that the body may come, where the client waits to hear it and it is its turn."""
+        if self._expects and self._task is None and not self._waiting:
+            self._expects = False
+            if self._incoming.size == 0 and not self._ended:
+                self._transport.write(CONTINUE)
 
-    def on_message_complete(self) -> None:
-        """It is whole."""
-        request, self._request, self._reads_body = self._request, None, False
-        if self._ends or request is None:
-            return
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._waiting.append((request, self._who, body, not self._parser.should_keep_alive()))
+    def said(self, request: Request, body: bytes, closes: bool) -> None:
+        """A request is whole."""
+        self._expects = False
+        self._waiting.append((request, self._who, body, closes))
+        self._waiting_bytes += len(body)
         if self._task is None and not self._unread:
             self._next()
-        elif len(self._waiting) >= MAX_WAITING:
+        elif len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= self._door.max_body_bytes:
             self._transport.pause_reading()
 
-    def _malformed(self, words: str) -> None:
-        self._last(identified(refusal("request.invalid_http", words), request_id(None)))
+    def wrong(self, code: str, words: str, request: Request | None) -> None:
+        """What came is not to be read on."""
+        if code == "request.too_large" and request is not None:
+            self._last(self._door.too_large(request), request)
+        else:
+            self._last(broken(code, words, request), request)
 
-    def _last(self, answer: Answer) -> None:
+    def _last(self, answer: Answer, request: Request | None) -> None:
         """Answer what is being read when it is its turn, and read nothing else."""
-        self._ends = True
-        self._final = (answer, self._request or Request(b"GET", b"/", []))
+        self._incoming.over = True
+        self._final = (answer, request or NOTHING)
         self._next()
 
     def _peer(self) -> str:
@@ -242,46 +218,64 @@ class Line(asyncio.Protocol):
 
     def _next(self) -> None:
         """Answer what waits, in order, until one takes time."""
-        while self._waiting and self._task is None and not self._unread:
+        while self._waiting and self._task is None and not self._unread and not self._ended:
             request, who, body, closes = self._waiting.popleft()
+            self._waiting_bytes -= len(body)
             answer = self._door.at_once(request, who)
             if isinstance(answer, Pending):
-                self._task = self._loop.create_task(self._work(answer, body, closes))
+                if not self._closes:
+                    self.deadline = NEVER
+                self._served = (request, closes)
+                self._task = self._loop.create_task(self._work(answer, body))
+                self._task.add_done_callback(self._over)
                 return
             self._send(answer, request, closes=closes)
-        if self._task is not None or self._unread or self._transport.is_closing():
+        if self._task is not None or self._unread or self._ended or self._transport.is_closing():
             return
         if self._final is not None:
             self._send(*self._final, closes=True)
         elif self._closes:
-            self._transport.close()
+            self._end()
         else:
+            self._go_on()
             self._transport.resume_reading()
 
-    async def _work(self, pending: Pending, body: bytes, closes: bool) -> None:
-        if not self._closes:
-            self.deadline = float("inf")
-        try:
-            answer = await self._door.work(pending, body)
-        finally:
-            self._task = None
-        self._send(answer, pending.request, closes=closes or (self._closes and not self._waiting))
+    async def _work(self, pending: Pending, body: bytes) -> None:
+        self._worked(await self._door.work(pending, body))
+
+    def _worked(self, answer: Answer) -> None:
+        self._task = None
+        request, closes = self._served
+        self._send(answer, request, closes=closes or (self._closes and not self._waiting))
         self._next()
 
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A task has ended; one that gave no answer leaves nobody waiting."""
+        if self._task is task:
+            self._worked(unanswered(self._served[0], None if task.cancelled() else task.exception()))
+
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
-        parts = [ENTRY[answer.status], CLOCK.line()]
-        for name, value in answer.headers:
-            parts += (name, b": ", value, b"\r\n")
-        if answer.status != 304:
-            parts.append(b"content-length: %d\r\n" % len(answer.body))
-        parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
-        if request.method != b"HEAD":
-            parts.append(answer.body)
-        if self._transport.is_closing():
+        if self._ended or self._transport.is_closing():
             return
-        self._transport.write(b"".join(parts))
+        self._lines[self] = self._lines.pop(self, None)  # the last that was idle
+        if not closes:
+            self._rest()
+        self._transport.write(written(answer, request.method, closes=closes))
         if closes:
-            self._ends = True
+            self._end()
+
+    def _end(self) -> None:
+        """Say that nothing more comes, and wait a moment for the client to end too (RFC 9112, 9.6)."""
+        self._incoming.over = self._ended = True
+        self._waiting.clear()
+        self._part()
+        if self._closes:
             self._transport.close()
         else:
-            self._rest()
+            self._transport.write_eof()
+            self._transport.resume_reading()
+
+    def _part(self) -> None:
+        """How long the client has to take the last it is told, and to end."""
+        self._left_bytes = self._transport.get_write_buffer_size()
+        self.deadline = self._loop.time() + (UNREAD_S if self._left_bytes else LINGER_S)

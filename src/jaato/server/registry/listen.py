@@ -19,10 +19,16 @@ from jaato.server.registry.line import Line
 from jaato.server.registry.request import EVERYTHING, Request, Who
 
 BACKLOG = 1_024
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
+KEPT_BYTES = 131_072
+"""How much of what was not yet sent the system keeps for a connection."""
 MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
+TOLD_S = 1.0
+"""How long it takes to tell the others that theirs was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ def bound(host: str, port: int) -> socket.socket:
             f"Nothing can be served at {host} port {port}: {said}. Take another address or port."
         ) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; else answers wait 40 ms
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # so that what a client takes is seen soon, not by the megabyte
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KEPT_BYTES)
     return listener
 
 
@@ -100,11 +108,10 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
     most = room_for_lines()
 
     def made() -> Line:
-        if len(lines) >= most:
-            make_room(lines)
-        return Line(door, guard, lines)
+        return Line(door, guard, lines, most)
 
-    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=BACKLOG)
+    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
+    listener.listen(BACKLOG)  # so many may wait to be accepted
     watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
     try:
         yield
@@ -114,19 +121,20 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         server.close()
         for line in list(lines):
             line.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                while lines:  # noqa: ASYNC110 a line tells nobody of its end
-                    await asyncio.sleep(0.01)
+        await ended(lines, ENDING_S)
+        for line in list(lines):
+            line.cancel()
+        await ended(lines, TOLD_S)
         for line in list(lines):
             line.abort()
 
 
-def make_room(lines: dict[Line, None]) -> None:
-    """Close the connection that has been idle longest."""
-    idle = [line for line in lines if line.idle]
-    if idle:
-        min(idle, key=lambda line: line.deadline).abort()
+async def ended(lines: dict[Line, None], seconds: float) -> None:
+    """Wait until there is none, or so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while lines:  # noqa: ASYNC110 a line tells nobody of its end
+                await asyncio.sleep(0.01)
 
 
 async def watch(lines: dict[Line, None]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jaato.testing.arp.checks import CHECKS
-from jaato.testing.arp.peer import Reply, Served
+from jaato.testing.arp.peer import Reply, Served, Skip
 from jaato.testing.arp.transport import CHECKS as TRANSPORT
 
 ALL = (*CHECKS, *TRANSPORT)
-"""Every check, in order; each takes a `Served` and raises AssertionError."""
+"""Every check, in order; each takes a `Served` and raises AssertionError, or `Skip` where it cannot be made."""
 
-__all__ = ["ALL", "Reply", "Served"]
+__all__ = ["ALL", "Reply", "Served", "Skip"]

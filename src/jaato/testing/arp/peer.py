@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -13,6 +14,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PATIENCE_S = 20.0
+SHOWN_CHARS = 300
+SHOWN = (
+    "allow",
+    "content-type",
+    "etag",
+    "content-encoding",
+    "connection",
+    "www-authenticate",
+    "x-request-id",
+)
+SECRET = re.compile(rb"authorization: [^\r\n]*\r\n", re.IGNORECASE)
 RESULT = {"schema_version", "ok", "metrics"}
 ERROR = {"schema_version", "code", "message", "retryable"}
 
@@ -25,6 +37,10 @@ class Reply:
     headers: Mapping[str, str]
     body: bytes
 
+    def __str__(self) -> str:
+        kept = {name: value for name, value in self.headers.items() if name in SHOWN}
+        return f"{self.status} {shown_headers(kept)}{shown_body(self.body)}"
+
     @property
     def json(self) -> Any:
         """The body, which has to be JSON as RFC 8259 has it."""
@@ -33,29 +49,82 @@ class Reply:
         return json.loads(self.body.decode(), parse_constant=no_constant)
 
 
+def shown_headers(headers: Mapping[str, str]) -> str:
+    """Headers in one line, without secrets."""
+    kept = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+    return "".join(f"{name}: {value[:60]}, " for name, value in kept.items()).rstrip(", ") + " " * bool(kept)
+
+
+def shown_body(data: bytes) -> str:
+    """The beginning of some bytes, without the line with the secret."""
+    text = SECRET.sub(b"", data[:2_000]).decode("utf-8", "backslashreplace")
+    return text[:SHOWN_CHARS].replace("\r\n", "\u240d\u240a") + ("\u2026" if len(text) > SHOWN_CHARS else "")
+
+
 def no_constant(text: str) -> None:
     """Refuse NaN and the infinities."""
     raise AssertionError(f"the body has {text}, which is no JSON")
 
 
+class Skip(Exception):
+    """A sentence that cannot be checked here: its words say why."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What was sent, and what came back, as far as a reader needs it."""
+
+    sent: str
+    got: str
+
+
 @dataclass(frozen=True)
 class Served:
-    """A registry by its URL. `denied`, `raising` and `pair` are tools that show what `core` cannot: one that may not be
-    called, one whose handler raises an exception with `secret` in its words, and one that takes whole numbers `a` and `b`."""
+    """A registry by its URL. `tool` can be called with `arguments` (JSON), and as often as one likes.
+
+    `denied`, `raising` and `pair` are tools that show what `core` cannot: one that may not be called, one whose handler
+    raises an exception with `secret` in its words, and one that takes whole numbers `a` and `b`. `seen` is filled.
+    """
 
     url: str
     token: str = ""
+    tool: str = "echo"
+    arguments: str = '{"text": "x"}'
     denied: str = ""
     raising: str = ""
     secret: str = ""
     pair: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = PATIENCE_S
+    seen: list[Exchange] = field(default_factory=list)
+
+    @property
+    def call(self) -> bytes:
+        """The body of a call that can be made."""
+        return b'{"args": %b}' % self.arguments.encode()
+
+    @property
+    def at_tool(self) -> str:
+        """The path of the tool's definition."""
+        return f"/v1/tools/{self.tool}"
+
+    def need(self, *tools: str) -> None:
+        """Raises `Skip` where a tool is not there."""
+        views = self.send("GET", "/v1/tools").json
+        there = (
+            {view.get("name") for view in views if isinstance(view, dict)}
+            if isinstance(views, list)
+            else set()
+        )
+        missing = [one for one in tools if one not in there]
+        if missing:
+            raise Skip(f"it has no tool {' and no tool '.join(missing)}")
 
     def connection(self) -> HTTPConnection:
         """A connection to it, not yet opened."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return kind(parts.hostname or "", parts.port, timeout=PATIENCE_S)
+        return kind(parts.hostname or "", parts.port, timeout=self.patience_s)
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         """One request on a connection of its own; a body that is not bytes is sent as JSON."""
@@ -70,8 +139,12 @@ class Served:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if data is not None:
             given.setdefault("content-type", "application/json")
+        shown = f"{method} {path} {shown_headers(given)}{shown_body(data or b'')}"
+        self.seen.append(Exchange(shown, "nothing"))
         connection.request(method, urlsplit(self.url).path.rstrip("/") + path, data, {**self.own(), **given})
-        return reply_of(connection.getresponse())
+        reply = reply_of(connection.getresponse())
+        self.seen[-1] = Exchange(shown, str(reply))
+        return reply
 
     def own(self) -> dict[str, str]:
         """The headers of every request."""
@@ -94,7 +167,7 @@ class Served:
         """A connection for bytes."""
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        made = socket.create_connection((parts.hostname or "", port), PATIENCE_S)
+        made = socket.create_connection((parts.hostname or "", port), self.patience_s)
         if parts.scheme == "https":
             return ssl.create_default_context().wrap_socket(made, server_hostname=parts.hostname)
         return made
@@ -102,8 +175,13 @@ class Served:
     def raw(self, data: bytes, *methods: str) -> list[Reply]:
         """What comes back for these bytes: an answer for each of these methods, in order."""
         with closing(self.line()) as line:
+            self.seen.append(Exchange(shown_body(data), "nothing"))
             line.sendall(data)
-            return [read(line, method) for method in methods]
+            replies: list[Reply] = []
+            for method in methods:
+                replies.append(read(line, method))
+                self.seen[-1] = Exchange(shown_body(data), "; ".join(str(reply) for reply in replies))
+            return replies
 
 
 def read(line: socket.socket, method: str = "GET") -> Reply:

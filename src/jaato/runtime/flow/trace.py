@@ -1,0 +1,156 @@
+"""The trace of a flow: a file of JSON lines, written as the flow goes, and read back with distrust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from jaato.agent.masking import masked_struct
+from jaato.errors import ConfigError
+from jaato.log import logger
+from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, StepBegun
+from jaato.runtime.flow.words import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
+from jaato.tools.atomic import read_small
+from jaato.tools.secrets import Secrets
+
+MAX_TRACE_BYTES = 64_000_000
+MAX_RECORDS = 10_000
+LOG = logger("flow")
+DECODER: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
+
+
+class Recorder:
+    """Hears every record of a flow, keeps it without secrets, and writes it to the trace file, where one is wanted, before
+    anyone hears. `fault` says why the file ends before the flow does; empty where it does not.
+    """
+
+    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object], secrets: Secrets) -> None:
+        self.records: list[AnyRecord] = []
+        self._secrets = secrets
+        self.fault = ""
+        self.path = path
+        self._heard = heard
+        self._file: int | None = None if path is None else created(path)
+
+    def __call__(self, record: AnyRecord) -> None:
+        """Something has happened."""
+        record = masked_struct(record, self._secrets)
+        self.records.append(record)
+        if self._file is not None:
+            self._write(msgspec.json.encode(record) + b"\n")
+        self._heard(record)
+
+    def _write(self, line: bytes) -> None:
+        """A whole line or nothing of it; the flow goes on where the file cannot."""
+        assert self._file is not None
+        size = os.fstat(self._file).st_size
+        view = memoryview(line)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            self.fault = f"The trace {self.path} ends early: {error.strerror or error}."
+            LOG.warning("%s", self.fault)
+            os.ftruncate(self._file, size)
+            self.close()
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def created(path: Path) -> int:
+    """A new file, readable by its owner alone. Raises `ConfigError`, also where there is one already."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"There is a file {path} already; name another one, or remove it.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"The trace {path} cannot be written: {reason}.") from None
+
+
+class Trace(NamedTuple):
+    """The records of a trace file. `torn`: its last line is not whole, as when the program was killed."""
+
+    records: list[AnyRecord]
+    torn: bool
+
+    @property
+    def begun(self) -> Begun:
+        """How the flow began."""
+        first = self.records[0]
+        assert isinstance(first, Begun)
+        return first
+
+    @property
+    def ended(self) -> Ended | None:
+        """How the flow ended; None where the trace ends before."""
+        last = self.records[-1]
+        return last if isinstance(last, Ended) else None
+
+
+def read_trace(path: Path) -> Trace:
+    """A trace, checked. Raises `ConfigError` saying what is wrong with it."""
+    content = read_small(path, MAX_TRACE_BYTES)
+    if content is None:
+        raise ConfigError(f"There is no file {path}; `jaato flow run --trace FILE` writes one.")
+    lines = content.split(b"\n")
+    tail = lines.pop()
+    if len(lines) > MAX_RECORDS:
+        raise ConfigError(f"{path} has {len(lines):,} lines; a trace has at most {MAX_RECORDS:,}.")
+    records = [decoded(line, path, number) for number, line in enumerate(lines, 1)]
+    check(records, path)
+    return Trace(records, bool(tail))
+
+
+def decoded(line: bytes, path: Path, number: int) -> AnyRecord:
+    """One record. Raises `ConfigError`."""
+    try:
+        return DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}, line {number} is no record of a flow: {str(error)[:300]}.") from None
+
+
+def check(records: list[AnyRecord], path: Path) -> None:
+    """Raise `ConfigError` where the records do not make a flow, however far it came."""
+    match records:
+        case [Begun(format=spoken), *_] if spoken != FORMAT:
+            raise ConfigError(f"{path} is a trace of format {spoken}; {FORMAT} is understood here.")
+        case [Begun(), *rest]:
+            pass
+        case _:
+            raise ConfigError(f"{path} is no trace of a flow: it does not begin with flow.begun.")
+    refuse_beyond(records, path)
+    begun: set[str] = set()
+    for number, record in enumerate(rest, 2):
+        step_id = getattr(record, "step_id", None)
+        match record:
+            case Begun():
+                raise ConfigError(f"{path}, line {number}: a flow begins twice; a trace has one.")
+            case Ended() if number <= len(rest):
+                raise ConfigError(f"{path}, line {number}: the flow ends, and the trace goes on.")
+            case StepBegun() if step_id in begun:
+                raise ConfigError(f"{path}, line {number}: the step {step_id[:40]!r} begins twice.")
+            case StepBegun():
+                begun.add(record.step_id)
+            case _ if step_id is not None and step_id not in begun:
+                raise ConfigError(f"{path}, line {number}: the step {step_id[:40]!r} was never begun.")
+
+
+def refuse_beyond(records: list[AnyRecord], path: Path) -> None:
+    """Raise `ConfigError` for bounds that no flow has: prompts are made again within them."""
+    for number, record in enumerate(records, 1):
+        match record:
+            case Begun(max_steps=steps, instruction=text) if (
+                not 1 <= steps <= MOST_STEPS or len(text) > MAX_INSTRUCTION_CHARS
+            ):
+                raise ConfigError(f"{path}, line {number}: no flow has such bounds.")
+            case Answering(room_chars=room) if not 0 < room <= MOST_ROOM_CHARS:
+                raise ConfigError(f"{path}, line {number}: no prompt has such room.")

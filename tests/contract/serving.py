@@ -1,0 +1,60 @@
+"""What the tests of the registry share: one that serves in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from jaato.protocol.events import Event
+from jaato.runtime.blueprint import Blueprint
+from jaato.server.names import names_of
+from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.listen import Anyone, bound, serving
+from jaato.server.registry.opening import open_registry
+from jaato.testing.arp.peer import Served
+
+
+@dataclass
+class Opened:
+    """A registry in this process, and how it is reached."""
+
+    door: RegistryDoor
+    at: Served
+
+    def log(self) -> list[Event]:
+        """What the session of its callers says."""
+        caller = self.door.callers.visiting("")
+        assert caller is not None
+        anyio.from_thread.run_sync(caller.session.journal.let_go)  # reads are written in a moment
+        store = caller.session.journal.store
+        return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
+
+
+@asynccontextmanager
+async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
+    """A registry that serves."""
+    described = Blueprint(workspace=path, state_dir=path / "state", environ={"HOME": str(path)}, **blueprint)  # type: ignore[arg-type]
+    door = open_registry(described)
+    listener = bound("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    try:
+        async with serving(door, Anyone(names_of("127.0.0.1", port)), listener):
+            yield Opened(door, Served(f"http://127.0.0.1:{port}"))
+    finally:
+        await door.callers.close()
+
+
+def run(path: Path, body: object, **blueprint: object) -> None:
+    """Run `body(opened)` in a thread while a registry serves."""
+
+    async def main() -> None:
+        async with opened(path, **blueprint) as one:
+            await anyio.to_thread.run_sync(body, one)  # type: ignore[arg-type]
+
+    anyio.run(main)
