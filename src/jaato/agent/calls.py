@@ -36,6 +36,8 @@ class SessionSteps:
         self._session = session
         self.results = Results(session.journal)
         self.workers = Workers(MAX_CALLS_AT_ONCE)
+        self._reading: set[str] = set()
+        """The calls of other programs that have begun and can have no effect."""
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
         self.background = Background(session, self, self._loop)
@@ -86,6 +88,7 @@ class SessionSteps:
         call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
             journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
+            self._reading.add(call.id)
         else:
             journal.record(start)
 
@@ -94,7 +97,8 @@ class SessionSteps:
         threshold_s = tool.background_after_s
         asked_for = call.arguments.get("background") is True
         if threshold_s is None or call.door == "background" or (call.door == "registry" and not asked_for):
-            return await self.run_tool(call, tool)
+            bounded = tool.timeout_s is not None or call.within_s is not None
+            return await (self.run_tool if bounded else self._run_plain)(call, tool)
         if asked_for:
             threshold_s = 0.0
         return await self.background.run_movable(call, tool, threshold_s)
@@ -113,9 +117,7 @@ class SessionSteps:
         continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
-        told = (
-            files_changed(journal, call) if call.changed else []
-        )  # recorded in the order their heads were taken
+        told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
@@ -131,18 +133,20 @@ class SessionSteps:
         if call.door == "registry":
             for change in told:
                 journal.hold(change)
-            journal.hold(end, hurried=not self._only_read(call, outcome))  # else answered when it is durable
+            read = call.id in self._reading
+            self._reading.discard(call.id)
+            journal.hold(end, hurried=not (read and outcome.ok) or bool(told))  # else answered when durable
         else:
             journal.record(*told, end)
-
-    def _only_read(self, call: Call, outcome: Outcome) -> bool:
-        """Whether a call is over that can have had no effect."""
-        found = self.find(call.name) if outcome.ok and not call.changed else None
-        return found is not None and found.tool.spec.access == "read"
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
         return isinstance(error, (asyncio.CancelledError, GeneratorExit))
+
+    def close(self) -> None:
+        """There are no more calls: what is held of the last ones is written, and the threads end."""
+        self._session.journal.let_go()
+        self.workers.close()
 
     # --- running -----------------------------------------------------------------------------------------------
 
@@ -220,13 +224,14 @@ class SessionSteps:
     def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
         """What the tools are told about a call."""
         session = self._session
+        state = session.state
         return Call(
             id=asked.call_id,
             name=asked.name,
             arguments=asked.arguments,
             door=door,
-            session_id=session.state.session_id,
-            agent_id=session.state.agent_id,
+            session_id=state.session_id,
+            agent_id=state.agent_id,
             turn_id=turn_id,
             output=OutputSink(session.journal, asked.call_id, self._loop),
             keep=self.results.keep,
@@ -262,7 +267,7 @@ def own(value: Any) -> Any:
     """Arguments as the tool's own: what it changes in them is changed neither in the history nor in an event."""
     match value:
         case dict():
-            return {key: own(item) for key, item in value.items()}
+            return {key: item if item.__class__ is str else own(item) for key, item in value.items()}
         case list():
             return [own(item) for item in value]
     return value

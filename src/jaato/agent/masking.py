@@ -36,6 +36,8 @@ NAMES = (ToolCall, ToolResult)
 """Structs whose `name` is that of a tool."""
 PLAIN = (int, float, bool, int | None, float | None)
 NUMBERS = frozenset((int, float, bool))
+Reader = tuple[int, Callable[[Any], Any]]
+READERS: dict[type, Reader] = {}
 MOST_VALUES = 100_000
 """More than so many are looked at one by one."""
 
@@ -67,28 +69,36 @@ def masked_event(event: Event, secrets: Secrets) -> Event:
     """An event with its text masked; the same object where there is no secret."""
     if not secrets.active:
         return event
-    texts = texts_of(event)
-    if texts is not None and secrets.spotless(texts):
+    clean = secrets.clean
+    texts = texts_of(event, clean)
+    if texts is not None and (not texts or secrets.spotless(texts, clean)):
         return event
     return masked_struct(event, secrets)
 
 
-@functools.cache
-def reader(kind: type[msgspec.Struct]) -> tuple[int, Callable[[Any], Any]]:
-    """How many fields of a struct may hold somebody's text, and what reads them: the value of one, a tuple of several."""
+def reader(kind: type) -> Reader | None:
+    """How many fields of a struct may hold somebody's text, and what reads them: the value of one, a tuple of several.
+    None for what is no struct."""
+    if not issubclass(kind, msgspec.Struct):
+        return None
     names = free_fields(kind)
-    return len(names), operator.attrgetter(*(names or ("__class__",)))
+    READERS[kind] = found = len(names), operator.attrgetter(*names) if names else type
+    return found
 
 
-def texts_of(struct: msgspec.Struct) -> list[str] | None:
-    """All that may hold a secret in a struct, the same texts that `masked_struct` looks at; None where something is
-    neither plain data nor a struct, or there is too much. It makes nothing and calls little: most events hold no secret."""
+def texts_of(struct: msgspec.Struct, clean: set[str]) -> list[str] | None:
+    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean.
+    None where something is neither plain data nor a struct, or there is too much. It makes nothing and calls little: most
+    events hold no secret."""
     texts: list[str] = []
     left: list[Any] = [struct]
     for value in left:  # which grows
         kind = value.__class__
         if kind is str:
-            texts.append(value)
+            if value not in clean:
+                texts.append(value)
+        elif value is None or kind in NUMBERS:
+            continue
         elif kind is dict:
             left += value
             left += value.values()
@@ -98,14 +108,11 @@ def texts_of(struct: msgspec.Struct) -> list[str] | None:
             left += value
             if len(left) > MOST_VALUES:
                 return None
-        elif value is None or kind in NUMBERS:
-            continue
-        elif isinstance(value, msgspec.Struct):
-            count, read = reader(kind)
-            if count == 1:
-                left.append(read(value))
-            elif count:
-                left += read(value)
+        elif (fields := READERS.get(kind) or reader(kind)) is not None:
+            if fields[0] == 1:
+                left.append(fields[1](value))
+            elif fields[0]:
+                left += fields[1](value)
         else:
             return None
     return texts

@@ -152,9 +152,8 @@ class Session:
                 await self._group.close()
             if patience.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
-        self.steps.workers.close()
+        self.steps.close()
         if self.member_of is None:
-            self.journal.let_go()
             unfinished = self.resumable and self.journal.family.unfinished
             self.journal.store.release(self.state.session_id, unfinished=unfinished)
 

@@ -36,19 +36,14 @@ def json_problems(value: Any) -> list[tuple[str, str]]:
     """The places where a value is not plain JSON, as (JSON Pointer, what is wrong), at most `MAX_PROBLEMS` of them;
     empty when it is. The work is bounded, also for a value that contains itself or one part very often."""
     found: list[tuple[str, str]] = []
-    if not (value.__class__ is dict and is_flat(value)):
-        look(value, "", 0, found, [MAX_ITEMS])
+    if value.__class__ is dict and len(value) <= MAX_FLAT:
+        for key, item in value.items():
+            if not (key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()):
+                break
+        else:
+            return found  # the most usual object: few texts under names, all of them plain
+    look(value, "", 0, found, [MAX_ITEMS])
     return found
-
-
-def is_flat(table: dict[Any, Any]) -> bool:
-    """Whether an object is the most usual one: few texts under names, all of them plain."""
-    if len(table) > MAX_FLAT:
-        return False
-    for key, item in table.items():  # noqa: SIM110 a generator costs as much again
-        if not (key.__class__ is str and item.__class__ is str and key.isascii() and item.isascii()):
-            return False
-    return True
 
 
 def look(value: Any, path: str, depth: int, found: list[tuple[str, str]], left: list[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jaato.server.asgi import Refused, Scope, header, values
+from jaato.server.asgi import Refused, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,18 @@ class Names:
 
     def check(self, scope: Scope) -> None:
         """Raises `Refused` for none or two names, for another name, and for a page of another origin."""
-        host = header(scope, b"host")
-        if host is None:
+        hosts: list[bytes] = []
+        origins: list[bytes] = []
+        for key, value in scope["headers"]:
+            if key == b"host":
+                hosts.append(value)
+            elif key == b"origin":
+                origins.append(value)
+        if len(hosts) != 1:
             raise Refused(400, "A request says once in Host what it takes the server for.")
-        if host.lower() not in self.hosts:
+        if hosts[0].decode("latin-1").lower() not in self.hosts:
             raise Refused(421, "This server is not called that; --allow-host adds a name.")
-        if any(origin.lower() not in self.origins for origin in values(scope, b"origin")):
+        if any(origin.decode("latin-1").lower() not in self.origins for origin in origins):
             raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")
 
 

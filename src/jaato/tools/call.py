@@ -93,7 +93,7 @@ class Output:
     media: tuple[Media, ...] = ()
 
 
-UI_KEYS = ("continuation_id", "show_output", "show_popup")
+UI_KEYS = frozenset(("continuation_id", "show_output", "show_popup"))
 """Executor metadata: how a client should show the call; never part of what the model reads."""
 
 
@@ -152,7 +152,9 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
         case str() as text:
             return ToolResult(call.id, call.name, True, [Text(clean(text))])
     value = plain(outcome.value)
-    shown = {k: v for k, v in value.items() if k not in UI_KEYS} if isinstance(value, dict) else value
+    shown = value
+    if isinstance(value, dict) and not UI_KEYS.isdisjoint(value):
+        shown = {k: v for k, v in value.items() if k not in UI_KEYS}
     return ToolResult(call.id, call.name, True, [Text(encode(shown).decode())], value)
 
 

@@ -91,7 +91,8 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     if refusal is None and tool.means is not None:
         tool = meant(call, tool, steps)
         refusal = steps.refuse(tool, call) or invalid(call, tool)
-    refusal = refusal or masking(call, tool)
+    if refusal is None and tool.spec.access != "read":
+        refusal = masking(call, tool)
     if refusal is not None:
         return failed(refusal)
     permission, refusal = await permitted(call, tool, steps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets as randomness
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaato.tools import secret_shapes
@@ -47,7 +47,8 @@ class Secrets:
         self._key = randomness.token_bytes(16)
         self._values = Values()
         self._signs = secret_shapes.SIGNS if shapes else ()
-        self._clean: set[str] = set()
+        self.clean: set[str] = set()
+        """Texts that hold no secret, as far as it is known; another set when more is."""
         self.known = 0
         """Rises with every value that is made known."""
         self.active = True
@@ -72,7 +73,7 @@ class Secrets:
             for form in forms(value)
         )
         self.known += 1
-        self._clean = set()
+        self.clean = set()
 
     @property
     def longest(self) -> int:
@@ -95,7 +96,7 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """The text with a placeholder for each secret."""
-        clean = self._clean
+        clean = self.clean
         if len(text) < LEAST_CHARS or text in clean:
             return text
         if self._holds(text):
@@ -103,21 +104,19 @@ class Secrets:
         self._remember(clean, [text])
         return text
 
-    def spotless(self, texts: list[str]) -> bool:
-        """Whether certainly none of these texts holds a secret; they are looked at together."""
-        clean = self._clean
-        new = set(texts).difference(clean)
-        if new:
-            if self._holds("\n".join(new)):
-                return False
-            self._remember(clean, new)
+    def spotless(self, texts: Collection[str], clean: set[str]) -> bool:
+        """Whether certainly none of these texts holds a secret; they are looked at together. `clean` is what `clean` was
+        before they were chosen."""
+        if self._holds("\n".join(texts)):
+            return False
+        self._remember(clean, texts)
         return True
 
-    def _remember(self, clean: set[str], texts: Iterable[str]) -> None:
+    def _remember(self, clean: set[str], texts: Collection[str]) -> None:
         """Note texts as clean where they were not known to be; what became secret meanwhile has made another set."""
         clean.update([text for text in texts if len(text) <= REMEMBERED_CHARS])
-        if len(clean) >= REMEMBERED and clean is self._clean:
-            self._clean = set()
+        if len(clean) >= REMEMBERED and clean is self.clean:
+            self.clean = set()
 
     def masked(self, value: Any) -> Any:
         """Plain data with all text masked; only what changes is made anew."""

@@ -223,7 +223,7 @@ def run_typed(
         typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)
     except msgspec.ValidationError as error:
         raise InvalidArguments(f"Invalid arguments for {call.name}: {error}", [("", str(error))]) from None
-    keywords = {name: getattr(typed, name) for name in struct.__struct_fields__}
+    keywords = msgspec.structs.asdict(typed)
     if call_parameter is not None:
         keywords[call_parameter] = call
     return function(**keywords)

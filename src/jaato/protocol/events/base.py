@@ -9,18 +9,20 @@ from msgspec import Struct, field
 
 
 def now() -> str:
-    """The present moment as ISO 8601 in UTC, to the millisecond; its text up to the second is made once a second."""
-    global SECOND
-    moment = time.time()
-    second = int(moment)
-    known, text = SECOND
-    if second != known:
-        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        SECOND = (second, text)
-    return f"{text}.{int((moment - second) * 1000):03d}Z"
+    """The present moment as ISO 8601 in UTC, to the millisecond; its text is made once a millisecond."""
+    global MOMENT
+    milliseconds = time.time_ns() // 1_000_000
+    known, text = MOMENT
+    if milliseconds != known:
+        second, rest = divmod(milliseconds, 1000)
+        if second != known // 1000:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        text = f"{text[:19]}.{rest:03d}Z"
+        MOMENT = (milliseconds, text)
+    return text
 
 
-SECOND = (-1, "")
+MOMENT = (-1, "")
 
 
 class EventBase(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
