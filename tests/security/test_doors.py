@@ -12,7 +12,7 @@ import pytest
 from tests.security.keep import Keep, answer, status
 
 from jaato.client.websocket import Closed
-from jaato.server import tokens as tokens_module
+from jaato.server.secret_file import digest_of
 from jaato.server.tokens import Tokens, add_token
 
 ROUTES = ("/health", "/metrics", "/mcp", "/v1/connect", "/", "/nothing", "/../etc/passwd", "/health/")
@@ -42,9 +42,7 @@ def given(keep: Keep, text: str | None) -> str | None:
     if text is None:
         return None
     owner = keep.tokens["owner"]
-    return text.format(
-        **keep.tokens, part=owner[:-1], upper=owner.swapcase(), hash=tokens_module.digest_of(owner)
-    )
+    return text.format(**keep.tokens, part=owner[:-1], upper=owner.swapcase(), hash=digest_of(owner))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +89,7 @@ def test_no_hello_is_welcomed_with_a_wrong_token(keep: Keep, who: Iterator[int],
     """A hello without a token of this server is answered with close code 4401 and nothing else."""
     owner = keep.tokens["owner"]
     made = {"none": None, "empty": "", "wrong": "wrong", "longer": owner + "x", "beginning": owner[:-1]}
-    made |= {"hash": tokens_module.digest_of(owner), "long": "x" * 3_900}
+    made |= {"hash": digest_of(owner), "long": "x" * 3_900}
     token = made[kind] if kind in made else keep.tokens[kind]
     with keep.socket(who=next(who)) as line:
         line.send({"type": "hello", "protocol": 1, **({} if token is None else {"token": token})})
