@@ -57,6 +57,7 @@ def test_the_documented_integration(tmp_path: Path) -> None:
                 "trace_id": run.trace_id,
                 "flow_id": run.flow_id,
                 "step_id": step.step_id,
+                "idempotency_key": step.request_id,
             }
             for step in run.tool_steps
         ]
