@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from tests.arp.serving import definition, shop
 from tests.arp.using import configure
@@ -39,7 +40,8 @@ def test_the_documented_integration(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as registry:
             done = await flown(tmp_path, script, registry.at.url)
-            theirs = [event for event in registry.log() if isinstance(event, ToolCallStart)]
+            logged = await anyio.to_thread.run_sync(registry.log)
+            theirs = [event for event in logged if isinstance(event, ToolCallStart)]
         run = done.run
         assert (run.status, run.answer, run.ok, run.exit_code) == ("ok", "It is 42.", True, 0)
         assert [step.step_id for step in run.steps] == ["plan", "step-1", "step-2", "chat"]
@@ -55,6 +57,7 @@ def test_the_documented_integration(tmp_path: Path) -> None:
                 "trace_id": run.trace_id,
                 "flow_id": run.flow_id,
                 "step_id": step.step_id,
+                "idempotency_key": step.request_id,
             }
             for step in run.tool_steps
         ]
