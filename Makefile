@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test check bench kill docs clean
+.PHONY: help demo test check bench kill fuzz docs clean
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
 	@echo "make check  formatting, lint, types, layers"
 	@echo "make bench  measure the figures and print them with their bounds"
 	@echo "make kill   kill the daemon at every boundary of a session, some 1,900 times"
+	@echo "make fuzz   try thousands of requests that the registry's OpenAPI document allows, or nearly"
 	@echo "make docs   regenerate the reference and the schema from the code"
 
 $(BIN)/python:
@@ -41,6 +42,9 @@ bench: .stamp-test
 
 kill: .stamp-test
 	$(BIN)/python -m tests.kill
+
+fuzz: .stamp-test
+	$(BIN)/python -m tests.registry.fuzz
 
 docs: .stamp-test
 	$(BIN)/python -m docs.generate

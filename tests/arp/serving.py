@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -21,6 +22,7 @@ class Seen(NamedTuple):
     path: str
     headers: dict[str, str]
     body: Any
+    peer: int = 0
 
 
 class Refused(Exception):
@@ -44,19 +46,29 @@ def definition(name: str, description: str = "", **more: Any) -> dict[str, Any]:
 
 
 class Shop:
-    """A registry. `lies` has for a method and path what is answered there instead; `seen` is what it was asked."""
+    """A registry. `lies` has for a method and path what is answered there instead; `seen` is what it was asked, `lines` the
+    connections that are open."""
 
     def __init__(self, tools: list[dict[str, Any]], run: Callable[[str, Any], Any]) -> None:
         self.tools = {tool["name"]: tool for tool in tools}
         self.run = run
         self.lies: dict[str, Lie] = {}
         self.seen: list[Seen] = []
+        self.lines: dict[int, socket.socket] = {}
         self.over = threading.Event()
         shop = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 20
+
+            def setup(self) -> None:
+                super().setup()
+                shop.lines[self.client_address[1]] = self.connection
+
+            def finish(self) -> None:
+                shop.lines.pop(self.client_address[1], None)
+                super().finish()
 
             def do_GET(self) -> None:
                 shop.answer(self)
@@ -81,7 +93,7 @@ class Shop:
         raw = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         body = json.loads(raw) if raw else None
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        self.seen.append(Seen(handler.command, handler.path, headers, body))
+        self.seen.append(Seen(handler.command, handler.path, headers, body, handler.client_address[1]))
         lie = self.lies.get(f"{handler.command} {handler.path}") or self.lies.get(handler.command)
         try:
             if lie is not None:
@@ -162,7 +174,22 @@ def body(data: Any, status: str = "200 OK", **headers: str) -> Lie:
     """This body, whatever it is."""
     content = data if isinstance(data, bytes) else json.dumps(data).encode()
     named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return raw(f"HTTP/1.1 {status}\r\n{named}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    length = f"Content-Length: {len(content)}\r\nConnection: close"
+    return raw(f"HTTP/1.1 {status}\r\n{named}{length}\r\n\r\n".encode() + content)
+
+
+def streamed(kind: str, *pieces: bytes, wait: threading.Event | None = None) -> Lie:
+    """An answer in pieces; the last one comes when it is waited for no longer."""
+
+    def lie(handler: Any) -> None:
+        handler.wfile.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode())
+        for at, piece in enumerate(pieces):
+            if wait is not None and at == len(pieces) - 1:
+                wait.wait(20)
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+
+    return lie
 
 
 def endless(head: bytes, piece: bytes) -> Lie:
@@ -202,4 +229,7 @@ def shop(
         made.over.set()
         made.server.shutdown()
         thread.join()
+        for line in list(made.lines.values()):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
         made.server.server_close()

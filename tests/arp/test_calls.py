@@ -184,7 +184,7 @@ def test_a_registry_that_cannot_describe(tmp_path: Path) -> None:
 
 
 def test_cancelled(tmp_path: Path) -> None:
-    """A call that is cancelled closes its request."""
+    """A call that is cancelled closes its request, and the registry is told: with its key it might go on."""
     begun, closed = threading.Event(), threading.Event()
 
     def wait(handler: Any) -> None:
@@ -197,11 +197,13 @@ def test_cancelled(tmp_path: Path) -> None:
         made = plugins(tmp_path)
         await offered(made)
         await use(made, "echo", text="x")
-        it.lies["POST"] = wait
+        it.lies["POST /v1/tools/echo:invoke"] = wait
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: use(made, "echo", text="x"))
             await anyio.to_thread.run_sync(begun.wait)
             tasks.cancel_scope.cancel()
+        called = it.asked("POST", ":invoke")[-1].headers["x-request-id"]
+        assert [one.body for one in it.asked("POST", ":cancel")] == [{"request_id": called}]
         assert await anyio.to_thread.run_sync(closed.wait, 20)
         made.shutdown()
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.arp.serving import Refused, definition, shop
+from tests.arp.serving import Refused, definition, done, shop, streamed
 from tests.arp.using import configure
 from tests.cli.desk import Desk
 
 Run = Callable[..., "Done"]
+ANSWER = json.dumps(done(7)).encode()
 TOKEN = "t0ken-of-the-user"
 
 
@@ -30,8 +31,8 @@ def run(tmp_path: Path) -> Run:
     desk = Desk(tmp_path)
 
     def made(*words: str, **environ: str) -> Done:
-        done = desk.run("registry", *words, environ=environ)
-        return Done(done.returncode, done.stdout, done.stderr)
+        ended = desk.run("registry", *words, environ=environ)
+        return Done(ended.returncode, ended.stdout, ended.stderr)
 
     return made
 
@@ -59,6 +60,10 @@ def test_by_its_address(run: Run, tmp_path: Path) -> None:
         assert it.asked("POST")[0].headers["authorization"] == "Bearer abc"
         assert run("invoke", it.url, "echo", "{}").code == 2
         assert not it.asked("POST")[1:]
+        said = b'{"type":"output","text":"at work\\n"}\n', b'{"type":"result","result":%b}' % ANSWER
+        it.lies["POST"] = streamed("application/x-ndjson", *said)
+        made = run("invoke", it.url, "echo", '{"text": "x"}', "--stream")
+        assert (made.code, made.out, made.err) == (0, "7\n", "at work\n")
         assert run("get", it.url, "nothing").code == 1
     assert run("list", it.url).code == 1
     assert run("list", "ftp://x").code == 2

@@ -64,6 +64,20 @@ LISTS: dict[str, tuple[Lie, str]] = {
         body(b"", "302 Found", Location="http://169.254.169.254/latest/meta-data"),
         "redirects to http://169.254.169.254/latest/meta-data, which is not followed",
     ),
+    "another protocol": (
+        raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + b"x" * 100),
+        "did not keep to HTTP",
+    ),
+    "hints without end": (
+        endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 100),
+        "did not answer in full within 0.3 s",
+    ),
+    "trailers without end": (
+        endless(OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 500),
+        "did not keep to HTTP",
+    ),
+    "two lengths": (raw(OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\n[]  "), "did not keep to HTTP"),
+    "a coded body": (raw(OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "did not keep to HTTP"),
     "to nowhere": (body(b"", "308 Permanent Redirect"), "redirects to nowhere"),
 }
 
@@ -219,3 +233,24 @@ def test_time_is_kept(tmp_path: Path) -> None:
 
     said = asked(tmp_path, lambda source: source.ask_list(), {"GET": drip}, timeout_s=0.3)
     assert "0.3 s" in said or "HTTP" in said
+
+
+def test_what_a_tool_says_of_itself(tmp_path: Path) -> None:
+    """Version and tags of a stranger's tool, which are shown and served on, are bounded and hide nothing."""
+    odd = definition("echo", version="1\x1b[2J" + "0" * 100_000, tags=["a\u202eb", "c" * 1_000] * 500)
+
+    async def main() -> None:
+        made = plugins(tmp_path)
+        await offered(made)
+        found = made.catalog.find("echo")
+        assert found is not None
+        assert found.tool.remote is not None
+        await found.tool.remote.complete(found.tool)
+        assert found.tool.version.startswith("1\\x1b[2J000")
+        assert len(found.tool.version) == len(found.tool.tags[1]) == len(found.tool.tags) == 100
+        assert found.tool.tags[0] == "a\\u202eb"
+        made.shutdown()
+
+    with shop(odd) as it:
+        configure(tmp_path, it=it.url)
+        anyio.run(main)

@@ -16,6 +16,7 @@ from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.plugins.arp.directory import Directory, Places
+from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Answer
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
@@ -87,7 +88,7 @@ async def use(made: PluginRegistry, name: str, **arguments: Any) -> Any:
     assert found is not None, [tool.name for tool in made.catalog]
     if found.tool.remote is not None:
         await found.tool.remote.complete(found.tool)
-    value = found.tool.run(arguments, Call("c-1", name, arguments, session_id="s-1", turn_id="t-1"))
+    value = found.tool.run(arguments, Call(new_id("c"), name, arguments, session_id="s-1", turn_id="t-1"))
     if inspect.isawaitable(value):
         value = await value
     if isinstance(value, Output):

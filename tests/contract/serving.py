@@ -15,7 +15,8 @@ from jaato.protocol.events import Event
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.listen import Anyone, bound, serving
+from jaato.server.registry.guards import Anyone
+from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.testing.arp.peer import Served
 
@@ -31,7 +32,7 @@ class Opened:
         """What the session of its callers says."""
         caller = self.door.callers.visiting("")
         assert caller is not None
-        anyio.from_thread.run_sync(caller.session.journal.let_go)  # reads are written in a moment
+        anyio.from_thread.run_sync(caller.session.journal.let_go)
         store = caller.session.journal.store
         return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
 

@@ -68,7 +68,7 @@ def test_domains_are_refused_that_are_not_there_or_clash() -> None:
     for name in ("no_such_domain", "no.such.domain", "../etc/passwd", "missing.py", ".", ""):
         with pytest.raises(ConfigError, match=r"domain|file"):
             load_domains([name])
-    with pytest.raises(ConfigError, match="both have a tool 'locked'"):
+    with pytest.raises(ConfigError, match=r"both have a tool 'locked' 2\.1\.0"):
         load_domains(["tests.contract.showing", SHOWING])
 
 

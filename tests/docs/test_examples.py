@@ -50,9 +50,13 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
 
 
 def test_every_example_is_run_and_listed() -> None:
-    """Each program has replies, a test and a line in the list of examples; the client of a server has a test of its own."""
+    """Each program has replies, a test and a line in the list of examples; some have a test of their own."""
     programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo"}
-    assert programs == {*PRINTED, "client"} == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
+    assert (
+        programs
+        == {*PRINTED, "client", "registries"}
+        == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
+    )
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"[{name}.py]({name}.py)" in listed for name in programs)
 
@@ -119,3 +123,37 @@ def test_the_client_of_the_server(tmp_path: Path) -> None:
             assert not (tmp_path / "tea.md").exists()
         finally:
             run("-m", "jaato", "serve", "--stop")
+
+
+def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> None:
+    """An agent finds tools of two registries and an MCP server in a third registry that serves them on, none declared
+    before, and calls them in one turn; every program of the example ends with it, and nothing is left."""
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "registries.py")],
+        cwd=tmp_path,
+        env={
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path / "tmp"),
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAATO_PROVIDER": "scripted",
+            "JAATO_MODEL": str(EXAMPLES / "replies" / "registries.json"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "serving 1 tool by weather",
+        "serving 1 tool by trains",
+        "serving 10 tools by all",
+        "A train leaves at 11:04 to Brig, it rains from noon, and you say: ein Billett, bitte.",
+    ]
+    for name in ("list_tools", "departures", "forecast", "all__mcp__phrases__phrase"):
+        assert f"\n> {name} " in done.stderr
+    assert "\nx " not in done.stderr
+    assert not list((tmp_path / "tmp").glob("jaato-*"))

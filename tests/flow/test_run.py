@@ -8,7 +8,7 @@ import anyio
 import pytest
 from tests.arp.serving import definition, shop
 from tests.arp.using import configure
-from tests.contract.test_door import opened
+from tests.contract.serving import opened
 from tests.flow.using import ASKED, flow_of, flown, planned
 from tests.kit import call, say
 

@@ -18,9 +18,10 @@ from tests.providers.server import answer, head, serve
 
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
-from jaato.plugins.permission.webhook import Reach, WebhookChannel, key_of
+from jaato.plugins.permission.webhook import KEY, Reach, WebhookChannel
 from jaato.protocol.ids import new_id
 from jaato.tools.address import Allowed
+from jaato.tools.signed import key_of
 
 C4 = pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
 LOCAL = Reach({}, Allowed.of(["127.0.0.1"]))
@@ -55,7 +56,7 @@ async def approver(
     """Somebody who answers y, signed; `change` alters the answer, `sign` what is signed in its place. Gives the port and
     what was asked, with whether its signature was good."""
     seen: list[Any] = []
-    key = key_of(path)
+    key = key_of(path / KEY)
 
     def signed(nonce: str, body: bytes) -> str:
         return "v1=" + hmac.new(key, nonce.encode() + b"." + body, hashlib.sha256).hexdigest()
@@ -202,12 +203,12 @@ def test_private_addresses_and_plain_http_are_refused(tmp_path: Path) -> None:
 @C4
 def test_the_key_is_private_and_kept(tmp_path: Path) -> None:
     """It is made once; one that others can read, or that is none, is not used."""
-    key = key_of(tmp_path)
-    assert key_of(tmp_path) == key
+    key = key_of(tmp_path / KEY)
+    assert key_of(tmp_path / KEY) == key
     (tmp_path / "webhook-key").chmod(0o644)
     with pytest.raises(ConfigError, match="Others can read"):
-        key_of(tmp_path)
+        key_of(tmp_path / KEY)
     (tmp_path / "webhook-key").write_bytes(b"short")
     (tmp_path / "webhook-key").chmod(0o600)
     with pytest.raises(ConfigError, match="no key"):
-        key_of(tmp_path)
+        key_of(tmp_path / KEY)

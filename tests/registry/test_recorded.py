@@ -19,7 +19,7 @@ from jaato.server.registry.callers import Caller, Callers
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
-from jaato.tools.tool import tool
+from jaato.tools.tool import Tool, tool
 
 SECRET = "hunter2-hunter2-hunter2"
 
@@ -101,6 +101,13 @@ def logged(caller: Caller, store: SqliteStore) -> list[str]:
     ]
 
 
+def tool_of(caller: Caller, name: str) -> Tool:
+    """A tool that is served."""
+    found = caller.session.catalog.find(name)
+    assert found is not None
+    return found.tool
+
+
 def asked(**args: object) -> Invocation:
     """What a call is asked with."""
     return Invocation(args)
@@ -111,17 +118,17 @@ def test_an_effect_is_in_the_log_before_its_answer(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
-            assert (await caller.call("change", asked(), {})).value == "changed"
+            assert (await caller.call(tool_of(caller, "change"), asked(), {})).value == "changed"
             assert logged(caller, store) == ["Start change", "End change"]
-            await caller.call("look", asked(text="a"), {})
+            await caller.call(tool_of(caller, "look"), asked(text="a"), {})
             assert logged(caller, store)[2:] == []
-            await caller.call("change", asked(), {})
+            await caller.call(tool_of(caller, "change"), asked(), {})
             assert logged(caller, store)[2:] == ["Start look", "End look", "Start change", "End change"]
-            assert (await caller.call("fail", asked(), {})).problem is not None
+            assert (await caller.call(tool_of(caller, "fail"), asked(), {})).problem is not None
             assert logged(caller, store)[6:] == ["Start fail", "End fail"]
             async with anyio.create_task_group() as group:
                 for name in ("change", "look", "change"):
-                    group.start_soon(caller.call, name, asked(), {})
+                    group.start_soon(caller.call, tool_of(caller, name), asked(), {})
             assert logged(caller, store)[8:].count("End change") == 2
 
     anyio.run(main)
@@ -135,14 +142,16 @@ def test_what_only_reads_is_in_the_log_soon_after_its_answer(tmp_path: Path) -> 
         async with opened(tmp_path) as (caller, store, _):
             caller.session.journal.bus.listen(lambda event: commits.append(store.last_seq(event.session_id)))
             for text in "abc":
-                assert (await caller.call("look", asked(text=text), {})).value == {"seen": text}
+                assert (await caller.call(tool_of(caller, "look"), asked(text=text), {})).value == {
+                    "seen": text
+                }
             assert logged(caller, store) == []
             with anyio.fail_after(10):
                 while not commits:
                     await anyio.sleep(journals.UNHURRIED_S)
             assert logged(caller, store) == ["Start look", "End look"] * 3
             assert len(set(commits)) == 1
-            await caller.call("look", asked(text="d"), {})
+            await caller.call(tool_of(caller, "look"), asked(text="d"), {})
             assert len(logged(caller, store)) == 6
             return caller.session.state.session_id
 
@@ -160,7 +169,7 @@ def test_what_is_said_meanwhile_is_seen_after_the_beginning(tmp_path: Path) -> N
     async def main() -> None:
         async with opened(tmp_path) as (caller, _, _):
             caller.session.journal.bus.listen(lambda event: seen.append(type(event)))
-            await caller.call("talk", asked(), {})
+            await caller.call(tool_of(caller, "talk"), asked(), {})
 
     anyio.run(main)
     assert seen == [ToolCallStart, ToolOutput, ToolCallEnd]
@@ -174,19 +183,21 @@ def test_nothing_is_answered_while_the_log_cannot_be_written(
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
-            await caller.call("look", asked(text="a"), {})
+            await caller.call(tool_of(caller, "look"), asked(text="a"), {})
             caller.session.journal.let_go()
             store.full = True
-            await caller.call("look", asked(text="b"), {})
+            await caller.call(tool_of(caller, "look"), asked(text="b"), {})
             with caplog.at_level(logging.ERROR):
                 caller.session.journal.let_go()
             assert "The disk is full" in caplog.text
             for _ in range(3):
                 with pytest.raises(StoreError, match="disk is full"):
-                    await caller.call("look", asked(text="c"), {})
+                    await caller.call(tool_of(caller, "look"), asked(text="c"), {})
             store.full = False
             for text in "de":
-                assert (await caller.call("look", asked(text=text), {})).value == {"seen": text}
+                assert (await caller.call(tool_of(caller, "look"), asked(text=text), {})).value == {
+                    "seen": text
+                }
             caller.session.journal.let_go()
             assert logged(caller, store) == ["Start look", "End look"] * 3
 
@@ -201,8 +212,8 @@ def test_an_answer_before_its_record_has_no_secret_in_it(tmp_path: Path) -> None
             secrets = caller.session.journal.secrets
             assert secrets.active
             asking = asked(text=f"say {SECRET}")
-            assert (await caller.call("look", asking, {})).value == {"seen": f"say {SECRET}"}
-            said = (await caller.call("learn", asked(), {})).value
+            assert (await caller.call(tool_of(caller, "look"), asking, {})).value == {"seen": f"say {SECRET}"}
+            said = (await caller.call(tool_of(caller, "learn"), asked(), {})).value
             assert said == secrets.mask(f"it is {SECRET}") != f"it is {SECRET}"
             caller.session.journal.let_go()
             events = list(store.read(caller.session.state.session_id))

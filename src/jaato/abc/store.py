@@ -109,6 +109,10 @@ class Log(Protocol):
 
     def last_seq(self, session_id: str) -> int: ...
 
+    def size_bytes(self, session_id: str) -> int:
+        """How much its log and its results take; 0 for one that is not there. In pieces, so that no append waits for it."""
+        ...
+
     def find(self, text: str, workspace: str | None = None) -> str:
         """The id of the session with this id, unique prefix or name; raises `SessionNotFound`."""
         ...

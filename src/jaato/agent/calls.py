@@ -85,6 +85,7 @@ class SessionSteps:
             digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
+        call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
             journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
             self._reading.add(call.id)
@@ -92,11 +93,12 @@ class SessionSteps:
             journal.record(start)
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
-        """Run the tool; a slow one that may go on in the background is moved there."""
+        """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
         threshold_s = tool.background_after_s
-        if threshold_s is None or call.door == "background":
-            return await (self._run_plain if tool.timeout_s is None else self.run_tool)(call, tool)
-        if call.arguments.get("background") is True:
+        asked_for = call.arguments.get("background") is True
+        if threshold_s is None or call.door == "background" or (call.door == "registry" and not asked_for):
+            return await self.run_tool(call, tool)
+        if asked_for:
             threshold_s = 0.0
         return await self.background.run_movable(call, tool, threshold_s)
 
@@ -125,6 +127,7 @@ class SessionSteps:
             continuation_id=None if continuation is None else clean(text_of(continuation, str)),
             show_output=metadata.get("show_output") is not False,
             show_popup=metadata.get("show_popup") is not False,
+            origin=None if call.begun else call.origin,
         )
         if call.door == "registry":
             for change in told:
@@ -148,12 +151,15 @@ class SessionSteps:
 
     async def run_tool(self, call: Call, tool: Tool) -> Any:
         """The value of a tool, within its time; raises what it raised."""
-        if tool.timeout_s is None:
+        limit_s = tool.timeout_s
+        if call.within_s is not None:
+            limit_s = call.within_s if limit_s is None else min(limit_s, call.within_s)
+        if limit_s is None:
             return await self._run_plain(call, tool)
-        with anyio.move_on_after(tool.timeout_s) as scope:
+        with anyio.move_on_after(limit_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
-            raise ToolTimeout(f"{tool.name} did not finish within {tool.timeout_s:g} s and was stopped.")
+            raise ToolTimeout(took_too_long(tool, limit_s))
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
@@ -171,6 +177,8 @@ class SessionSteps:
             ):  # nobody cancelled this call: the tool's own fault
                 raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
             call.token.cancel()
+            if call.overdue_s is not None and runner is not None and not runner.uncancel():
+                raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
             raise
         except GeneratorExit as error:
             if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
@@ -231,6 +239,11 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
+
+
+def took_too_long(tool: Tool, limit_s: float) -> str:
+    """What is said of a call that was stopped for that."""
+    return f"{tool.name} did not finish within {limit_s:g} s and was stopped."
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -63,6 +63,8 @@ async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: i
 
     door = open_door(blueprint_of(args), offer)
     try:
+        if offer.tools:
+            await door.begin()
         await serve_stdio(Handlers(door).server(), wire_in, wire_out)
     finally:
         await door.close()
@@ -75,6 +77,8 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
 
     door = open_door(blueprint_of(args), offer)
     try:
+        if offer.tools:
+            await door.begin()
         await listen(door, args.http, args.allow_host, args.allow_origin, announce)
     finally:
         await door.close()

@@ -6,6 +6,8 @@ from argparse import ArgumentParser
 
 from jaato.cli.arguments import action, command, natural
 from jaato.cli.registry_client_arguments import add_client
+from jaato.cli.registry_keeper_arguments import add_keeper
+from jaato.cli.registry_put_arguments import add_put
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ examples:
   jaato registry serve                         echo, calc and time_now, at http://127.0.0.1:8000
   jaato registry serve --domains core,tools/weather.py --port 8765
   jaato registry serve --plugins git,files --read-only
+  jaato registry put http://127.0.0.1:8000 forecast forecast.json --webhook https://tools.example.com/forecast
+  jaato registry key add ci --tools 'weather_*' --expires 30d     from then on nobody comes in without a key
+  jaato registry log --failed --since 1h
 
 exit codes: 0 ok, 1 the registry or the tool failed, 2 wrong usage or configuration, 4 denied or not trusted, 130 interrupted"""
 
@@ -34,13 +39,15 @@ def add_registry(commands: Commands) -> None:
         commands, "registry", "registry", "configure and use tool registries, or serve one", REGISTRY
     )
     kinds = registry.add_subparsers(
-        dest="action", metavar="list|get|invoke|add|remove|trust|serve", required=True
+        dest="action", metavar="list|get|invoke|put|delete|add|remove|trust|serve|key|log", required=True
     )
     add_client(kinds)
+    add_put(kinds)
     serve = action(
         kinds, "serve", "offer tools to programs elsewhere, over HTTP", "registry serve --port 8765"
     )
     serve_arguments(serve)
+    add_keeper(kinds)
 
 
 def serve_arguments(serve: ArgumentParser) -> None:
@@ -50,6 +57,13 @@ def serve_arguments(serve: ArgumentParser) -> None:
     add = serve.add_argument_group("tools").add_argument
     add("--domains", metavar="A,B", help="core, modules by import path, files ending in .py (default: core)")
     add("--plugins", metavar="X,Y", help="offer the tools of these plugins too, to who has the token")
+    add(
+        "--allow-entry-point",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="let functions be put here as tools, such as 'package.module:*'",
+    )
     add = serve.add_argument_group("permissions").add_argument
     add("--yes", action="store_true", help="allow everything that no rule denies")
     for name, text in (
@@ -62,6 +76,7 @@ def serve_arguments(serve: ArgumentParser) -> None:
     add("--host", metavar="HOST", help="the address to listen at (default: 127.0.0.1)")
     add("--port", type=natural, metavar="PORT", help="the port (default: 8000; 0: any)")
     add("--token", action="store_true", help="ask for a token, as beyond loopback is always done")
+    add("--log", metavar="FILE", help="keep what the registry says of itself there, not on stderr")
     add(
         "--allow-host",
         action="append",

@@ -40,6 +40,9 @@ def add_use(kinds: Commands) -> None:
     invoke.add_argument(
         "arguments", nargs="?", metavar="JSON", help="its arguments, as a JSON object; - reads stdin"
     )
+    invoke.add_argument(
+        "--stream", action="store_true", help="show on stderr what the tool says while it is at work"
+    )
     for one in (listing, get, invoke):
         one.add_argument(
             "--token", metavar="TOKEN", help="sent to a URL; ${VAR} and keyring:NAME are filled in"

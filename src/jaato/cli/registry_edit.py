@@ -10,11 +10,13 @@ from jaato.cli.mcp import pairs
 from jaato.cli.mcp_edit import plain_secrets, variable_for
 from jaato.cli.mcp_trust import agreed
 from jaato.cli.registry_desk import Desk
+from jaato.cli.screen import visible
 from jaato.cli.table import print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.plugins.arp import edit, kept
-from jaato.plugins.arp.config import Scope
+from jaato.plugins.arp.config import RegistryConfig, Scope
 from jaato.plugins.arp.directory import Directory
+from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.trusted import described, vouched
 
 
@@ -69,6 +71,7 @@ def remove(desk: Desk, args: Namespace) -> int:
     edit.remove(path, scope, args.registry, desk.settings.state_dir)
     if config is not None and config.scope == scope:
         kept.forget(desk.settings.cache_dir, config.digest)
+        desk.directory.shelf(config).pins.forget()
         if scope == "workspace":
             desk.trusted.remove(config)
     print_line(f"removed {args.registry} from {path}")
@@ -87,16 +90,12 @@ def scope_of_problem(desk: Desk, name: str) -> Scope:
 def trust(desk: Desk, args: Namespace) -> int:
     """Show what a workspace's registry is, ask, and have exactly that asked from now on."""
     config = desk.registry(args.registry)
-    if config.scope != "workspace":
-        print_line(f"{config.name} stands in your own {config.origin}; nothing waits to be trusted")
-        return OK
-    if args.revoke:
+    if args.revoke and config.scope == "workspace":
         desk.trusted.remove(config)
         print_line(f"{config.name} is trusted no longer")
         return OK
     if desk.trusted.holds(config):
-        print_line(f"{config.name}: nothing waits to be trusted")
-        return OK
+        return accept(desk, config, args)
     seen = vouched(config)
     print_line(f"{config.name} is named by {config.origin}, which came with the workspace:")
     print_rows([(f"  {label}", text) for label, text in described(config)])
@@ -107,4 +106,27 @@ def trust(desk: Desk, args: Namespace) -> int:
         raise ConfigError(f"The registry {config.name!r} changed meanwhile; look at it again.")
     desk.trusted.add(now)
     print_line(f"trusted {config.name}; any change of its entry asks again")
+    return OK
+
+
+def accept(desk: Desk, config: RegistryConfig, args: Namespace) -> int:
+    """Show which tools have changed since they were last allowed, ask, and have what allowed them hold for them as shown."""
+    shelf = desk.directory.shelf(config)
+    found = [(pinned, shelf.definitions.at_hand(name)) for name, pinned in shelf.pins.tools.items()]
+    changed = [
+        (before, now.definition)
+        for before, now in found
+        if now is not None and shelf.pins.changed(now.definition)
+    ]
+    if not changed:
+        own = "" if config.scope == "workspace" else f" stands in your own {config.origin};"
+        print_line(f"{config.name}{own or ':'} nothing waits to be trusted")
+        return OK
+    for before, definition in changed:
+        print_line(f"{config.name}: {visible(definition.name)} has changed since it was last allowed:")
+        print_line(diff(before, definition))
+    if not agreed(f"Let what allows {'it' if len(changed) == 1 else 'them'} hold as shown?", args.yes):
+        return DENIED
+    shelf.pins.pin(*[definition for _, definition in changed])
+    print_line(f"accepted {len(changed)} of {config.name}, as shown; the next change asks again")
     return OK

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import Namespace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.signals import interruptible
@@ -12,6 +15,10 @@ from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
+
+if TYPE_CHECKING:
+    from jaato.server.names import Names
+    from jaato.server.registry.guards import Guard
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
 
@@ -22,7 +29,8 @@ def main(args: Namespace) -> int:
 
     from jaato.server import logs
 
-    logs.keep(None)
+    if args.log is None:
+        logs.keep(None)
     return anyio.run(serve, args)
 
 
@@ -40,10 +48,10 @@ async def serve_at(args: Namespace) -> None:
     """Serve at the address that is given, or set, until cancelled. Raises `JaatoError`s when it cannot begin."""
     import anyio
 
+    from jaato.server import logs
     from jaato.server.names import names_of
-    from jaato.server.registry.listen import Anyone, Keyed, address_of, bound, is_loopback, serving
+    from jaato.server.registry.listen import address_of, bound, is_loopback, serving
     from jaato.server.registry.opening import open_registry
-    from jaato.server.secret import OneToken, token_of
 
     blueprint = blueprint_of(args)
     settings = settings_of(args, blueprint)
@@ -53,22 +61,47 @@ async def serve_at(args: Namespace) -> None:
     )
     listener = bound(host, port)
     try:
-        door = open_registry(blueprint, settings["tool_registry_domains"])
+        door = open_registry(blueprint, settings["tool_registry_domains"], args.allow_entry_point)
         try:
             names = names_of(host, listener.getsockname()[1], args.allow_host, args.allow_origin)
             where = address_of(listener)
-            guard: Anyone | Keyed = Anyone(names)
-            if args.token or blueprint.plugins or not is_loopback(host):
-                token, path = token_of(door.callers.state_dir, TOKEN)
-                guard = Keyed(names, OneToken(token))
-                where += f"; the token is in {path}"
+            closed = bool(args.token or blueprint.plugins or not is_loopback(host))
+            guard, told = guard_of(names, door.callers.state_dir, settings, closed=closed)
+            await door.onward.begin()
             async with serving(door, guard, listener):
-                announce(f"serving {counted(len(door.shelf.tools))} at {where}")
+                announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
+                if args.log is not None:
+                    logs.keep(file_of(args.log))
                 await anyio.sleep_forever()
         finally:
             await door.callers.close()
     finally:
         listener.close()
+
+
+def guard_of(names: Names, state_dir: Path, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
+    """Who is let in, and what is said of it: where it is closed, or there are keys, whoever has one or the owner's token.
+    Raises `ConfigError`."""
+    from jaato.server.registry.guards import Anyone, Free, Keyed
+    from jaato.server.registry.keys import Keys, rate_in
+    from jaato.server.secret import OneToken, token_of
+
+    rate = rate_in(settings)
+    keys = Keys(state_dir, rate)
+
+    @cache
+    def keyed() -> Keyed:
+        return Keyed(names, OneToken(token_of(state_dir, TOKEN)[0]), keys)
+
+    if closed or keys.wanted:
+        keyed()
+        return keyed(), f"; the token is in {state_dir / TOKEN}"
+    return Free(Anyone(names, rate), keys, keyed), ""
+
+
+def file_of(text: str) -> Path:
+    """A file by its path, wherever the process goes."""
+    return Path(clean_text(text) or "").absolute()
 
 
 def counted(tools: int) -> str:

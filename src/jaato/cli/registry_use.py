@@ -19,7 +19,7 @@ from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.protocol.ids import new_id
-from jaato.tools.call import Call
+from jaato.tools.call import Call, no_output
 from jaato.tools.pipeline import run
 
 
@@ -149,7 +149,7 @@ async def invoke(desk: Desk, shelf: Shelf, args: Namespace, arguments: dict[str,
     """One call of one tool, through the pipeline: valid, permitted, run; its result on stdout."""
     known = await shelf.definitions.get(args.tool, anew=True)
     view = ToolView(args.tool, known.definition.description)
-    tool = make_tool(Far(shelf.source, shelf.definitions, view), known, prefixed=True)
+    tool = make_tool(Far(shelf.source, shelf.definitions, view, shelf.pins), known, prefixed=True)
     assert tool.name == full_name(shelf.source.config, args.tool)
     terminal = Terminal()
     call = Call(
@@ -157,7 +157,7 @@ async def invoke(desk: Desk, shelf: Shelf, args: Namespace, arguments: dict[str,
         name=tool.name,
         arguments=arguments,
         door="user",
-        output=terminal.show,
+        output=terminal.show if args.stream else no_output,
         keep=terminal.keep,
         workspace=desk.workspace,
     )

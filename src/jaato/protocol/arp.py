@@ -16,6 +16,7 @@ SCHEMA_VERSION = "0.1.0"
 SPOKEN = re.compile(r"0\.1\.(0|[1-9][0-9]{0,8})")
 """The versions of the contract that are understood: before 1.0 a new minor version may mean something else."""
 LIST_PATH = "/v1/tools"
+BATCH_GET = ":batchGet"
 INVOKE = ":invoke"
 
 SPACED = re.compile(rb'"[ \t\r\n]+:')
@@ -79,6 +80,20 @@ class ToolResult(Struct, frozen=True, gc=False):
     error: ToolError | UnsetType = UNSET
 
 
+class GotTool(Struct, frozen=True, gc=False):
+    """One answer of `batchGet`: the definition, else why there is none; never both."""
+
+    definition: ToolDefinition | UnsetType = UNSET
+    error: ToolError | UnsetType = UNSET
+
+
+class BatchGot(Struct, frozen=True, gc=False):
+    """The answer to `batchGet`: a result for each name, in their order."""
+
+    schema_version: str
+    results: list[GotTool]
+
+
 class InvalidJson(JaatoError):
     """The bytes are no JSON as RFC 8259 has it, in UTF-8."""
 
@@ -95,6 +110,7 @@ INVOCATION: msgspec.json.Decoder[Invocation] = msgspec.json.Decoder(Invocation)
 VIEWS: msgspec.json.Decoder[list[ToolView]] = msgspec.json.Decoder(list[ToolView])
 DEFINITION: msgspec.json.Decoder[ToolDefinition] = msgspec.json.Decoder(ToolDefinition)
 RESULT: msgspec.json.Decoder[ToolResult] = msgspec.json.Decoder(ToolResult)
+GOT: msgspec.json.Decoder[BatchGot] = msgspec.json.Decoder(BatchGot)
 ERROR: msgspec.json.Decoder[ToolError] = msgspec.json.Decoder(ToolError)
 
 
@@ -207,3 +223,8 @@ def decode_result(data: bytes) -> ToolResult:
 def decode_error(data: bytes) -> ToolError:
     """A registry's refusal where no call was made. Raises `InvalidJson`, `InvalidShape`."""
     return strict(data, ERROR)
+
+
+def decode_batch(data: bytes) -> list[GotTool]:
+    """A registry's definitions of several tools. Raises `InvalidJson`, `InvalidShape`."""
+    return strict(data, GOT).results

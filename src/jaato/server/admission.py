@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from jaato.protocol.frames import Role
 
@@ -45,6 +45,8 @@ class Admission:
     held: Pass | None
     judge: Callable[[str], Awaitable[Pass | None]] = nobody
     local: bool = False
+    entrance: Any = None
+    """What a door's own key gives, where it was not a token that let the client in."""
 
     async def ask(self, token: str) -> Pass | None:
         """What lets the client in, or None. Raises `Refused` when it has tried too often."""

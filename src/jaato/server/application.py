@@ -21,6 +21,7 @@ from jaato.server.hub import Hub
 from jaato.server.metrics import Metrics
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import nothing_here, worded
+from jaato.server.registry.next.paths import PREFIX as LATER
 from jaato.server.wire import EXTENSION, FramedSocket
 
 PATH = "/v1/connect"
@@ -64,6 +65,8 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
             Route("/mcp", mcp),
             Route(TOOLS, registry),
             Route(f"{TOOLS}/{{rest:path}}", registry),
+            Route(f"{LATER}/{{rest:path}}", registry),
+            Route(f"{TOOLS}:{{action}}", registry),
         ]
     )
     made.router.default = nothing_here
@@ -73,7 +76,7 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
 
 def turned_away(scope: Scope, refused: Refused) -> Any:
     """A refusal of the gate's as the door it is for words it."""
-    return (worded if scope["path"].startswith(TOOLS) else problem)(scope, refused)
+    return (worded if scope["path"].startswith((TOOLS, LATER)) else problem)(scope, refused)
 
 
 class Attached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from functools import lru_cache
 
 import anyio
 
@@ -34,6 +35,10 @@ class Failures:
         if count > FREE:
             await anyio.sleep(DELAY_S)
 
+    def many(self, peer: str) -> bool:
+        """One more; whether there are too many."""
+        return self._count(network_of(peer)) > MOST
+
     def _count(self, key: str) -> int:
         now = time.monotonic()
         count, since = self._counts.pop(key, (0, now))
@@ -45,6 +50,7 @@ class Failures:
         return count + 1
 
 
+@lru_cache(4_096)
 def network_of(peer: str) -> str:
     """What counts as one address: an IPv4 address, or the 64 bits of an IPv6 one that a provider gives out."""
     try:

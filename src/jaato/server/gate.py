@@ -26,8 +26,20 @@ class Admit(Protocol):
         """How this request comes in. Raises `Refused`."""
         ...
 
-    def holds(self, held: Pass) -> bool:
-        """Whether somebody who came in with this may stay."""
+    def stays(self, admission: Admission) -> bool:
+        """Whether somebody who came in so may stay."""
+        ...
+
+
+class Keyring(Protocol):
+    """Keys that let in at some paths only."""
+
+    def enter_at(self, path: str, key: str) -> Any:
+        """What a key gives there; None for one that is not let in. Raises `Refused` for one that has asked too often."""
+        ...
+
+    def holds(self, entrance: Any) -> bool:
+        """Whether it still gives that."""
         ...
 
 
@@ -65,7 +77,7 @@ class Gate:
         while True:
             await anyio.sleep(LOOK_S)
             for admission, inside in list(self._inside.items()):
-                if admission.held is not None and not self._door.holds(admission.held):
+                if not self._door.stays(admission):
                     inside.cancel()
 
 
@@ -97,7 +109,7 @@ class Local:
         """As the owner."""
         return Admission(Pass("owner"), local=True)
 
-    def holds(self, _held: Pass) -> bool:
+    def stays(self, _admission: Admission) -> bool:
         """For good."""
         return True
 
@@ -106,12 +118,24 @@ class Remote:
     """For TCP: a name of ours in Host, no foreign Origin, and a token: in the header, or, at a path of `greeting`, in the
     first frame of a WebSocket. A right token is never kept waiting, whatever else its address has tried."""
 
-    def __init__(self, judge: Judge, names: Names, greeting: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        names: Names,
+        greeting: frozenset[str] = frozenset(),
+        keyring: Keyring | None = None,
+    ) -> None:
         self._judge = judge
+        self._keyring = keyring
         self._names = names
         self._greeting = greeting
         self._failures = Failures()
-        self.holds = judge.holds
+
+    def stays(self, admission: Admission) -> bool:
+        """Whether the token, or the key, still lets in."""
+        if admission.entrance is not None and self._keyring is not None:
+            return self._keyring.holds(admission.entrance)
+        return admission.held is None or self._judge.holds(admission.held)
 
     async def admit(self, scope: Scope) -> Admission:
         """How this request comes in. Raises `Refused`."""
@@ -121,13 +145,17 @@ class Remote:
         if not given and scope["type"] == "websocket" and scope["path"] in self._greeting:
             return Admission(None, lambda token: self._greeted(token, peer))
         kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
-        held = self._judge.judge(token.strip()) if kind.lower() == "bearer" else None
-        if held is None:
-            await self._failures.add(peer)
-            raise Refused(
-                401, "Give the token: Authorization: Bearer TOKEN.", **{"www-authenticate": "Bearer"}
-            )
-        return Admission(held)
+        token = token.strip() if kind.lower() == "bearer" else ""
+        held = self._judge.judge(token)
+        if held is not None:
+            return Admission(held)
+        if self._keyring is not None and scope["type"] == "http":
+            entrance = self._keyring.enter_at(scope["path"], token)
+            if entrance is not None:
+                return Admission(None, entrance=entrance)
+        await self._failures.add(peer)
+        said = 'Bearer error="invalid_token"' if token else "Bearer"
+        raise Refused(401, "Give the token: Authorization: Bearer TOKEN.", **{"www-authenticate": said})
 
     async def _greeted(self, token: str, peer: str) -> Pass | None:
         held = self._judge.judge(token)

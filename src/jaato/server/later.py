@@ -12,7 +12,7 @@ import anyio
 
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
-from jaato.server.admission import KEY
+from jaato.server.admission import KEY, Admission
 from jaato.server.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.gate import Form, turn_away
 
@@ -32,6 +32,10 @@ class Later(ABC):
         self._asked = asyncio.Event()
         self._app: App | None = None
 
+    def admits(self, admission: Admission) -> bool:
+        """Whether who came in so may use it."""
+        return admission.held is not None and admission.held.role == "owner"
+
     @abstractmethod
     def check(self) -> None:
         """Raises `Refused` where it cannot be opened at all."""
@@ -43,8 +47,7 @@ class Later(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            held = scope["state"][KEY].held
-            if held is None or held.role != "owner":
+            if not self.admits(scope["state"][KEY]):
                 raise Refused(403, f"{self.what}'s tools act as the owner; come with the token of an owner.")
             app = self._app or await self._opened()
         except Refused as refused:

@@ -21,6 +21,7 @@ from jaato.server.hub import IDLE_AFTER_S, Hub
 from jaato.server.mcp.mounted import Mounted
 from jaato.server.metrics import Metrics
 from jaato.server.names import names_of
+from jaato.server.registry.keys import Keys, rate_in
 from jaato.server.registry.mounted import Mounted as Registry
 from jaato.server.sockets import serving
 from jaato.server.tls import Certificate
@@ -99,6 +100,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
         app = application(hub, Metrics(), mounted, registry)
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
+        keys = Keys(state_dir, rate_in(settings))
         web = sum(one.family != socket.AF_UNIX for one in doors.listeners)
         for listener in doors.listeners:
             if listener.family == socket.AF_UNIX:
@@ -107,7 +109,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
             served.tokens = served.tokens or Tokens(state_dir)
             host, port = listener.getsockname()[:2]
             names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
-            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH})), turned_away)
+            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH}), keys), turned_away)
             group.start_soon(gate.look)
             await stack.enter_async_context(serving(gate, listener, served.secure, web))
         yield served

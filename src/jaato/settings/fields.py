@@ -140,8 +140,32 @@ FIELDS: dict[str, Field] = {
     "tool_registry_port": Field(
         "integer", 8000, "the port a tool registry listens at; 0: any", variable="TOOL_REGISTRY_PORT"
     ),
+    "tool_registry_rate": Field(
+        "text",
+        None,
+        "how often a key or, without keys, an address may ask a tool registry: 100/min, 5/s; none: as often as it likes",
+    ),
+    "tool_registry_log_days": Field(
+        "number", 30.0, "how many days the calls of a tool registry are kept in the log; 0: for good"
+    ),
+    "tool_registry_log_mb": Field(
+        "number", 1_000.0, "how many megabytes of calls of a tool registry are kept at most; 0: any number"
+    ),
     "tool_registry_body_bytes": Field(
         "integer", 1_000_000, "the longest body of a request to a tool registry"
+    ),
+    "tool_registry_timeout_s": Field(
+        "number", 600.0, "seconds a call over a tool registry may take whose tool has no time of its own"
+    ),
+    "tool_registry_at_once": Field(
+        "list",
+        [],
+        "how many calls of a tool a registry runs at once, as `run=4`; `*=16` for each of the others",
+    ),
+    "tool_registry_entry_points": Field(
+        "list",
+        [],
+        "which functions, package.module:function with * for any, may be put into a tool registry over HTTP",
     ),
     "system_prompt": Field("text", None, "replaces the base system prompt"),
     "local_model": Field("text", None, "a GGUF file for the embedded model instead of the pinned one"),

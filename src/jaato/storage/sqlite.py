@@ -77,6 +77,10 @@ class SqliteStore(SqliteLog):
                 raise file_fault(error, self.path.parent) from error
             connection.execute("COMMIT")
 
+    def size_bytes(self, session_id: str) -> int:
+        """How much the log and the results of a session take; 0 for one that is not there."""
+        return stored_bytes(self._guard, session_id)
+
     # --- who writes ----------------------------------------------------------------------------------------------
 
     def hold(self, session_id: str) -> None:

@@ -16,10 +16,11 @@ from jaato.storage.listing import list_sessions
 from jaato.storage.schema import SEQ_BITS
 
 PAGE = 500
-SIZE = (
-    "SELECT coalesce(sum(length(data)), 0) FROM event WHERE position > ? AND position < ?",
-    "SELECT coalesce(sum(size_bytes), 0) FROM blob WHERE session = ?",
+LOG_SIZE = (
+    "SELECT max(position), sum(size) FROM (SELECT position, length(data) AS size FROM event "
+    "WHERE position > ? AND position < ? ORDER BY position LIMIT ?)"
 )
+BLOB_SIZE = "SELECT coalesce(sum(size_bytes), 0) FROM blob WHERE session = ?"
 NEXT = "SELECT position FROM event WHERE position >= ? ORDER BY position LIMIT 1"
 
 
@@ -51,13 +52,20 @@ def everything(guard: Guard) -> Iterator[SessionRow]:
 
 
 def stored_bytes(guard: Guard, session_id: str) -> int:
-    """The size of a session's log and results."""
+    """The size of a session's log and results; whoever writes has the guard between two pieces of it."""
     with guard as connection:
         (number,) = connection.execute(
             "SELECT number FROM session WHERE id = ?", (session_id,)
         ).fetchone() or (0,)
-        log = connection.execute(SIZE[0], (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()[0]
-        return int(log + connection.execute(SIZE[1], (number,)).fetchone()[0])
+        size_bytes = int(connection.execute(BLOB_SIZE, (number,)).fetchone()[0])
+    at, end = number << SEQ_BITS, (number + 1) << SEQ_BITS
+    while True:
+        with guard as connection:
+            last, piece = connection.execute(LOG_SIZE, (at, end, PAGE)).fetchone()
+        if last is None:
+            return size_bytes
+        at = last
+        size_bytes += int(piece)
 
 
 def age_days(timestamp: str, now: datetime.datetime) -> float:

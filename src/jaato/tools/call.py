@@ -46,9 +46,12 @@ class Call:
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from. `stands_for` is the
+    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `begun`
+    that its start is in the log. `stands_for` is the
     active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
-    the call is. A tool that changes files appends to `changed`, so that clients learn of them.
+    the call is. `within_s` is how long it may run at most, where that is less than the tool's own time; `overdue_s` how long
+    it had, where whoever cancels it does so for that. A tool that changes files appends to `changed`, so that clients learn
+    of them.
     """
 
     id: str
@@ -67,6 +70,9 @@ class Call:
     again: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
+    begun: bool = False
+    within_s: float | None = None
+    overdue_s: float | None = None
     token: CancelToken = field(default_factory=CancelToken)
     changed: list[FileChange] = field(default_factory=list)
 

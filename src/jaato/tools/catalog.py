@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -146,6 +147,13 @@ class Catalog:
         self.index_folder = index_folder
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What asks others whether they offer something new, before somebody looks, by plugin; bounded in time, never raises."""
+        self.strangers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        """What has those say for the first time what they offer whom nobody has asked yet, by plugin: for a door that serves all
+        there is; may start programs, bounded in time, never raises."""
+        self.mark = os.urandom(8).hex()
+        """By what a server knows that tools came from itself, in a circle of servers."""
+        self.marks: dict[str, frozenset[str]] = {}
+        """The marks of whom tools come from, by plugin."""
         self._parts: list[tuple[ReferenceType[Catalog], frozenset[str]]] = []
         self._view: View | None = None
         self._tools: dict[str, Tool] = {}
@@ -210,6 +218,7 @@ class Catalog:
         """A catalogue, empty yet, for the tools of these plugins alone."""
         made = Catalog(self.meaning, self.index_folder)
         made.sources = {name: source for name, source in self.sources.items() if name in plugins}
+        made.strangers = {name: first for name, first in self.strangers.items() if name in plugins}
         self._parts = [*(one for one in self._parts if one[0]() is not None), (ref(made), plugins)]
         return made
 

@@ -88,15 +88,17 @@ class Dialer:
 
 
 def open_pool(
-    url: Url, dialer: Dialer, environ: Mapping[str, str]
+    url: Url, dialer: Dialer, environ: Mapping[str, str], **bounds: float
 ) -> tuple[httpcore2.AsyncConnectionPool, bool]:
-    """A pool for one URL, and whether it leads through a proxy of the environment. Raises `ConfigError`."""
+    """A pool for one URL, and whether it leads through a proxy of the environment; `bounds` are the pool's own. Raises
+    `ConfigError`."""
     import httpcore2
 
     proxy = proxy_for(str(url), environ)
     context = certificates(environ) if url.scheme == "https" or (proxy or "").startswith("https:") else None
     if proxy is None:
-        return httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=backend(dialer)), False
+        pool: Any = httpcore2.AsyncConnectionPool
+        return pool(ssl_context=context, network_backend=backend(dialer), **bounds), False
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(proxy)
@@ -104,7 +106,8 @@ def open_pool(
         raise ConfigError("The proxy variable names no host; write it like http://proxy:3128.")
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return httpcore2.AsyncHTTPProxy(proxy_url=plain, proxy_auth=auth, ssl_context=context), True
+    through: Any = httpcore2.AsyncHTTPProxy
+    return through(proxy_url=plain, proxy_auth=auth, ssl_context=context, **bounds), True
 
 
 def request_to(

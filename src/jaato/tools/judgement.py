@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jaato.tools.circumstances import (
@@ -38,6 +39,26 @@ PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
 
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
+    verdict = judge_tool(call, tool, given)
+    changed = "" if tool.remote is None else tool.remote.changed(call)
+    return doubted(verdict, tool, changed, given.policy) if changed else verdict
+
+
+def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
+    """The verdict about a tool that is another than when it was allowed: what allowed it was said of the one before."""
+    if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
+        return verdict
+    where = tool.remote.place if tool.remote is not None else ""
+    reason = f"{tool.name} of {where} has changed since it was last allowed ({changed})"
+    if verdict.effect == "ask":
+        return replace(verdict, reason=f"{verdict.reason}; {reason}")
+    if policy.default == "deny":
+        return Verdict("deny", "default", f"{reason}, and the default is deny")
+    return Verdict("ask", "default", reason, shape_of_tool(tool))
+
+
+def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+    """The verdict by the rules, the grants and the default."""
     rules = given.policy.rules_for(tool)
     if rules.denied is not None:
         return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
@@ -67,7 +88,7 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
             )
     if tool.name == RESTORING and given.policy.default != "deny" and (owned := judge_restore(call)):
         return owned
-    fixed = rules.by_name_only and access in ("read", "network")
+    fixed = rules.by_name_only and access in ("read", "network") and tool.remote is None
     return by_rules(call, tool, rules, given, fixed) or by_default(tool, given.policy, fixed)
 
 

@@ -60,11 +60,14 @@ class Steps(Protocol):
         ...
 
 
-async def run(call: Call, steps: Steps) -> Outcome:
-    """Run one call to its outcome; a failure is a value, only an interruption is raised (its outcome recorded)."""
+async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
+    """Run one call to its outcome; a failure is a value, only an interruption is raised (its outcome recorded).
+
+    `tool` is what is called, where the name does not say which it is.
+    """
     begun = time.perf_counter()
     try:
-        outcome = await attempt(call, steps)
+        outcome = await attempt(call, steps, tool)
     except BaseException as error:
         if steps.interrupts(error):
             steps.ended(call, interrupted(begun))
@@ -75,9 +78,9 @@ async def run(call: Call, steps: Steps) -> Outcome:
     return outcome
 
 
-async def attempt(call: Call, steps: Steps) -> Outcome:
+async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcome:
     """Everything between the request and the durable result."""
-    found = steps.find(call.name)
+    found = steps.find(call.name) if exact is None else Found(exact, {})
     if found is None:
         return failed(UnknownTool(f"No executor registered for {call.name}"))
     tool, rename = found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
-from jaato.tools.policy_document import Channel, Default, Document, from_mapping
+from jaato.tools.policy_document import Channel, Default, Document, Rules, from_mapping
 from jaato.tools.policy_file import PolicyFile
 from jaato.tools.policy_rules import ToolRules
 
@@ -34,6 +34,7 @@ class Policy:
         """Whether only what reads may run, whatever else is allowed."""
         self.version = 0
         self._read_at = monotonic()
+        self._admitted: frozenset[str] = frozenset()
         self._fill()
 
     @classmethod
@@ -79,9 +80,14 @@ class Policy:
         )
         return Policy(merged, file=self._file, read_only=read_only or self.read_only)
 
+    def admit(self, names: Iterable[str]) -> None:
+        """Let just these tools be called, beside those that rules allow; what a rule denies stays denied."""
+        self._admitted = frozenset(names)
+        self._fill()
+
     def _fill(self) -> None:
         own, file = self._own, self._file
-        self.blacklist, self.whitelist = own.blacklist, own.whitelist
+        self.blacklist, self.whitelist = own.blacklist, own.whitelist | Rules(self._admitted)
         self.channel: Channel = own.channel
         self.default: Default = own.default or "ask"
         if file is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
-from jaato.errors import InvalidArguments, PluginError
+from jaato.errors import InvalidArguments, PluginError, ToolError
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.schema import Validator, arguments_struct, compact, foreign_value, schema_of
@@ -59,8 +59,22 @@ class Remote(Protocol):
         """Why it cannot be reached now; empty when nothing speaks against it."""
         ...
 
+    def changed(self, call: Call) -> str:
+        """How the tool differs from what it was when a call of it was last allowed; empty where it does not. What is said
+        of it is what this very call is then held to."""
+        ...
+
+    @property
+    def kin(self) -> object:
+        """What is the same for tools that can be asked for together."""
+        ...
+
     async def complete(self, tool: Tool) -> None:
         """Have the tool learn its parameters. Raises `ToolError`."""
+        ...
+
+    async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
+        """Have tools of the same kin learn theirs; why not, by name, of those that could not."""
         ...
 
 
@@ -72,8 +86,8 @@ class Tool:
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema) and
-    `tags` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
+    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema),
+    `tags` and `source` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
     has cut off is made again, as `call.again` says.
     """
 
@@ -93,6 +107,7 @@ class Tool:
     version: str = FIRST
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
     resumes: bool = False
     _validator: Validator | None = None
 

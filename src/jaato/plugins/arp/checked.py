@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from jaato.errors import PluginError
 from jaato.plugins.arp.faults import RegistryFault
 from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
-from jaato.protocol.codec import is_unicode, json_problems
+from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
 from jaato.tools.names import shown_name
 from jaato.tools.schema import Validator
+from jaato.tools.schema_bounds import validator_of
 from jaato.tools.unseen import hidden, spelt_out
 
 MAX_TOOLS = 10_000
 MAX_NAME_CHARS = 200
 MAX_DESCRIPTION_CHARS = 4_000
-MAX_SCHEMA_BYTES = 256_000
-MAX_SCHEMA_DEPTH = 32
 MAX_DROPPED = 20
 CAREFUL = frozenset(
     "admin danger dangerous delete destructive exec execute filesystem mutating process root shell sudo write".split()
@@ -81,30 +78,6 @@ def check_definition(definition: ToolDefinition, name: str) -> Validator:
         return validator_of(definition.parameters)
     except PluginError as error:
         raise RegistryFault(str(error).rstrip(".")) from None
-
-
-def validator_of(schema: dict[str, Any]) -> Validator:
-    """A validator for a stranger's schema. Raises `PluginError`."""
-    if json_problems(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
-        raise PluginError("its parameters are nested too deeply, or hold what is no JSON")
-    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
-        raise PluginError(f"its parameters have more than {MAX_SCHEMA_BYTES:,} bytes")
-    return Validator(schema)
-
-
-def depth_within(value: Any, most: int) -> bool:
-    """Whether a JSON value is nested no deeper than so many levels."""
-    level = [value]
-    for _ in range(most + 1):
-        level = [
-            member
-            for one in level
-            if isinstance(one, dict | list)
-            for member in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return True
-    return False
 
 
 def is_careful(definition: ToolDefinition) -> bool:

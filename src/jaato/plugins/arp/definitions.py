@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import anyio
 import msgspec
 from msgspec import UNSET
 
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, ToolError
 from jaato.plugins.arp.checked import check_definition, is_careful, readable
 from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
 from jaato.plugins.arp.source import Source
-from jaato.protocol.arp import ToolDefinition, decode_definition
+from jaato.protocol.arp import ToolDefinition, decode_batch, decode_definition
 from jaato.tools.names import shown_name
 from jaato.tools.schema import Validator
 
 FRESH_S = 60.0
+MAX_BATCH = 100
+"""Definitions that are asked for in one request."""
+MAX_AT_ONCE = 8
+"""Requests of one registry that are under way together."""
 
 
 class Known(NamedTuple):
@@ -62,7 +68,7 @@ class Definitions:
         """
         known, kept = self.at_hand(name), self._kept.tools.get(name)
         now = time.time()
-        if known is not None and kept is not None and not anew and 0 <= now - kept.at < FRESH_S:
+        if known is not None and kept is not None and not anew and self._is_fresh(name):
             return known
         try:
             answer = await self._source.ask_definition(name, kept.etag if known and kept else "")
@@ -71,7 +77,9 @@ class Definitions:
                 return known
             what = f"The definition of {shown_name(name)[:80]!r}"
             definition = await self._source.read(decode_definition, answer, what)
-            return await self._learn(name, definition, answer.header("etag"), now)
+            made = self._learn(name, definition, answer.header("etag"), now)
+            await self._source.keep(self._kept)
+            return made
         except RegistryRefusal:
             raise
         except JaatoError as error:
@@ -80,7 +88,54 @@ class Definitions:
                 raise
             return known
 
-    async def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
+    async def get_all(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
+        """The definitions of several tools, or why one cannot be had; asked for at once where the registry can do that."""
+        old = [name for name in names if not self._is_fresh(name) or self.at_hand(name) is None]
+        found: dict[str, Known | ToolError] = {}
+        if len(old) > 1:
+            for start in range(0, len(old), MAX_BATCH):
+                found |= await self._ask_together(old[start : start + MAX_BATCH])
+        room = anyio.CapacityLimiter(MAX_AT_ONCE)
+
+        async def get(name: str) -> None:
+            try:
+                async with room:
+                    found[name] = await self.get(name)
+            except ToolError as error:
+                found[name] = error
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                if name not in found:
+                    tasks.start_soon(get, name)
+        return found
+
+    async def _ask_together(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
+        """What of these definitions one request brings; what it does not is asked for one by one."""
+        try:
+            answer = await self._source.ask_definitions(names)
+            if answer is None:
+                return {}
+            results = await self._source.read(decode_batch, answer, "Definitions")
+        except JaatoError as error:
+            self._source.tell(str(error))
+            return {}
+        now, found = time.time(), dict[str, Known | ToolError]()
+        for name, result in zip(names, results, strict=False):
+            if result.definition is UNSET:
+                continue
+            try:
+                found[name] = self._learn(name, result.definition, "", now)
+            except RegistryFault as error:
+                found[name] = error
+        await self._source.keep(self._kept)
+        return found
+
+    def _is_fresh(self, name: str) -> bool:
+        kept = self._kept.tools.get(name)
+        return kept is not None and 0 <= time.time() - kept.at < FRESH_S
+
+    def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
         """Keep a definition. Raises `RegistryFault` for one that cannot be used."""
         try:
             validator = check_definition(definition, name)
@@ -96,5 +151,4 @@ class Definitions:
         )
         self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)
-        await self._source.keep(self._kept)
         return known

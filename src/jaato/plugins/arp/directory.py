@@ -14,6 +14,7 @@ from jaato.plugins.arp.definitions import Definitions
 from jaato.plugins.arp.entry import filled
 from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
+from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
 from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
 from jaato.tools.address import Allowed, Url
@@ -34,6 +35,8 @@ class Places:
     allow_hosts: tuple[str, ...] = ()
     secrets: Secrets | None = None
     """What the session masks: it learns the tokens of registries."""
+    mark: str = ""
+    """By what our own tools are known where they come back to us."""
 
 
 class Directory:
@@ -63,7 +66,7 @@ class Directory:
         found = self._shelves.get(config.name)
         if found is None:
             found = self._shelves[config.name] = Shelf(
-                Source(config, self.places.cache_dir, self), self.places
+                Source(config, self.places.cache_dir, self, mark=self.places.mark), self.places
             )
         return found
 
@@ -96,6 +99,11 @@ class Directory:
                 self.places.secrets.add(name, value)
         return Way(config.name, known, allowed, self.places.environ)
 
+    def close(self) -> None:
+        """Keep no connections any longer; from any thread."""
+        for shelf in list(self._shelves.values()):
+            shelf.source.close()
+
     def state(self, config: RegistryConfig) -> str:
         """Where a registry stands: switched off, needs trust, configured, known, unreachable."""
         if not config.enabled:
@@ -114,6 +122,11 @@ class Shelf:
     def definitions(self) -> Definitions:
         """The definitions of its tools."""
         return Definitions(self.source, self._places.cache_dir)
+
+    @cached_property
+    def pins(self) -> Pins:
+        """Its tools as they were when they were allowed."""
+        return Pins(self.source.config, self._places.state_dir)
 
 
 def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> Allowed:

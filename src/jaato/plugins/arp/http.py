@@ -1,4 +1,4 @@
-"""One request to a registry: to a checked address, within bounds of time and size, no redirect followed."""
+"""Requests to a registry: to checked addresses, within bounds of time and size, no redirect followed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.errors import ConfigError
+from jaato.plugins.arp.connections import IDLE_S, MAX_KEPT, MAX_OPEN, Connections
 from jaato.plugins.arp.entry import Filled
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
+from jaato.plugins.arp.stream import ACCEPTED, Hear, Reader, reader_for
 from jaato.tools.address import PORTS, AddressRefused, Allowed, Url
 from jaato.tools.dial import Dialer, open_pool
+from jaato.tools.route import proxy_for
 from jaato.tools.unseen import one_line
 
 if TYPE_CHECKING:
@@ -22,13 +25,15 @@ CONNECT_WITHIN_S = 10.0
 MAX_HEADER_CHARS = 500
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 SENDING = "http11.send_request_headers.started"
+CONNECTING = "connection.connect_tcp.started"
 
 Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request below a registry's address, and the bounds of its answer."""
+    """A request below a registry's address, and the bounds of its answer. A `safe` one may be made twice; what a call says
+    while it is under way is given to `hear`."""
 
     method: str
     path: str
@@ -36,6 +41,8 @@ class Ask:
     within_s: float
     body: bytes | None = None
     headers: Headers = ()
+    safe: bool = True
+    hear: Hear | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,7 @@ class TooLong(Exception):
 
 
 class Way:
-    """How one registry is reached. Every request has a connection of its own, which ends with it: a call that is
-    cancelled leaves none behind, and the loop of any thread can ask."""
+    """How one registry is reached, from the loop of any thread. A call that is cancelled leaves no connection behind."""
 
     def __init__(self, name: str, filled: Filled, allowed: Allowed, environ: Mapping[str, str]) -> None:
         self.name = name
@@ -66,6 +72,18 @@ class Way:
         self._headers = filled.headers
         self._dialer = Dialer(allowed)
         self._environ = environ
+        self._keeps = False
+        """Whether it has answered twice on one connection: no call is sent by one that its server may just be closing."""
+        self._kept = Connections(
+            lambda: self._open(keepalive_expiry=IDLE_S, max_keepalive_connections=MAX_KEPT)
+        )
+
+    def _open(self, **bounds: float) -> httpcore2.AsyncConnectionPool:
+        return open_pool(self.base, self._dialer, self._environ, max_connections=MAX_OPEN, **bounds)[0]
+
+    def close(self) -> None:
+        """Keep no connection any longer; from any thread."""
+        self._kept.close()
 
     async def send(self, ask: Ask) -> Answer:
         """The answer to one request. Raises `RegistryFault`, where a call was sent and its answer lost `CallLost`, and
@@ -73,10 +91,10 @@ class Way:
         import httpcore2
 
         url = self.base._replace(target=self.base.target + ask.path)
-        begun: list[str] = []
+        seen: set[str] = set()
         try:
             with anyio.fail_after(ask.within_s):
-                return await self._exchange(url, ask, begun)
+                return await self._sent(url, ask, seen)
         except TimeoutError:
             why = f"did not answer in full within {ask.within_s:g} s"
         except TooLong:
@@ -92,32 +110,54 @@ class Way:
         except httpcore2.ProtocolError as error:
             why = f"did not keep to HTTP ({one_line(str(error), 200) or type(error).__name__})"
         text = f"The registry {self.name!r} at {self.base.authority} {why}."
-        if begun and ask.method == "POST":
+        if SENDING in seen and not ask.safe:
             raise CallLost(f"{text} The call had been sent: whether it was carried out is not known.")
         raise RegistryFault(text)
 
-    async def _exchange(self, url: Url, ask: Ask, begun: list[str]) -> Answer:
-        pool, proxied = open_pool(url, self._dialer, self._environ)
-        if proxied:
+    async def _sent(self, url: Url, ask: Ask, seen: set[str]) -> Answer:
+        """The answer by a connection that is kept; a safe request that one of them lost goes out once more by a new one."""
+        import httpcore2
+
+        if proxy_for(str(url), self._environ) is not None:
             await self._dialer.check_proxied(url)
-        async with pool:
-            response = await pool.handle_async_request(self._request(url, ask, begun))
+        if ask.safe or self._keeps:
             try:
-                headers = headers_of(response.headers)
-                self._check(response.status, headers)
-                body = await bounded(response, ask.most_bytes)
-            finally:
-                await response.aclose()
+                async with self._kept.used() as pool:
+                    answer = await self._exchange(pool, url, ask, seen)
+                self._keeps = self._keeps or CONNECTING not in seen
+                return answer
+            except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
+                if CONNECTING in seen:
+                    raise
+                self._keeps = False
+                if not ask.safe:
+                    raise
+        async with self._open() as pool:
+            return await self._exchange(pool, url, ask, seen)
+
+    async def _exchange(
+        self, pool: httpcore2.AsyncConnectionPool, url: Url, ask: Ask, seen: set[str]
+    ) -> Answer:
+        response = await pool.handle_async_request(self._request(url, ask, seen))
+        try:
+            headers = headers_of(response.headers)
+            self._check(response.status, headers)
+            body = await bounded(
+                response, ask.most_bytes, reader_for(headers.get("content-type", ""), ask.hear)
+            )
+            await refuse_more(response)
+        finally:
+            await response.aclose()
         return Answer(response.status, headers, body)
 
-    def _request(self, url: Url, ask: Ask, begun: list[str]) -> httpcore2.Request:
+    def _request(self, url: Url, ask: Ask, seen: set[str]) -> httpcore2.Request:
         import httpcore2
 
         async def trace(event: str, _info: dict[str, Any]) -> None:
-            if event == SENDING:
-                begun.append(event)
+            seen.add(event)
 
-        headers = [("Host", url.authority), ("User-Agent", "jaato"), ("Accept", "application/json")]
+        accepted = "application/json" if ask.hear is None else ACCEPTED
+        headers = [("Host", url.authority), ("User-Agent", "jaato"), ("Accept", accepted)]
         headers += [("Accept-Encoding", "identity"), *self._headers, *ask.headers]
         if ask.body is not None:
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(ask.body)))]
@@ -149,14 +189,29 @@ class Way:
             )
 
 
-async def bounded(response: httpcore2.Response, most_bytes: int) -> bytes:
-    """The body of an answer. Raises `TooLong`."""
+async def bounded(response: httpcore2.Response, most_bytes: int, reader: Reader | None) -> bytes:
+    """The body of an answer; of a stream what stands for it. Raises `TooLong`."""
     data = bytearray()
+    size = 0
     async for chunk in response.aiter_stream():
-        data += chunk
-        if len(data) > most_bytes:
+        size += len(chunk)
+        if size > most_bytes:
             raise TooLong
-    return bytes(data)
+        if reader is None:
+            data += chunk
+            continue
+        reader.feed(chunk)
+        if reader.result is not None:
+            return reader.result
+    return bytes(data) if reader is None else reader.end()
+
+
+async def refuse_more(response: httpcore2.Response) -> None:
+    """Keep no connection on which more has come than the answer: it would be taken for that to the next request."""
+    stream: Any = response.stream
+    more, _ended = stream._stream._connection._h11_state.trailing_data  # noqa: SLF001 nothing else knows of it
+    if more:
+        await response.extensions["network_stream"].aclose()
 
 
 def headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -92,7 +92,7 @@ class ArpPlugin(Plugin):
 
     def _make(self, shelf: Shelf, view: ToolView) -> Tool:
         reserved = view.name in own_names() or view.name.startswith(RESERVED_BEGINNINGS)
-        far = Far(shelf.source, shelf.definitions, view)
+        far = Far(shelf.source, shelf.definitions, view, shelf.pins)
         return make_tool(
             far,
             shelf.definitions.at_hand(view.name),
@@ -104,6 +104,16 @@ class ArpPlugin(Plugin):
         async with anyio.create_task_group() as tasks:
             for config in self.directory.usable():
                 tasks.start_soon(self._freshen, self.directory.shelf(config))
+        self._tell_marks()
+
+    def _tell_marks(self) -> None:
+        """Say from whom the tools come, for those to whom they are served on."""
+        shelves = [self.directory.shelf(config) for config in self.directory.usable()]
+        try:
+            marks = self.host.service("catalog").marks
+        except KeyError:
+            return
+        marks[self.name] = frozenset(mark for shelf in shelves for mark in shelf.source.through)
 
     async def _freshen(self, shelf: Shelf) -> None:
         if await shelf.source.freshen():
@@ -150,10 +160,13 @@ class ArpPlugin(Plugin):
         shelf = self.directory.named(registry)
         if await shelf.source.ask_list():
             self._renew(shelf)
+        self._tell_marks()
         return self._row(registry)
 
     def shutdown(self) -> None:
         """Ask nobody any more."""
+        if "directory" in self.__dict__:
+            self.directory.close()
         try:
             sources = self.host.service("catalog").sources
         except KeyError:
@@ -177,4 +190,8 @@ def places_of(host: Host) -> Places:
         secrets = host.service("secrets")
     except KeyError:
         secrets = None
-    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets)
+    try:
+        mark = host.service("catalog").mark
+    except KeyError:
+        mark = ""
+    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets, mark)

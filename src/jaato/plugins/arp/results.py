@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import JaatoError, PluginError
-from jaato.plugins.arp.checked import validator_of
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http import Answer
 from jaato.protocol.arp import ToolDefinition, ToolError, ToolResult, decode_error, decode_result
 from jaato.protocol.codec import json_problems
 from jaato.protocol.messages import Problem
 from jaato.tools.call import Output
+from jaato.tools.schema_bounds import validator_of
 from jaato.tools.unseen import one_line, spelt_out
 
 CODE = re.compile(r"[a-z][a-z0-9_.:-]{0,99}")

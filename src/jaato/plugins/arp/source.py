@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -14,37 +15,37 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from jaato.errors import JaatoError
-from jaato.log import logger
-from jaato.plugins.arp.checked import usable_views
+from jaato.errors import JaatoError, ToolError
+from jaato.plugins.arp.checked import MAX_TOOLS, usable_views
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http import Answer, Ask, Headers, Way
 from jaato.plugins.arp.kept import KeptDefinitions, KeptList, load_list, save
-from jaato.plugins.arp.results import refusal_of
-from jaato.protocol.arp import INVOKE, LIST_PATH, decode_views
+from jaato.plugins.arp.paging import MAX_PAGES, next_path
+from jaato.plugins.arp.results import GATEWAYS, refusal_of
+from jaato.plugins.arp.standing import Standing
+from jaato.plugins.arp.stream import Hear
+from jaato.protocol.arp import BATCH_GET, INVOKE, LIST_PATH, ToolView, decode_views
 from jaato.protocol.messages import Problem
 from jaato.tools.names import shown_name
+from jaato.tools.others import THROUGH, marks_in, via_of
 from jaato.tools.unseen import one_line
 
-LOG = logger("registries")
 MAX_LIST_BYTES = 8_000_000
 MAX_DEFINITION_BYTES = 1_000_000
 MAX_RESULT_BYTES = 16_000_000
 BIG_BYTES = 100_000
 """Longer bodies are read in a thread, so that the loop goes on."""
 ASK_WITHIN_S = 10.0
+CANCEL_WITHIN_S = 1.0
 SOON_S = 5.0
 """How long a search waits for a list of which an older one is known."""
-LIST_FRESH_S = 300.0
-DEFINITION_FRESH_S = 60.0
+LIST_FRESH_S = 60.0
 WHOLE_AFTER_S = 86_400.0
 """After so long a list is asked for without a condition: a registry may be wrong about what has not changed."""
-FIRST_WAIT_S = 1.0
-MOST_WAIT_S = 300.0
-SHORT_S = 1.5
-"""A wait no longer than this is not kept to."""
-MAX_TOLD = 200
+
+UNKNOWN = frozenset((404, 405, 501))
+"""How a registry answers to what it does not know."""
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Ways(Protocol):
     def open_way(self, config: RegistryConfig) -> Way: ...
 
 
-class Source:
+class Source(Standing):
     """One registry."""
 
     def __init__(
@@ -66,23 +67,20 @@ class Source:
         cache_dir: Path,
         ways: Ways,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        mark: str = "",
     ) -> None:
+        super().__init__(config.name, clock)
         self.config = config
         self.kept = load_list(cache_dir, config.digest)
-        self.failure = ""
+        self.through: frozenset[str] = frozenset()
+        """The marks of those whose tools are in the list."""
+        self._mark = mark
         self._cache_dir = cache_dir
         self._ways = ways
-        self._clock = clock
         self._way: Way | None = None
-        self._failures = 0
-        self._not_before = 0.0
-        self._told: set[str] = set()
+        self._batches = True
         self._underway: dict[int, anyio.Event] = {}
-
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
-        return self.config.name
 
     @property
     def state(self) -> str:
@@ -90,11 +88,6 @@ class Source:
         if self.failure:
             return "unreachable"
         return "known" if self.kept.at else "configured"
-
-    @property
-    def wait_s(self) -> float:
-        """How long it is left alone; 0 when it can be asked."""
-        return max(0.0, self._not_before - self._clock())
 
     async def freshen(self) -> bool:
         """Ask for the list where what is known is old, and it is not left alone; whether the list is another now.
@@ -121,27 +114,63 @@ class Source:
         kept, now = self.kept, time.time()
         known = kept.etag and 0 <= now - kept.asked_whole < WHOLE_AFTER_S
         condition: Headers = (("If-None-Match", kept.etag),) if known else ()
-        ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=condition)
+        through = THROUGH.get()
+        headers = (*condition, ("Via", via_of(through))) if through else condition
+        ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=headers)
+        deadline = time.monotonic() + ask.within_s
         try:
             answer = await self._send(ask)
+            self._note_circle(answer)
             if answer.status == 304 and condition:
                 self.kept = msgspec.structs.replace(kept, at=now)
-                self._answered()
+                self.answered()
                 return False
             self._expect(answer, "its list of tools")
-            views = await self.read(decode_views, answer, "The list of tools")
+            views, whole = await self._pages(answer, through, deadline)
         except JaatoError as error:
-            self._failed(error)
+            self.failed(error)
             raise
         usable, dropped = usable_views(views)
+        etag = answer.header("etag") if whole else ""  # that of a page says nothing of the others
         self.kept = msgspec.structs.replace(
-            kept, views=usable, at=now, asked_whole=now, etag=answer.header("etag"), dropped=dropped
+            kept, views=usable, at=now, asked_whole=now, etag=etag, dropped=dropped
         )
-        self._answered()
+        self.answered()
         for text in dropped:
             self.tell(f"left out {text}")
         await self.keep(self.kept)
         return usable != kept.views or dropped != kept.dropped
+
+    async def _pages(
+        self, answer: Answer, through: Sequence[str], deadline: float
+    ) -> tuple[list[ToolView], bool]:
+        """What a list has, with its other pages, and whether there were none. Raises `ToolError`s."""
+        views = await self.read(decode_views, answer, "The list of tools")
+        seen: set[str] = set()
+        left_bytes = MAX_LIST_BYTES - len(answer.body)
+        headers: Headers = (("Via", via_of(through)),) if through else ()
+        assert self._way is not None
+        while path := next_path(self.name, self._way.base, answer.headers.get("link", "")):
+            if path in seen or len(seen) >= MAX_PAGES or len(views) > MAX_TOOLS:
+                self.tell(f"left out what is beyond {len(seen) + 1} pages of its list")
+                break
+            seen.add(path)
+            within_s = max(0.001, deadline - time.monotonic())
+            answer = await self._send(Ask("GET", path, left_bytes, within_s, headers=headers))
+            self._expect(answer, "a page of its list of tools")
+            views += await self.read(decode_views, answer, "A page of the list of tools")
+            left_bytes -= len(answer.body)
+        return views, not seen
+
+    def _note_circle(self, answer: Answer) -> None:
+        """Note through whom the list came. Raises `RegistryFault` where that was ourselves."""
+        through = frozenset(marks_in(answer.header("via")))
+        if self._mark in through:
+            raise RegistryFault(
+                f"The registry {self.name!r} serves what is served here: a circle. Take one of the two out of the other's "
+                "configuration."
+            )
+        self.through = through
 
     async def keep(self, what: KeptList | KeptDefinitions) -> None:
         """Keep something for the next process; nothing of a registry that is only named on a command line."""
@@ -157,45 +186,78 @@ class Source:
         ask = Ask("GET", path_of(name), MAX_DEFINITION_BYTES, within_s, headers=condition)
         try:
             answer = await self._send(ask)
-            if answer.status == 304 and condition:
-                self._answered()
-                return answer
-            if answer.status == 404:
-                self._answered()
-                raise RegistryRefusal(
-                    Problem(
-                        code="tool.not_found",
-                        message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
-                    )
+        except RegistryFault as error:
+            self.failed(error)
+            raise
+        if answer.status not in GATEWAYS:
+            self.answered()  # what is wrong with one tool says nothing about the others
+        if answer.status == 304 and condition:
+            return answer
+        if answer.status == 404:
+            raise RegistryRefusal(
+                Problem(
+                    code="tool.not_found",
+                    message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
                 )
+            )
+        try:
             self._expect(answer, f"the definition of {shown_name(name)!r}")
         except RegistryFault as error:
-            self._failed(error)
+            if answer.status in GATEWAYS:
+                self.failed(error)
             raise
-        self._answered()
         return answer
 
-    async def invoke(self, name: str, body: bytes, headers: Headers) -> Answer:
-        """What the registry answers to a call. Raises `ToolError`s; `CallLost` where it was sent and is not answered."""
+    async def ask_definitions(self, names: Sequence[str]) -> Answer | None:
+        """What the registry answers to who asks for several definitions at once; None where it cannot. Raises `ToolError`s."""
         self.refuse_left_alone()
-        ask = Ask("POST", f"{path_of(name)}{INVOKE}", MAX_RESULT_BYTES, self.config.timeout_s, body, headers)
+        if not self._batches:
+            return None
+        body = msgspec.json.encode({"names": names})
+        within_s = min(ASK_WITHIN_S, self.config.timeout_s)
+        try:
+            answer = await self._send(Ask("POST", f"{LIST_PATH}{BATCH_GET}", MAX_LIST_BYTES, within_s, body))
+        except RegistryFault as error:
+            self.failed(error)
+            raise
+        self._batches = answer.status not in UNKNOWN
+        return answer if answer.status == 200 else None
+
+    async def invoke(self, name: str, body: bytes, headers: Headers, hear: Hear | None = None) -> Answer:
+        """What the registry answers to a call; `hear` is told what the tool says meanwhile, where the registry streams that.
+
+        Raises `ToolError`s; `CallLost` where it was sent and is not answered.
+        """
+        self.refuse_left_alone()
+        ask = Ask(
+            "POST",
+            f"{path_of(name)}{INVOKE}",
+            MAX_RESULT_BYTES,
+            self.config.timeout_s,
+            body,
+            headers,
+            safe=False,
+            hear=hear,
+        )
         try:
             answer = await self._send(ask)
         except CallLost:
             raise  # a slow tool says nothing about its registry
         except RegistryFault as error:
-            self._failed(error)
+            self.failed(error)
             raise
-        self._answered()
+        except anyio.get_cancelled_exc_class():
+            if request_id := dict(headers).get("X-Request-Id", ""):
+                await self._cancel(request_id)
+            raise
+        self.answered()
         return answer
 
-    def refuse_left_alone(self) -> None:
-        """Raise `RegistryFault` while the registry is left alone because it fails."""
-        if self.wait_s > SHORT_S:
-            raise RegistryFault(
-                f"{self.failure} It has failed {self._failures} times in a row and is asked again in "
-                f"{self.wait_s:.0f} s."
-            )
+    async def _cancel(self, request_id: str) -> None:
+        """Tell the registry that nobody waits for a call any more: one with a key may go on without its client."""
+        body = msgspec.json.encode({"request_id": request_id})
+        with anyio.CancelScope(shield=True), suppress(ToolError):
+            await self._send(Ask("POST", f"{LIST_PATH}:cancel", MAX_DEFINITION_BYTES, CANCEL_WITHIN_S, body))
 
     async def read(self, decode: Callable[[bytes], T], answer: Answer, what: str) -> T:
         """A body in the contract's form. Raises `RegistryFault`."""
@@ -215,6 +277,11 @@ class Source:
             way = self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
         return await way.send(ask)
 
+    def close(self) -> None:
+        """Keep no connection to it any longer; from any thread."""
+        if self._way is not None:
+            self._way.close()
+
     def _expect(self, answer: Answer, what: str) -> None:
         """Raise for an answer that is not 200."""
         if answer.status == 200:
@@ -226,22 +293,6 @@ class Source:
         raise refusal_of(self.name, answer) or RegistryFault(
             f"The registry {self.name!r} answered HTTP {answer.status} in place of {what}."
         )
-
-    def _answered(self) -> None:
-        self.failure, self._failures, self._not_before = "", 0, 0.0
-
-    def _failed(self, error: JaatoError) -> None:
-        """Leave the registry alone for a while, each time longer."""
-        self._failures += 1
-        wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20))
-        self.failure, self._not_before = str(error), self._clock() + wait_s
-        self.tell(self.failure)
-
-    def tell(self, what: str) -> None:
-        """Say in the log what is wrong, once."""
-        if what not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(what)
-            LOG.warning("Registry '%s': %s", self.name, what)
 
 
 def path_of(name: str) -> str:

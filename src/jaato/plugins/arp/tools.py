@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from typing import Any
 
+import anyio.to_thread
 import msgspec
+from msgspec import UNSET
 
-from jaato.errors import InvalidArguments, ToolError
+from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.arp.checked import access_of
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.definitions import Definitions, Known
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.faults import RegistryRefusal
-from jaato.plugins.arp.http import Headers
+from jaato.plugins.arp.pins import Pins, hash_of
 from jaato.plugins.arp.results import output_of
+from jaato.plugins.arp.sent import body_of, headers_of
 from jaato.plugins.arp.source import Source
-from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolView
-from jaato.protocol.ids import span_id, trace_id
+from jaato.plugins.arp.stream import Hear
+from jaato.protocol.arp import ToolView
+from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.call import Call, Output
+from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import complain
-from jaato.tools.tool import Tool
+from jaato.tools.tool import FIRST, Tool
+from jaato.tools.unseen import one_line
 
 CATEGORY = "registry"
 BACKGROUND_AFTER_S = 10.0
-MAX_ARGUMENT_BYTES = 4_000_000
 MAX_SHOWN_SCHEMA_CHARS = 4_000
+MAX_TAGS = 100
+MAX_TAG_CHARS = 100
+MAX_JUDGED = 1_000
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
-TRACE = "trace"
-"""The service by which who has a call made says as what step of which flow."""
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
 """Answers that may mean that the definition is another by now."""
 
@@ -38,10 +43,13 @@ STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found
 class Far:
     """Where one tool is. Known by its name and description until somebody asks."""
 
-    def __init__(self, source: Source, definitions: Definitions, view: ToolView) -> None:
+    def __init__(self, source: Source, definitions: Definitions, view: ToolView, pins: Pins) -> None:
         self.source = source
         self.view = view
         self._definitions = definitions
+        self._pins = pins
+        self._judged: dict[str, str] = {}
+        """By which definition calls were judged: its hash by the call's id, empty where none was known."""
 
     @property
     def place(self) -> str:
@@ -53,9 +61,58 @@ class Far:
         """Why its registry cannot be reached now."""
         return self.source.failure
 
+    def changed(self, call: Call) -> str:
+        """How the tool differs from what it was when a call of it was last allowed."""
+        known = self._definitions.at_hand(self.view.name)
+        self._judged.pop(call.id, None)
+        self._judged[call.id] = "" if known is None else hash_of(known.definition)
+        if len(self._judged) > MAX_JUDGED:
+            del self._judged[next(iter(self._judged))]
+        return "" if known is None else self._pins.changed(known.definition)
+
+    async def _hold(self, known: Known, call: Call) -> None:
+        """Raise `RegistryRefusal` for a call that was allowed for another definition; else that one is what is allowed."""
+        judged = self._judged.pop(call.id, None)
+        if judged is None:
+            return  # nobody's permission was needed
+        now, pinned = hash_of(known.definition), self._pins.holds(self.view.name)
+        if judged != now and (judged or pinned not in ("", now)):
+            raise RegistryRefusal(
+                Problem(
+                    code="registry_definition_changed",
+                    message=f"The tool {call.name} of {self.place} has changed since this call was judged; make it again, "
+                    f"by its parameters as they are now: {shown(known)}.",
+                    retryable=True,
+                )
+            )
+        if pinned == now:
+            return
+        try:
+            await anyio.to_thread.run_sync(self._pins.pin, known.definition)
+        except (ConfigError, OSError) as error:
+            self.source.tell(f"what was allowed cannot be kept: {error}")
+
+    @property
+    def kin(self) -> object:
+        """The definitions of its registry, which are asked for together."""
+        return self._definitions
+
     async def complete(self, tool: Tool) -> None:
         """Have the tool learn its parameters. Raises `ToolError`s."""
         learn(tool, await self._definitions.get(self.view.name))
+
+    async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
+        """Have tools of this registry learn theirs; why not, by name, of those that could not."""
+        wanted = {tool.remote.view.name: tool for tool in tools if isinstance(tool.remote, Far)}
+        found = await self._definitions.get_all(list(wanted))
+        failed: dict[str, ToolError] = {}
+        for name, known in found.items():
+            tool = wanted[name]
+            if isinstance(known, ToolError):
+                failed[tool.name] = known
+            else:
+                learn(tool, known)
+        return failed
 
     async def call(self, tool: Tool, arguments: dict[str, Any], call: Call) -> Output:
         """Carry out a call. Raises `ToolError`s."""
@@ -66,14 +123,19 @@ class Far:
             issues = known.validator.issues(arguments)
             if issues:
                 raise with_schema(complain(tool.name, issues), known)
+        await self._hold(known, call)
         body = body_of(arguments, call)
-        answer = await self.source.invoke(self.view.name, body, headers_of(call))
+        answer = await self.source.invoke(self.view.name, body, headers_of(call), self._hear(call))
         try:
             return output_of(self.source.name, answer, known.definition)
         except RegistryRefusal as error:
             if error.problem.code in STALE:
                 await self._look_again(tool, known, error)
             raise
+
+    def _hear(self, call: Call) -> Hear | None:
+        """Who wants to hear what the tool says while it is under way."""
+        return None if call.output is no_output else call.output
 
     async def _look_again(self, tool: Tool, known: Known, error: RegistryRefusal) -> None:
         """Raise what is to be said where a call was refused because the tool is another than it was."""
@@ -131,46 +193,12 @@ def learn(tool: Tool, known: Known) -> None:
         access=access_of(careful),
     )
     tool.learn(spec, parameters, known.validator)
-
-
-def body_of(arguments: dict[str, Any], call: Call) -> bytes:
-    """The body of a call: what it is called with, in which session, as which step. Raises `ToolError`."""
-    context = {"session_id": call.session_id, "agent_id": call.agent_id, "turn_id": call.turn_id}
-    step_id = f"{call.turn_id}/{call.id}" if call.turn_id else call.id
-    trace = call.services.get(TRACE) or {"flow_id": call.session_id, "step_id": step_id}
-    body = msgspec.json.encode(
-        Invocation(
-            args=arguments,
-            schema_version=SCHEMA_VERSION,
-            context={key: value for key, value in context.items() if value},
-            trace={key: value for key, value in trace.items() if value},
-        )
+    said = known.definition
+    tool.version = one_line(said.version, MAX_TAG_CHARS) or FIRST
+    tool.returns = None if said.returns is UNSET else said.returns
+    tool.tags = (
+        () if said.tags is UNSET else tuple(one_line(tag, MAX_TAG_CHARS) for tag in said.tags[:MAX_TAGS])
     )
-    if len(body) > MAX_ARGUMENT_BYTES:
-        raise ToolError(f"The arguments have {len(body):,} bytes; at most {MAX_ARGUMENT_BYTES:,} are sent.")
-    return body
-
-
-def headers_of(call: Call) -> Headers:
-    """By what a call is told from others: its id, for the registry's log and against doing it twice, and its trace."""
-    found = [("traceparent", traceparent(call))]
-    if call.id and call.id.isascii() and call.id.isprintable() and len(call.id) <= 200:
-        found += [("X-Request-Id", call.id), ("Idempotency-Key", call.id)]
-    return tuple(found)
-
-
-def traceparent(call: Call) -> str:
-    """The call in W3C Trace Context: the span of the program that it runs in, else the one our own traces give it."""
-    tracing = sys.modules.get("opentelemetry.trace")
-    if tracing is not None and tracing.get_current_span().get_span_context().is_valid:
-        found: dict[str, str] = {}
-        from opentelemetry.propagate import inject
-
-        inject(found)
-        if "traceparent" in found:
-            return found["traceparent"]
-    trace = trace_id(call.session_id, call.turn_id or call.id)
-    return f"00-{trace}-{span_id(call.session_id, 'execute_tool', call.id)}-01"
 
 
 def with_schema(error: InvalidArguments, known: Known) -> InvalidArguments:

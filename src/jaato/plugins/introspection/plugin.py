@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import Plugin
-from jaato.errors import InvalidArguments, ToolError
+from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
 from jaato.tools.found import Access, access_by, ranked, row_of, searched
+from jaato.tools.others import completed, renewed
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
@@ -119,7 +119,9 @@ class IntrospectionPlugin(Plugin):
                 missing.append(name)
             else:
                 found[entry.tool.name] = entry.tool
-        unreachable = await completed(found)
+        unreachable = {name: str(error) for name, error in (await completed(found.values())).items()}
+        for name in unreachable:
+            del found[name]
         session = call.services.get("session")
         activated = session.activate(list(found)) if session is not None and found else []
         result: dict[str, Any] = {
@@ -136,33 +138,6 @@ class IntrospectionPlugin(Plugin):
         ]
         near = zip(missing, similar, strict=False)
         return result | {"suggestions": {name: names for name, names in near if names}}
-
-
-async def renewed(catalog: Catalog) -> None:
-    """Have everybody whose tools change asked what they offer now."""
-    async with anyio.create_task_group() as tasks:
-        for source in catalog.sources.values():
-            tasks.start_soon(source)
-
-
-async def completed(found: dict[str, Tool]) -> dict[str, str]:
-    """Have tools that were known by name only learn their parameters. Those that cannot leave `found`; why, by name."""
-    failed: dict[str, str] = {}
-
-    async def complete(name: str, tool: Tool) -> None:
-        try:
-            if tool.remote is not None:
-                await tool.remote.complete(tool)
-        except ToolError as error:
-            failed[name] = str(error)
-
-    async with anyio.create_task_group() as tasks:
-        for name, tool in found.items():
-            if tool.remote is not None:
-                tasks.start_soon(complete, name, tool)
-    for name in failed:
-        del found[name]
-    return failed
 
 
 def schema_row(spec: ToolSpec) -> dict[str, Any]:

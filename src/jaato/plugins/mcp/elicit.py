@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaato.abc.asker import Clarification
-from jaato.plugins.mcp.manifest import depth_within
 from jaato.protocol.ids import new_id
 from jaato.tools.address import METADATA, AddressRefused, Url, parse_url
 from jaato.tools.call import Call
 from jaato.tools.route import is_loopback
+from jaato.tools.schema_bounds import depth_within
 from jaato.tools.unseen import visible
 
 Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]

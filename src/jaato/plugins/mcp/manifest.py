@@ -11,6 +11,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.tools.atomic import read_small, write_private
+from jaato.tools.schema_bounds import depth_within
 
 VERSION = 1
 MAX_FILE_BYTES = 16_777_216
@@ -180,21 +181,6 @@ def fits(value: Any) -> bool:
     """Whether a value can be kept as one entry."""
     size = size_of(value)
     return size is not None and size <= MAX_ENTRY_BYTES
-
-
-def depth_within(value: Any, most: int) -> bool:
-    """Whether a JSON value is nested no deeper than so many levels."""
-    level = [value]
-    for _ in range(most + 1):
-        level = [
-            member
-            for one in level
-            if isinstance(one, dict | list)
-            for member in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return True
-    return False
 
 
 def clean(text: str) -> str:

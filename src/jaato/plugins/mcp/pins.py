@@ -13,8 +13,9 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded, depth_within
+from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
 from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.schema_bounds import depth_within
 from jaato.tools.trust import content_hash
 from jaato.tools.unseen import hidden, strings_in, visible
 

@@ -6,10 +6,13 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import anyio
+
 from jaato import settings
 from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
+from jaato.log import logger
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
@@ -22,6 +25,11 @@ from jaato.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from jaato.plugins.mcp.host import Host
     from jaato.plugins.mcp.manifest import ToolEntry
+
+LOG = logger("mcp")
+MEET_WITHIN_S = 30.0
+MAX_MET = 20
+"""Servers that are started together only to learn what they offer."""
 
 
 class MCPToolPlugin(Plugin):
@@ -37,6 +45,10 @@ class MCPToolPlugin(Plugin):
 
     def offered(self) -> list[Tool]:
         """The tools of every server of which something is known."""
+        try:
+            self.host.service("catalog").strangers[self.name] = self.meet
+        except KeyError:
+            pass
         for config in self.directory.servers.values():
             if not config.disabled:
                 self._offered[config.name] = self._tools_of(config.name)
@@ -59,6 +71,29 @@ class MCPToolPlugin(Plugin):
         except KeyError:
             return
         renew(self.name, old, new)
+
+    async def meet(self) -> None:
+        """Start each server of which nothing is known, to learn what it offers; one that fails is reported in the log."""
+        unknown = [
+            config.name
+            for config in self.directory.servers.values()
+            if not config.disabled
+            and self.directory.trusts(config)
+            and self.directory.judgement(config) is None
+        ]
+
+        async def connect(name: str) -> None:
+            try:
+                with anyio.fail_after(MEET_WITHIN_S):
+                    await self.servers.connect(name)
+            except TimeoutError:
+                LOG.warning("MCP server '%s' has not said in %g s what it offers", name, MEET_WITHIN_S)
+            except ToolError as error:
+                LOG.warning("%s", error)
+
+        async with anyio.create_task_group() as tasks:
+            for name in unknown[:MAX_MET]:
+                tasks.start_soon(connect, name)
 
     @functools.cached_property
     def servers(self) -> Host:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,16 +17,15 @@ from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.plugins.permission.written import in_a_thread, read_answer, written
 from jaato.tools.address import Allowed, Url, parse_url
-from jaato.tools.atomic import locked, read_small, write_private
 from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.route import is_loopback
+from jaato.tools.signed import SIGNATURE, key_of, signature
 
 if TYPE_CHECKING:
     import httpcore2
 
 LOG = logger("permission")
 KEY = "webhook-key"
-SIGNATURE = "Jaato-Signature"
 MAX_ANSWER_BYTES = 65_536
 TIMEOUT_S = 60.0
 
@@ -72,7 +69,9 @@ class WebhookChannel:
         """The answer; None when none that counts comes. Raises `TimeoutError` when the time is over."""
         try:
             with anyio.fail_after(self._timeout_s):
-                return await self._exchange(question, await anyio.to_thread.run_sync(key_of, self._state_dir))
+                return await self._exchange(
+                    question, await anyio.to_thread.run_sync(key_of, self._state_dir / KEY)
+                )
         except TimeoutError:
             raise
         except (JaatoError, OSError) as error:
@@ -107,28 +106,6 @@ class WebhookChannel:
         if not hmac.compare_digest(given, signature(key, nonce, data).encode()):
             raise ConfigError(f"{self._url.authority} has not signed its answer with the key in {KEY}.")
         return read_answer(data, question, by=f"webhook {self._url.host}", nonce=nonce)
-
-
-def signature(key: bytes, nonce: str, body: bytes) -> str:
-    """What vouches for a body: of a question, and of the answer to it, which share the nonce."""
-    return "v1=" + hmac.new(key, nonce.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def key_of(state_dir: Path) -> bytes:
-    """The key that questions and answers are signed with, made if there is none. Raises `ConfigError` for a file that
-    others can read, OSError when it cannot be written."""
-    path = state_dir / KEY
-    with locked(path):
-        content = read_small(path, 1_000)
-        if content is None:
-            content = secrets.token_urlsafe(32).encode() + b"\n"
-            write_private(path, content)
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise ConfigError(f"Others can read {path}. Remove it: the next question makes a new key.")
-    key = content.strip()
-    if len(key) < 32:
-        raise ConfigError(f"{path} holds no key. Remove it: the next question makes a new one.")
-    return key
 
 
 def request_of(url: Url, headers: Mapping[str, str], body: bytes) -> httpcore2.Request:

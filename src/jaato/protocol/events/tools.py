@@ -44,6 +44,8 @@ class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     continuation_id: str | None = None
     show_output: bool = True
     show_popup: bool = True
+    origin: dict[str, str] | None = None
+    """Where a call comes from that was refused before it began; that of another is in its start."""
 
 
 class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):

@@ -19,16 +19,17 @@ FOLDER = "tool_registry.domains"
 
 
 def load_domains(names: Iterable[str]) -> list[Tool]:
-    """The tools of these domains, in their order. Raises `ConfigError` for one that is not there, is none, or offers a
-    tool of a name that is taken."""
-    tools: dict[str, tuple[Tool, str]] = {}
+    """The tools of these domains, in their order, of which several may have one name and each its version. Raises
+    `ConfigError` for one that is not there, is none, or offers a tool whose name and version are taken."""
+    tools: dict[tuple[str, str], tuple[Tool, str]] = {}
     for name in dict.fromkeys(names):
         for one in tools_of_domain(name):
-            if one.name in tools:
+            key = (one.name, one.version)
+            if key in tools:
                 raise ConfigError(
-                    f"The domains {tools[one.name][1]} and {name} both have a tool {one.name!r}."
+                    f"The domains {tools[key][1]} and {name} both have a tool {one.name!r} {one.version}."
                 )
-            tools[one.name] = (one, name)
+            tools[key] = (one, name)
     return [one for one, _ in tools.values()]
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 import jaato
 from jaato.errors import JaatoError, PluginError, ToolError
-from jaato.plugins.arp.checked import validator_of
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.calling import INVALID, MISTAKEN
@@ -29,6 +28,7 @@ from jaato.runtime.flow.records import (
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Trace
 from jaato.runtime.flow.words import Ask, Said
+from jaato.tools.schema_bounds import validator_of
 from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,7 @@ from jaato.server.mcp.held import ClientAsker
 from jaato.server.mcp.nomodel import NoModel
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
+from jaato.server.onward import Onward
 from jaato.tools.catalog import Catalog
 
 LOG = logger("server.mcp")
@@ -38,7 +40,10 @@ class Door:
         self.offer = offer
         self.state_dir = state_dir
         self._runtime = runtime
-        self._plan = offer.plan(replace(plan, asker=ClientAsker(), prompt=plan.prompt or ""), self.catalog)
+        self.onward = Onward(self.catalog)
+        self._bare = replace(plan, asker=ClientAsker(), prompt=plan.prompt or "")
+        self._waits = bool(offer.tools) and bool(self.catalog.sources or self.catalog.strangers)
+        self._plan = self._bare if self._waits else offer.plan(self._bare, self.catalog)
         self._visits: dict[str, Visit] = {}
         self._entering = anyio.Lock()
 
@@ -62,6 +67,35 @@ class Door:
     def catalog(self) -> Catalog:
         """Every tool there is to be found."""
         return self._runtime.registry.subset(None)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call this whenever there are other tools, from any thread."""
+        self._runtime.registry.watchers.add(changed)
+
+    async def begin(self) -> None:
+        """Have others, where their tools are offered without being asked for, say what there is. Raises `ConfigError` for a
+        tool there is not."""
+        if not (self.offer.whole or self.offer.tools):
+            return  # they are asked when somebody looks for tools
+        await self.onward.begin()
+        if self._waits:
+            self._plan, self._waits = self.offer.plan(self._bare, self.catalog), False
+            found = [self.catalog.find(name) for name in self.offer.tools]
+            await self.onward.described(entry.tool for entry in found if entry is not None)
+
+    async def page(self, visit: Visit | None, start: int, most: int) -> tuple[list[ToolSpec], bool]:
+        """Tools that are declared to a client, whole, from one on; and whether there are more."""
+        await self.begin()
+        if not self.offer.whole:
+            specs = visit.declared() if visit is not None else self.first()
+            return specs[start : start + most], len(specs) > start + most
+        if start == 0:
+            await self.onward.renew()
+        tools = list(self.catalog)
+        page = await self.onward.described(tools[start : start + most])
+        if visit is not None:
+            visit.session.activate([tool.name for tool in page])  # those that came since it began
+        return [tool.spec for tool in page], len(tools) > start + most
 
     def first(self) -> list[ToolSpec]:
         """The tools a client is shown before its first call."""
@@ -87,11 +121,14 @@ class Door:
                 return known
             if len(self._visits) >= MAX_VISITS:
                 await self._make_room()
-            session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
-            await session.__aenter__()
-            self._runtime.registry.set_session(session)
-            visit = self._visits[key] = self.visits(session, client)
+            visit = self._visits[key] = await self._begun(client)
             return visit
+
+    async def _begun(self, client: str) -> Visit:
+        session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
+        await session.__aenter__()
+        self._runtime.registry.set_session(session)
+        return self.visits(session, client)
 
     async def leave(self, key: str) -> None:
         """The client has gone: its calls are stopped and its session is closed."""

@@ -76,11 +76,11 @@ class Handlers:
     ) -> mcp.ListToolsResult:
         """The tools declared to this client, in pages."""
         visit = self.door.visiting(key_of(ctx))
-        specs = visit.declared() if visit is not None else self.door.first()
         start = start_of(params.cursor if params is not None else None)
-        page = [tool_of(spec) for spec in specs[start : start + PAGE]]
-        more = str(start + PAGE) if len(specs) > start + PAGE else None
-        return mcp.ListToolsResult(tools=page, next_cursor=more)
+        specs, more = await self.door.page(visit, start, PAGE)
+        return mcp.ListToolsResult(
+            tools=[tool_of(spec) for spec in specs], next_cursor=str(start + PAGE) if more else None
+        )
 
     async def call_tool(
         self, ctx: Context, params: mcp.CallToolRequestParams
@@ -88,6 +88,7 @@ class Handlers:
         """Run a tool through the pipeline, or go on with a call whose question is answered here."""
         arguments = params.arguments or {}
         try:
+            await self.door.begin()
             visit = await self.door.visit(key_of(ctx), client_of(ctx))
             if params.request_state is not None:
                 held = visit.unpark(params.request_state, params.name, arguments)

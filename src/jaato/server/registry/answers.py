@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from msgspec import UNSET
 
-from jaato.errors import InvalidArguments, PermissionDenied, ToolTimeout, UnknownTool
+from jaato.errors import (
+    InvalidArguments,
+    PermissionDenied,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    ToolTimeout,
+    UnknownTool,
+)
 from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
@@ -20,28 +28,49 @@ STATUS = {
     "request.invalid_http": 400,
     "request.invalid_shape": 400,
     "tool.invalid_args": 400,
+    "tool.invalid_definition": 400,
     "auth.required": 401,
     "auth.forbidden": 403,
     "permission.denied": 403,
+    "tool.handler_forbidden": 403,
     "tool.not_found": 404,
     "route.not_found": 404,
+    "call.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
+    "tool.fixed": 409,
+    "request.precondition_failed": 412,
+    "request.idempotency_under_way": 409,
     "request.too_large": 413,
     "request.unsupported_encoding": 415,
     "request.misdirected": 421,
+    "request.idempotency_mismatch": 422,
     "request.too_many": 429,
     "request.head_too_large": 431,
     "registry.failed": 500,
     "tool.execution_error": 500,
     "tool.handler_error": 500,
+    "tool.outcome_unknown": 500,
+    "tool.result_too_large": 500,
     "tool.cancelled": 503,
+    "tool.unreachable": 502,
     "registry.unavailable": 503,
     "tool.timeout": 504,
+    "registry.full": 507,
+    "registry.not_kept": 507,
 }
 """The status of each code there is."""
 RETRYABLE = frozenset(
-    ("request.timeout", "request.too_many", "tool.cancelled", "registry.unavailable", "tool.timeout")
+    (
+        "request.timeout",
+        "request.idempotency_under_way",
+        "request.too_many",
+        "tool.cancelled",
+        "tool.timeout",
+        "tool.unreachable",
+        "registry.unavailable",
+        "registry.not_kept",
+    )
 )
 CODES = {
     UnknownTool.code: "tool.not_found",
@@ -50,17 +79,48 @@ CODES = {
     ToolTimeout.code: "tool.timeout",
     "cancelled": "tool.cancelled",
     "tool_raised": "tool.handler_error",
+    "handler_unreachable": "tool.unreachable",
+    "handler_lost": "tool.outcome_unknown",
+    "registry_failed": "tool.unreachable",
+    "registry_busy": "tool.unreachable",
+    "registry_call_lost": "tool.outcome_unknown",
+    "registry.unavailable": "tool.unreachable",
+    "mcp_server_failed": "tool.unreachable",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
+PASSED_ON = frozenset(
+    "tool.not_found tool.invalid_args tool.execution_error tool.cancelled tool.timeout tool.unreachable "
+    "tool.outcome_unknown tool.result_too_large permission.denied".split()
+)
+"""Codes with which another registry has answered to a call that was served on."""
+STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
+"""The problems of calls that the log, or the store of a tool's results, did not take."""
+UNAVAILABLE = "The registry cannot make this call now; its log says why."
+RETRY = (b"retry-after", b"1")
+
+
+class Stream(Protocol):
+    """A body that comes piece by piece; whoever sends it closes it."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    async def aclose(self) -> None:
+        """Nobody reads any more."""
+        ...
 
 
 @dataclass(slots=True)
 class Answer:
-    """A response, but for what every response has."""
+    """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
+    error."""
 
     status: int
     body: bytes
     headers: Headers
+    code: str = ""
+    stream: Stream | None = None
 
 
 def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:
@@ -70,13 +130,18 @@ def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> 
 
 def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
     """No, where no call was made."""
-    return Answer(STATUS[code], encode(error_of(code, message)), [JSON, *headers])
+    return refusing(error_of(code, message), *headers)
+
+
+def refusing(error: ToolError, *headers: tuple[bytes, bytes]) -> Answer:
+    """No, with this error, where no call was made."""
+    return Answer(STATUS[error.code], encode(error), [JSON, *headers], error.code)
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Answer:
     """A call that was not made, or failed: a whole result all the same."""
     result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
-    return Answer(STATUS[error.code], encode(result), [JSON, *headers])
+    return Answer(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
 def success(value: Any, latency_ms: float) -> Answer:
@@ -84,14 +149,28 @@ def success(value: Any, latency_ms: float) -> Answer:
     return Answer(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
 
 
-def error_for(problem: Problem, request_id: str) -> ToolError:
+def busy(code: str, words: str) -> Answer:
+    """Not now, and how soon it is worth asking again."""
+    return failure(error_of(code, words), 0.0, RETRY)
+
+
+def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
     """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
-    code = CODES.get(problem.code, "tool.execution_error")
+    code = problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
+    if problem.code in STORE:
+        if not begun:
+            return error_of("registry.unavailable", UNAVAILABLE)
+        words = (
+            f"The tool could not keep what it made; the registry's log has why, under request {request_id}."
+        )
+        return error_of("tool.handler_error", words)
     if code == "tool.handler_error":
         return error_of(
             code, f"The tool failed inside; the registry's log has why, under request {request_id}."
         )
     details = problem.details
+    if problem.code.startswith(("registry_", "mcp_")):
+        details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
     error = error_of(code, problem.message, details)

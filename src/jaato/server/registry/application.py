@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from contextlib import aclosing
+from typing import Any, cast
 
 import anyio
 import msgspec
 
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
-from jaato.server.registry.answers import Answer
-from jaato.server.registry.door import RegistryDoor, broken, turned_away, unanswered
+from jaato.server.registry.answers import Answer, Stream
+from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
 from jaato.server.registry.framing import fault_of
+from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
 
 LINGER_S = 5.0
+UNREAD_S = 30.0
+"""How long a client may leave a piece of a stream unread."""
 LAST = frozenset((408, 413))
 """What is said of a body that is not read to its end: nothing else on the connection is."""
 
@@ -31,6 +35,9 @@ class Application:
         if scope["type"] != "http":
             return
         request = request_of(scope)
+        entered = scope.get("state", {}).get(KEY)
+        if entered is not None and entered.entrance is not None:
+            request.told, request.spend = entered.entrance.told, entered.entrance.spend
         wrong = fault_of(request, scope.get("http_version", "1.1"))
         last = [(b"connection", b"close")] if wrong else []
         answer = (
@@ -44,13 +51,18 @@ class Application:
             if found is None:
                 return  # the client has gone
             answer = found
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, peer_of(scope))
+        if answer.stream is not None:
+            await poured(answer, request, answer.stream, receive, send)
+            return
         if answer.status in LAST:
             last = [(b"connection", b"close")]
-        length = [] if answer.status == 304 else [(b"content-length", str(len(answer.body)).encode())]
+        length = [] if answer.status in (204, 304) else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [*answer.headers, *length, *last],
+            "headers": [*answer.headers, *request.told, *length, *last],
         }
         await send(start)
         body = b"" if request.method == b"HEAD" else answer.body
@@ -95,6 +107,30 @@ class Application:
                 task.cancel()
 
 
+async def poured(answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
+    """Send what comes as it comes, while the client is there; the server below waits where it does not read."""
+
+    async def pour() -> None:
+        headers = [*answer.headers, *request.told]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        async for piece in stream:
+            async with asyncio.timeout(UNREAD_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with aclosing(stream):
+        work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            problem = work.exception() if work.done() else None
+            if problem is not None and not isinstance(problem, TimeoutError):
+                raise problem
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.wait((work, gone))
+
+
 async def heard_out(receive: Receive) -> None:
     """Let a client say the rest for a while: where it is cut off in the middle, it does not read what it was told."""
     with anyio.move_on_after(LINGER_S):
@@ -111,9 +147,16 @@ def request_of(scope: Scope) -> Request:
     )
 
 
+def peer_of(scope: Scope) -> str:
+    """The address a request comes from; empty for the Unix socket."""
+    return str((scope.get("client") or ("",))[0])
+
+
 def who_of(scope: Scope) -> Who:
     """Whose session the calls of a request are in: that of its token."""
     held = scope.get("state", {}).get(KEY)
+    if held is not None and held.entrance is not None:
+        return cast("Who", held.entrance.who)
     if held is None or held.held is None:
         return Who()
     name = held.held.name or held.held.role
@@ -124,5 +167,7 @@ def refused(scope: Scope, problem: Refused) -> Any:
     """A refusal of the gate's in the contract's words: a whole result where a call was meant."""
     request = request_of(scope)
     answer = turned_away(request, problem)
-    problem.headers.setdefault("x-request-id", request_id(request.header(b"x-request-id")).decode("ascii"))
+    identified(answer, request_id(request.header(b"x-request-id")))
+    problem.headers.setdefault("x-request-id", answer.headers[-1][1].decode("ascii"))
+    REFUSALS.note(request, answer, peer_of(scope))
     return msgspec.json.decode(answer.body)

@@ -4,130 +4,244 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import msgspec
+from pathlib import Path
+from typing import NoReturn
 
 from jaato.agent.session import Session
 from jaato.errors import Overloaded, StoreError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult
-from jaato.server.mcp.door import Door
+from jaato.protocol.messages import ToolCall
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.runtime import Plan, Runtime
+from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
-from jaato.tools.call import Call
+from jaato.server.registry.course import NOT_BEGUN, UNKNOWN, Done, How, OutcomeUnknown, Running
+from jaato.server.registry.heard import Heard
+from jaato.server.registry.keeping import Weight
+from jaato.server.registry.repeats import Repeats
+from jaato.server.registry.rolling import Rolling
+from jaato.server.registry.values import value_of
+from jaato.tools.call import Call, Outcome
 from jaato.tools.pipeline import run
+from jaato.tools.policy import Policy
+from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
 MOST_UNRECORDED = 1_024
 """Events of calls that are answered and not in the log yet."""
-MAX_RESULT_BYTES = 8_000_000
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` it was called with."""
-
-
-class Done(NamedTuple):
-    """How a call ended: its value, or the problem; in milliseconds."""
-
-    value: Any
-    problem: Problem | None
-    latency_ms: float
+LOOK_S = 1.0
+ENDING_S = 5.0
+"""How long calls may take to end that were told to."""
 
 
 class Caller(Visit):
     """One caller's session, and the calls it has under way."""
 
     def __init__(self, session: Session, client: str) -> None:
-        self._results: dict[str, ToolResult | None] = {}
-        self._running: dict[str, asyncio.Task[Any] | None] = {}
+        self._ends: dict[str, ToolCallEnd | None] = {}
+        self._running: dict[str, Running] = {}
+        self._heard_by: dict[str, Heard] = {}
+        self._stopped: set[str] = set()
         super().__init__(session, client)
+        self.weight = Weight(session)
+        self.before: Caller | None = None
+        """The one whose place it took, while that still has calls under way."""
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way."""
-        return bool(self._running)
+        """Whether a call is under way, or goes on in the background."""
+        mine = bool(self._running) or bool(self.session.tasks.running())
+        return mine or (self.before is not None and self.before.busy)
 
-    async def call(self, name: str, invocation: Invocation, origin: Mapping[str, str]) -> Done:
-        """Run a call to its end, which is durable then; that of a tool which only reads follows at once.
+    async def call(
+        self,
+        tool: Tool,
+        invocation: Invocation,
+        origin: Mapping[str, str],
+        within_s: float | None = None,
+        how: How | None = None,
+    ) -> Done:
+        """Run a call of this very tool to its end, which is durable then, or of no effect; for `within_s` at most.
 
-        Raises `Overloaded` when too many are under way, `StoreError` when the log cannot be kept.
+        Raises `Overloaded` when too many are under way, `OutcomeUnknown` when it may have been carried out and its end could
+        not be recorded, `TooLarge` for a result that is, `StoreError` when the log cannot be kept and nothing was done.
         """
         if len(self._running) >= MAX_AT_ONCE:
             raise Overloaded(f"{MAX_AT_ONCE} calls of this caller are under way; try again later.")
-        asked = ToolCall(new_id("c"), name, invocation.args)
-        steps = self.session.steps
-        call = steps.call(asked, "", "registry")
+        asked = ToolCall(new_id("c"), tool.name, invocation.args)
+        id_, task = asked.call_id, asyncio.current_task()
+        call = self.session.steps.call(asked, "", "registry")
         call.origin = dict(origin)
+        call.within_s = within_s
         call.services = {**call.services, INVOCATION: invocation}
-        self._results[asked.call_id] = None
-        self._running[asked.call_id] = asyncio.current_task()
+        self._ends[id_] = None
+        outcome: Outcome | None = None
+        stopped = False
+        self._running[id_] = Running(task, call, tool, asyncio.get_running_loop().time())
         try:
-            outcome = await run(call, steps)
-            result = self._unrecorded(call)
-            if result is None:
-                result = await self._recorded(call)
+            outcome = await (
+                run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
+            )
+            if how is None and tool.spec.access == "read" and self._ends[id_] is None:
+                self._ends[id_] = self._unrecorded(call)
+            if self._ends[id_] is None:
+                await self._recorded(call)
+        except asyncio.CancelledError:
+            if id_ not in self._stopped or task is None or task.uncancel():
+                raise
+            stopped = True
+            self._flush()
+        except StoreError as error:
+            self._refused(error, id_, tool)
         finally:
-            del self._results[asked.call_id], self._running[asked.call_id]
-        if result is None:
-            self.session.journal.flush()  # raises why
-            raise StoreError("The result of the call could not be recorded; look before it is repeated.")
-        value = None if result.error is not None else self._value(result, text=isinstance(outcome.value, str))
-        return Done(value, result.error, round(outcome.duration_s * 1e3, 3))
+            end = self._ends.pop(id_)
+            del self._running[id_]
+            self._stopped.discard(id_)
+            self._heard_by.pop(id_, None)
+        if end is None:
+            return self._unended(id_, tool, stopped=stopped)
+        text = outcome is not None and isinstance(outcome.value, str)
+        if how is not None:
+            how.heard.text = text
+        problem, read = end.result.error, self.session.steps.results.read
+        value = None if problem is not None else value_of(end.result, read, text=text)
+        return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
 
-    def _unrecorded(self, call: Call) -> ToolResult | None:
-        """The result of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
-        where nobody is to know of the result before it is in the log, and while the log cannot be written."""
+    def _unrecorded(self, call: Call) -> ToolCallEnd | None:
+        """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
+        where nobody is to know of the end before it is in the log, and while the log cannot be written."""
         journal = self.session.journal
         if not 0 < len(journal.held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
             return None
         end, _, _, hurried = journal.held[-1]
         if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
             return None
-        return end.result
+        return end
 
-    async def _recorded(self, call: Call) -> ToolResult | None:
-        """The result of a call once it is in the log; None where it could not be written."""
-        if len(self._running) > 1 and self._results[call.id] is None:
+    async def _recorded(self, call: Call) -> None:
+        """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
+        if len(self._running) > 1 and self._ends[call.id] is None:
             await asyncio.sleep(0)  # what others hold is committed before it is our turn again
-        if self._results[call.id] is None:
+        if self._ends[call.id] is None:
             self.session.journal.flush()
-        return self._results[call.id]
 
-    def _value(self, result: ToolResult, *, text: bool) -> Any:
-        """What a call gave, whole: its data, else its text. Raises `StoreError` for one that is too large to be sent."""
-        if result.structured is not None:
-            return result.structured
-        texts = [part.text for part in result.content if isinstance(part, Text)]
-        if not texts:
-            return [msgspec.to_builtins(part) for part in result.content] or None
-        if result.handle is None:
-            return "\n".join(texts)
-        data = self.session.steps.results.read(result.handle, 0, MAX_RESULT_BYTES + 1)
-        if len(data) > MAX_RESULT_BYTES:
-            raise StoreError(f"The result has more than {MAX_RESULT_BYTES:,} bytes; ask for less at once.")
+    async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
+        """Run it so."""
+        self._heard_by[call.id] = how.heard
+        places = how.places if how.places is not None and how.places.counted(tool.name) else None
+        if places is not None:
+            before = asyncio.get_running_loop().time()
+            await places.take(tool.name, call.within_s)
+            if call.within_s is not None:
+                call.within_s = max(0.0, call.within_s - asyncio.get_running_loop().time() + before)
         try:
-            return data.decode() if text else msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return data.decode("utf-8", "replace")
+            if how.claim is not None:
+                how.claim(call.session_id, call.id, self.session.state.seq)
+            return await run(call, self.session.steps, tool)
+        finally:
+            if places is not None:
+                places.give_back(tool.name)
+
+    def _flush(self) -> None:
+        try:
+            self.session.journal.flush()
+        except StoreError:
+            return  # it is seen by what is missing
+
+    def _refused(self, error: StoreError, id_: str, tool: Tool) -> NoReturn:
+        """The log has not taken something: what is said depends on whether the tool was run."""
+        if id_ in self.session.state.started and tool.spec.access != "read":
+            raise OutcomeUnknown(UNKNOWN) from error
+        raise error
+
+    def _unended(self, id_: str, tool: Tool, *, stopped: bool) -> Done:
+        """How a call ended of which the log has no end."""
+        if stopped and id_ not in self.session.state.started:
+            return Done(None, NOT_BEGUN, 0.0, begun=False)
+        return self._refused(StoreError("The end of the call could not be recorded."), id_, tool)
+
+    def cancel(self, request_id: str) -> int:
+        """Cancel the calls of a request; gives how many there are."""
+        asked = {id_: one.call.origin or {} for id_, one in self._running.items()}
+        found = [id_ for id_, origin in asked.items() if origin.get("request_id") == request_id]
+        for id_ in found:
+            self._stop(id_)
+        return len(found) + (0 if self.before is None else self.before.cancel(request_id))
 
     def stop(self) -> None:
-        """Cancel every call that is under way."""
-        for task in list(self._running.values()):
-            if task is not None:
-                task.cancel()
+        """Cancel every call that is under way; each is answered so."""
+        for id_ in list(self._running):
+            self._stop(id_)
+        if self.before is not None:
+            self.before.stop()
+
+    def _stop(self, id_: str) -> None:
+        task = self._running[id_].task
+        if task is not None and id_ not in self._stopped:
+            self._stopped.add(id_)
+            task.cancel()
+
+    def hurry(self, within_s: float) -> None:
+        """Stop the calls that are under way for longer, of tools that have no time of their own."""
+        if self.before is not None:
+            self.before.hurry(within_s)
+        since = asyncio.get_running_loop().time() - within_s
+        for id_, one in list(self._running.items()):
+            if one.since > since:
+                return  # those that follow began later
+            if one.tool.timeout_s is None and one.call.within_s is None:
+                one.call.overdue_s = within_s
+                self._stop(id_)
+
+    async def ended(self) -> None:
+        """Wait until no call is under way, if that does not take long."""
+        mine = asyncio.current_task()
+        tasks = [one.task for one in self._running.values() if one.task is not None and one.task is not mine]
+        if tasks:
+            await asyncio.wait(tasks, timeout=ENDING_S)
+        if self.before is not None:
+            await self.before.ended()
 
     def _heard(self, event: Event) -> None:
-        if isinstance(event, ToolCallEnd) and event.call_id in self._results:
-            self._results[event.call_id] = event.result
+        if isinstance(event, ToolCallEnd) and event.call_id in self._ends:
+            self._ends[event.call_id] = event
+        if self._heard_by:
+            heard = self._heard_by.get(getattr(event, "call_id", None) or "")
+            if heard is not None:
+                heard.hear(event)
 
 
-class Callers(Door):
+class Callers(Rolling):
     """Lets callers in: the sessions of those with a key of their own, and the one that all others share."""
 
     called = "registry"
     visits = Caller
+
+    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
+        super().__init__(runtime, plan, offer, state_dir)
+        self.repeats = Repeats(state_dir, plan.workspace)
+        self.within_s: float | None = None
+        """How long a call may take whose tool does not say."""
+
+    @property
+    def registry(self) -> PluginRegistry:
+        """The plugins of all callers."""
+        return self._runtime.registry
+
+    @property
+    def policy(self) -> Policy:
+        """The rules all callers work under."""
+        return self._plan.policy
+
+    @property
+    def count(self) -> int:
+        """How many callers have a session now."""
+        return len(self._visits)
 
     async def caller(self, key: str, name: str) -> Caller:
         """The caller with this key. Raises `ConfigError` when there are too many, `StoreError`."""
@@ -135,11 +249,37 @@ class Callers(Door):
         visit = known if known is not None else await self.visit(key, name)
         assert isinstance(visit, Caller)
         visit.last_used = asyncio.get_running_loop().time()
+        if visit.weight.full:
+            self.roll(key, visit)
         return visit
+
+    async def sweep(self) -> None:
+        """Do what `Door.sweep` does, and stop the calls that take too long."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().sweep())
+            while True:
+                await asyncio.sleep(LOOK_S)
+                for visit in list(self._visits.values()):
+                    if isinstance(visit, Caller) and self.within_s is not None:
+                        visit.hurry(self.within_s)
+
+    def stop(self) -> None:
+        """Cancel every call of everybody."""
+        for visit in self._visits.values():
+            if isinstance(visit, Caller):
+                visit.stop()
 
     async def leave(self, key: str) -> None:
         """The caller has gone: its calls are stopped and its session is closed."""
         visit = self.visiting(key)
         if isinstance(visit, Caller):
             visit.stop()
+            await visit.ended()
         await super().leave(key)
+
+    async def close(self) -> None:
+        """Close every visit, then the plugins, the store and the memory of what was done."""
+        try:
+            await super().close()
+        finally:
+            self.repeats.close()

@@ -2,62 +2,167 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
 from msgspec import UNSET
 
-from jaato.errors import ConfigError, JaatoError, Overloaded
+from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation
-from jaato.server.registry.answers import Answer, error_for, error_of, failure, success
+from jaato.server.registry.answers import (
+    RETRY,
+    STORE,
+    UNAVAILABLE,
+    Answer,
+    busy,
+    error_for,
+    error_of,
+    failure,
+    success,
+)
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.course import Done, How, OutcomeUnknown
+from jaato.server.registry.heard import Heard, Streamed
+from jaato.server.registry.once import UNDER_WAY, Ask, Once
+from jaato.server.registry.pages import looked_up
+from jaato.server.registry.places import Places
+from jaato.server.registry.repeats import Taken
 from jaato.server.registry.request import Pending, trace_id
 from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.values import TooLarge
+from jaato.server.registry.wishes import CONTENT_TYPES, NONE, Form, Wishes, wishes_of
 
 LOG = logger("server.registry")
 STORED = (b"cache-control", b"no-store")
 MAX_ID_CHARS = 200
 
 
-async def invoke(shelf: Shelf, callers: Callers, pending: Pending, body: bytes) -> Answer:
-    """The answer to a call."""
-    name = pending.route.name
-    if name not in shelf.tools:
-        answer = failure(not_found(name))
-    else:
-        try:
-            invocation = decode_invocation(body)
-        except (InvalidJson, InvalidShape) as error:
-            answer = failure(error_of(error.code, str(error)))
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long a call may run whose tool does not say, in seconds, and how many of one tool may run at once, by its name."""
+
+    within_s: float | None = None
+    at_once: Mapping[str, int] = field(default_factory=dict)
+
+
+class Calls:
+    """Makes the calls of everybody."""
+
+    def __init__(self, callers: Callers, bounds: Bounds, count: Callable[[str, str], None]) -> None:
+        self.callers = callers
+        self._count = count
+        callers.within_s = bounds.within_s
+        self.places = Places(bounds.at_once) if bounds.at_once else None
+        self.once = Once(callers)
+
+    async def invoke(self, shelf: Shelf, pending: Pending, body: bytes) -> Answer:
+        """The answer to a call."""
+        request = pending.request
+        found = looked_up(shelf, pending.route.name, request.query)
+        if isinstance(found, ToolError):
+            answer = failure(found)
         else:
-            answer = await called(callers, pending, name, invocation)
-    answer.headers.append(STORED)
-    return answer
+            try:
+                invocation = decode_invocation(body)
+                wishes = wishes_of(request.headers)
+            except (InvalidJson, InvalidShape) as error:
+                answer = failure(error_of(error.code, str(error)))
+                self._count(found.tool.name, error.code)
+            else:
+                origin = origin_of(pending.id, request.header(b"traceparent"), invocation)
+                ask = Ask(pending.who, found.tool, invocation, origin)
+                plain = wishes is NONE and self.places is None
+                answer = await (self.made(ask) if plain else self.wished(ask, wishes))
+        answer.headers.append(STORED)
+        return answer
+
+    async def made(self, ask: Ask, how: How | None = None) -> Answer:
+        """The answer to a call that can be made."""
+        answer = await self._made(ask, how)
+        self._count(ask.tool.name, answer.code)
+        return answer
+
+    async def _made(self, ask: Ask, how: How | None) -> Answer:
+        try:
+            caller = await self.callers.caller(ask.who.key, ask.who.name)
+            done = await caller.call(ask.tool, ask.invocation, ask.origin, ask.within_s, how)
+        except (Overloaded, ConfigError) as error:
+            return busy("request.too_many", str(error))
+        except (ToolTimeout, TooLarge, OutcomeUnknown) as error:
+            code = "tool.timeout" if isinstance(error, ToolTimeout) else error.code
+            if isinstance(error, OutcomeUnknown):
+                LOG.exception(
+                    "Request %s: how %s ended is not recorded", ask.origin["request_id"], ask.tool.name
+                )
+            return failure(error_of(code, str(error)))
+        except Taken as error:
+            return busy(error.code, UNDER_WAY)
+        except JaatoError:
+            LOG.exception("Request %s: %s could not be called", ask.origin["request_id"], ask.tool.name)
+            return busy("registry.unavailable", UNAVAILABLE)
+        return answer_to(ask, done)
+
+    async def wished(self, ask: Ask, wishes: Wishes) -> Answer:
+        """The answer to a call that something more is asked for."""
+        wait_s = wishes.wait_s
+        ask = replace(ask, within_s=self.limit_s(wishes))
+        heard = Heard(listens=wishes.form is not None)
+        work: Coroutine[Any, Any, Answer]
+        if wishes.key:
+            work = self.once.answer(ask, wishes.key, ask.digest(), heard, self.made_as)
+        else:
+            work = self.made_as(ask, How(heard, self.places))
+        answer = await (work if wishes.form is None else streamed(wishes.form, heard, work))
+        if wait_s is not None and wait_s == least(ask.tool.timeout_s, ask.within_s):
+            answer.headers.append((b"preference-applied", b"wait=%d" % int(wait_s)))
+        return answer
+
+    def limit_s(self, wishes: Wishes) -> float | None:
+        """How long a call may take, where less is asked for than it may take anyhow."""
+        return None if wishes.wait_s is None else least(wishes.wait_s, self.callers.within_s)
+
+    async def made_as(self, ask: Ask, how: How) -> Answer:
+        """The answer to a call that takes its place among those of its tool."""
+        return await self.made(ask, replace(how, places=self.places))
 
 
-async def called(callers: Callers, pending: Pending, name: str, invocation: Invocation) -> Answer:
-    """The answer to a call that can be made."""
-    request = pending.request
-    origin = origin_of(pending.id, request.header(b"traceparent"), invocation)
+async def streamed(form: Form, heard: Heard, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """A call's answer as a stream, once it has begun; what is known before is answered plainly."""
+    call = asyncio.create_task(work)
+    call.add_done_callback(heard.wake)
     try:
-        caller = await callers.caller(pending.who.key, pending.who.name)
-        done = await caller.call(name, invocation, origin)
-    except (Overloaded, ConfigError) as error:
-        busy = error_of("request.too_many", str(error))
-        return failure(busy, 0.0, (b"retry-after", b"1"))
-    except JaatoError:
-        LOG.exception("Request %s: the call of %s could not be made", origin["request_id"], name)
-        words = "The registry cannot make this call now; its log says why."
-        return failure(error_of("registry.unavailable", words), 0.0, (b"retry-after", b"1"))
+        while not (heard.begun or call.done()):
+            await heard.news()
+    except BaseException:
+        call.cancel()
+        await asyncio.wait((call,))
+        raise
+    if not heard.begun:
+        return call.result()
+    headers = [] if not call.done() else [one for one in call.result().headers if one[0] != b"content-type"]
+    return Answer(
+        200, b"", [(b"content-type", CONTENT_TYPES[form]), *headers], stream=Streamed(form, heard, call)
+    )
+
+
+def answer_to(ask: Ask, done: Done) -> Answer:
+    """What a call is answered that has ended so."""
+    request_id = ask.origin["request_id"]
     if done.problem is None:
         return success(done.value, done.latency_ms)
-    if done.problem.code == "tool_raised":
+    if done.problem.code == "tool_raised" or done.problem.code in STORE:
         why = done.problem.traceback or done.problem.message
-        LOG.error("Request %s: %s failed: %s", origin["request_id"], name, why)
-    return failure(error_for(done.problem, origin["request_id"]), done.latency_ms)
+        LOG.error("Request %s: %s failed: %s", request_id, ask.tool.name, why)
+    error = error_for(done.problem, request_id, begun=done.begun)
+    return failure(error, done.latency_ms, *([RETRY] if error.code == "registry.unavailable" else []))
 
 
-def not_found(name: str) -> ToolError:
-    """There is no such tool."""
-    return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
+def least(*limits_s: float | None) -> float | None:
+    """The least of these limits, of those there are."""
+    return min((one for one in limits_s if one is not None), default=None)
 
 
 def origin_of(id_: bytes, traceparent: bytes | None, invocation: Invocation) -> dict[str, str]:

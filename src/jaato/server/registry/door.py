@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
+
+import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import calling, pages
+from jaato.server.registry import about, batch, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds, Calls
+from jaato.server.registry.figures import Figures
+from jaato.server.registry.finding import Finder
+from jaato.server.registry.next import serving as later
+from jaato.server.registry.registered import requests
+from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
     SCOPES,
     Kind,
@@ -20,6 +29,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
+from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
 LOG = logger("server.registry")
@@ -34,53 +44,166 @@ REFUSED = {
     503: "registry.unavailable",
 }
 """The codes of what a gate refuses, by their status."""
-CALLS = frozenset(("invoke",))
+REALM = 'Bearer realm="jaato tool registry"'
+"""What answers to who may not come in begin with."""
+NOTHING = "There is nothing here; the tools are at /v1/tools."
+CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
-AtOnce = Callable[[Shelf, Route, Request], Answer]
+AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
 
-PAGES: dict[Kind, AtOnce] = {"list": pages.listed, "tool": pages.defined}
-"""What is read without a body, by kind: `GET` and `HEAD`."""
+PAGES: dict[Kind, AtOnce] = {
+    "list": lambda _door, shelf, _who, _route, request: pages.listed(shelf, request),
+    "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
+    "health": lambda door, shelf, *_: about.health(shelf, door.figures),
+    "version": lambda *_: about.version(),
+    "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
+    "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
+    "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
+    "next_health": lambda *_: later.health(),
+    "next_version": lambda *_: later.version(),
+}
+"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
+
+
+async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
+    """A page that takes time: others had to be asked, or it is what a search finds."""
+    route, request = pending.route, pending.request
+    shelf = await elsewhere.whole(door.onward, seen(door.shelf, pending.who.sight), pending)
+    if isinstance(shelf, Answer):
+        return inform(route, shelf)
+    answer = PAGES[route.kind](door, shelf, pending.who, route, request)
+    if answer is None:
+        answer = await pages.searched(shelf, door.shelf, door.finder, request)
+    if route.kind == "list" and door.onward:
+        answer.headers.append(door.onward.via)
+    return answer
 
 
 async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
     """The answer to a call."""
-    return await calling.invoke(door.shelf, door.callers, pending, body)
+    return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
 
 
-WORKS: dict[tuple[Kind, bytes], Work] = {("invoke", b"POST"): invoke}
+async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to a call of the later generation."""
+    return await later.invoked(pending, body, lambda call, args: invoke(door, call, args))
+
+
+async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answers to several calls."""
+    return await batch.invoke_all(door.calls, seen(door.shelf, pending.who.sight), pending, body)
+
+
+async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """How many calls were cancelled."""
+    return batch.cancel(door.callers, pending, body)
+
+
+async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who puts a tool there."""
+    return await requests.put(door.registered, pending, body)
+
+
+async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The answer to who takes a tool away."""
+    return await requests.delete(door.registered, pending, body)
+
+
+async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    return await several.got(seen(door.shelf, pending.who.sight), door.onward, pending.request, body)
+
+
+WORKS: dict[tuple[Kind, bytes], Work] = {
+    ("invoke", b"POST"): invoke,
+    ("next_invoke", b"POST"): invoke_later,
+    ("batchGet", b"POST"): batch_get,
+    ("tool", b"PUT"): put,
+    ("tool", b"DELETE"): delete,
+    ("batchInvoke", b"POST"): invoke_all,
+    ("cancel", b"POST"): cancel,
+}
 """What a body comes with, or may take time, by kind and method."""
 
 
 class RegistryDoor:
     """Answers requests with what is on the shelf, and with what the callers' calls give."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self.shelf = shelf
-        self.callers = callers
+    def __init__(
+        self,
+        registered: Registered,
+        callers: Callers,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
+    ) -> None:
+        self.registered: Registered = registered
+        self.callers: Callers = callers
+        self.finder = Finder(callers.catalog)
+        self.figures: Figures = Figures()
+        self.onward = callers.onward
+        self._followed = elsewhere.Followed(callers.catalog)
+        callers.watch(self._followed.note)
+        self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
+
+    @property
+    def shelf(self) -> Shelf:
+        """What is served now."""
+        return self.registered.served.shelf
+
+    @shelf.setter
+    def shelf(self, shelf: Shelf) -> None:
+        self.registered.served.shelf = shelf
+
+    async def upkeep(self) -> None:
+        """What is to be done again and again while requests are served."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.callers.sweep)
+            group.start_soon(self.registered.watch)
 
     def at_once(self, request: Request, who: Who) -> Answer | Pending:
         """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
+        begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
-        if route is None:
-            return identified(
-                refusal("route.not_found", "There is nothing here; the tools are at /v1/tools."), id_
-            )
+        if route is None or route.kind == "next_nothing":
+            return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = refusal("request.method_not_allowed", words, (b"allow", b", ".join(methods)))
-            return identified(answer, id_)
+            answer = inform(route, refusal("request.method_not_allowed", words))
+            answer.headers.append((b"allow", b", ".join(methods)))
+            return self._counted(answer, route.kind, request, begun, id_)
+        self._follow()
         scope = SCOPES[route.kind, request.method]
-        if scope not in who.scopes:
-            return identified(denied(route, f"This key does not have the scope {scope}."), id_)
-        if (route.kind, request.method) in WORKS:
-            wrong = self._wrong(route, request)
-            return Pending(route, request, id_, who) if wrong is None else identified(wrong, id_)
-        return identified(PAGES[route.kind](self.shelf, route, request), id_)
+        found: Answer | None
+        if scope is not None and scope not in who.scopes:
+            found = denied(route, scope)
+        elif (route.kind, request.method) in WORKS:
+            found = self._wrong(route, request)
+        elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
+            found = None
+        else:
+            found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
+        if found is None:
+            return Pending(route, request, id_, who)
+        return self._counted(found, route.kind, request, begun, id_)
+
+    def _follow(self) -> None:
+        """Have on the shelf what there is by now."""
+        if self._followed.changed:
+            self.shelf = self._followed.on(self.shelf)
+
+    def _counted(
+        self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
+    ) -> Answer:
+        """The answer with the id of its request, counted."""
+        method = request.method if (kind, request.method) in SCOPES else b"*"
+        self.figures.answered(kind, method, answer.status, perf_counter() - begun)
+        return identified(answer, id_)
 
     def _wrong(self, route: Route, request: Request) -> Answer | None:
         """What can be said against a request before its body has come."""
@@ -95,31 +218,51 @@ class RegistryDoor:
     def _large(self, route: Route | None) -> Answer:
         return said(route, "request.too_large", f"A request has at most {self.max_body_bytes:,} bytes.")
 
+    def turn_away(self, request: Request, problem: Refused) -> Answer:
+        """What a guard says to who may not come in."""
+        return self._refused(request, turned_away(request, problem))
+
     def too_large(self, request: Request) -> Answer:
         """A body beyond the bound; nothing else on the connection is read."""
-        return identified(self._large(route_of(request.path)), request_id(request.header(b"x-request-id")))
+        return self._refused(request, self._large(route_of(request.path)))
 
     def too_slow(self, request: Request) -> Answer:
         """A body that did not come in time."""
-        answer = said(
-            route_of(request.path),
-            "request.timeout",
-            "The body did not come in time; send it again.",
+        words = "The body did not come in time; send it again."
+        return self._refused(request, said(route_of(request.path), "request.timeout", words))
+
+    def _refused(self, request: Request, answer: Answer) -> Answer:
+        route = route_of(request.path)
+        kind = None if route is None else route.kind
+        return self._counted(
+            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
         )
-        return identified(answer, request_id(request.header(b"x-request-id")))
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
-        answer = await WORKS[pending.route.kind, pending.request.method](self, pending, body)
-        return identified(answer, pending.id)
+        begun = perf_counter()
+        kind = pending.route.kind
+        await elsewhere.asked(self.onward, self.shelf, pending)
+        self._follow()
+        answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
+        return self._counted(answer, kind, pending.request, begun, pending.id)
 
 
 def turned_away(request: Request, problem: Refused) -> Answer:
     """A refusal at the gate: a whole result where a call was meant."""
     code = REFUSED.get(problem.status, "request.misdirected")
     route = route_of(request.path)
-    meant = route if request.method == b"POST" else None
+    meant = route if request.method == b"POST" or later.is_later(route) else None
     return said(meant, code, problem.text)
+
+
+def denied(route: Route, scope: str) -> Answer:
+    """Who calls may not do this (RFC 6750, 3.1)."""
+    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
+    answer.headers.append(
+        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
+    )
+    return answer
 
 
 def broken(code: str, words: str, request: Request | None) -> Answer:
@@ -139,16 +282,16 @@ def unanswered(request: Request, problem: BaseException | None) -> Answer:
     return answer
 
 
-def denied(route: Route, words: str) -> Answer:
-    """Who calls may not do this."""
-    return said(route, "auth.forbidden", words)
-
-
 def said(route: Route | None, code: str, words: str) -> Answer:
     """An error in the form of what was asked for: a whole result where it was a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
-    return refusal(code, words)
+    return inform(route, refusal(code, words))
+
+
+def inform(route: Route | None, answer: Answer) -> Answer:
+    """A refusal as the generation has it that was asked."""
+    return later.in_envelope(answer) if later.is_later(route) else answer
 
 
 def identified(answer: Answer, id_: bytes) -> Answer:

@@ -146,7 +146,9 @@ class Incoming:
         self._upgrades = parser.should_upgrade()
         path, _, query = self._url.partition(b"?")
         self.request = request = Request(parser.get_method(), path, self._headers, query)
-        if words := fault_of(request, parser.get_http_version()):
+        version = parser.get_http_version()
+        request.old = version == "1.0"
+        if words := fault_of(request, version):
             self._wrong(words)
         else:
             self._heard.asked(request)

@@ -6,14 +6,17 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import Any, Protocol
+from contextlib import aclosing
+from typing import Any
 
 from jaato.server.asgi import Refused
-from jaato.server.registry.answers import Answer
-from jaato.server.registry.door import RegistryDoor, broken, identified, turned_away, unanswered
+from jaato.server.registry.answers import Answer, Stream
+from jaato.server.registry.door import RegistryDoor, broken, unanswered
+from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
-from jaato.server.registry.request import Pending, Request, Who, request_id
-from jaato.server.registry.written import CONTINUE, written
+from jaato.server.registry.refusals import REFUSALS
+from jaato.server.registry.request import Pending, Request, Who
+from jaato.server.registry.written import CONTINUE, begun, chunk, written
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -31,14 +34,6 @@ MAX_WAITING = 16
 AT_ONCE = struct.pack("ii", 1, 0)
 NEVER = float("inf")
 NOTHING = Request(b"GET", b"/", [])
-
-
-class Guard(Protocol):
-    """Decides who is let in, by the head of a request."""
-
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        ...
 
 
 class Line(asyncio.Protocol):
@@ -59,6 +54,7 @@ class Line(asyncio.Protocol):
         self._closes = self._ended = self._unread = self._expects = False
         self._final: tuple[Answer, Request] | None = None
         self._served = (NOTHING, True)
+        self._read: asyncio.Future[None] | None = None
         self._who = Who()
         self.deadline = self._loop.time() + HEAD_S
 
@@ -66,8 +62,6 @@ class Line(asyncio.Protocol):
     def idle(self) -> bool:
         """Whether nothing is being answered."""
         return self._task is None
-
-    # --- the connection ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come: where there are too many, the one that has been idle longest makes room."""
@@ -106,9 +100,11 @@ class Line(asyncio.Protocol):
         self._unread = False
         if self._ended:
             self._part()
-        else:
-            self._rest()
-            self._next()
+            return
+        self._rest()
+        if self._read is not None and not self._read.done():
+            self._read.set_result(None)
+        self._next()
 
     def late(self) -> None:
         """The deadline has passed."""
@@ -147,11 +143,12 @@ class Line(asyncio.Protocol):
 
     def _rest(self) -> None:
         """Wait for the client, with the time it has for what it is at."""
+        if self._task is not None and not self._closes:
+            self.deadline = NEVER  # it is we who take the time
+            return
         incoming = self._incoming
         allowed = BODY_S if incoming.request is not None else HEAD_S if incoming.begun else IDLE_S
         self.deadline = self._loop.time() + (ENDING_S if self._closes else allowed)
-
-    # --- reading -----------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """The client says something."""
@@ -167,7 +164,7 @@ class Line(asyncio.Protocol):
         try:
             self._who = self._guard.admit(request, self._peer())
         except Refused as problem:
-            answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
+            answer = self._door.turn_away(request, problem)
             answer.headers += [(name.encode(), value.encode()) for name, value in problem.headers.items()]
             self._last(answer, request)
             return
@@ -214,8 +211,6 @@ class Line(asyncio.Protocol):
     def _peer(self) -> str:
         return str((self._transport.get_extra_info("peername") or ("",))[0])
 
-    # --- answering ---------------------------------------------------------------------------------------------
-
     def _next(self) -> None:
         """Answer what waits, in order, until one takes time."""
         while self._waiting and self._task is None and not self._unread and not self._ended:
@@ -241,7 +236,32 @@ class Line(asyncio.Protocol):
             self._transport.resume_reading()
 
     async def _work(self, pending: Pending, body: bytes) -> None:
-        self._worked(await self._door.work(pending, body))
+        answer = await self._door.work(pending, body)
+        if answer.stream is None:
+            self._worked(answer)
+        else:
+            await self._pour(answer, answer.stream)
+
+    async def _pour(self, answer: Answer, stream: Stream) -> None:
+        """Send what comes as it comes; nothing more is asked for while the client leaves it unread. What breaks off in the
+        middle ends the connection."""
+        request, closes = self._served
+        closes = closes or request.old
+        try:
+            async with aclosing(stream) as pieces:
+                self._transport.write(begun(answer, request, closes=closes))
+                async for piece in pieces:
+                    self._transport.write(chunk(piece, request))
+                    if self._unread:
+                        self._read = self._loop.create_future()
+                        await self._read
+            self._transport.write(chunk(b"", request))
+        except BaseException:
+            self._transport.abort()
+            raise
+        self._task = None
+        self._sent(closes=closes or (self._closes and not self._waiting))
+        self._next()
 
     def _worked(self, answer: Answer) -> None:
         self._task = None
@@ -255,14 +275,22 @@ class Line(asyncio.Protocol):
             self._worked(unanswered(self._served[0], None if task.cancelled() else task.exception()))
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
+        if answer.status >= 400:
+            REFUSALS.note(request, answer, self._peer())
+        if self._ended or self._transport.is_closing():
+            return
+        self._transport.write(written(answer, request, closes=closes))
+        self._sent(closes=closes)
+
+    def _sent(self, *, closes: bool) -> None:
+        """An answer has been written."""
         if self._ended or self._transport.is_closing():
             return
         self._lines[self] = self._lines.pop(self, None)  # the last that was idle
-        if not closes:
-            self._rest()
-        self._transport.write(written(answer, request.method, closes=closes))
         if closes:
             self._end()
+        elif not self._unread:
+            self._rest()
 
     def _end(self) -> None:
         """Say that nothing more comes, and wait a moment for the client to end too (RFC 9112, 9.6)."""

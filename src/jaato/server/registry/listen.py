@@ -8,15 +8,11 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 
 from jaato.errors import ConfigError
-from jaato.server.admission import Judge
-from jaato.server.asgi import Refused
-from jaato.server.names import Names
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
-from jaato.server.registry.request import EVERYTHING, Request, Who
 
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 16
@@ -27,39 +23,10 @@ MAX_LINES = 4_096
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long what is being answered may still take when the server ends."""
+PARTING_S = 3.0
+"""How long calls may take to end that were told to, and to be answered so."""
 TOLD_S = 1.0
 """How long it takes to tell the others that theirs was cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Anyone:
-    """Lets in whoever calls the server by its name and is no page of somebody else's."""
-
-    names: Names
-
-    def admit(self, request: Request, _peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
-        return Who()
-
-
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """Lets in who has a token besides."""
-
-    names: Names
-    judge: Judge
-
-    def admit(self, request: Request, _peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
-        given = [value for key, value in request.headers if key == b"authorization"]
-        kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
-        held = self.judge.judge(token.strip()) if kind.lower() == "bearer" else None
-        if held is None:
-            words = "Give the token: Authorization: Bearer TOKEN."
-            raise Refused(401, words, **{"www-authenticate": "Bearer"})
-        return Who(f"token {held.digest or held.name or held.role}", held.name or held.role, EVERYTHING)
 
 
 def is_loopback(host: str) -> bool:
@@ -102,7 +69,7 @@ def room_for_lines() -> int:
 
 
 @asynccontextmanager
-async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> AsyncIterator[None]:
     """Serve at a socket while the body runs; what is being answered then may still be."""
     lines: dict[Line, None] = {}
     most = room_for_lines()
@@ -112,7 +79,7 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.callers.sweep())]
+    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
     try:
         yield
     finally:
@@ -122,6 +89,8 @@ async def serving(door: RegistryDoor, guard: Anyone | Keyed, listener: socket.so
         for line in list(lines):
             line.stop()
         await ended(lines, ENDING_S)
+        door.callers.stop()  # each is answered that it was cancelled
+        await ended(lines, PARTING_S)
         for line in list(lines):
             line.cancel()
         await ended(lines, TOLD_S)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import anyio
 
 from jaato.runtime.blueprint import Blueprint
+from jaato.server.admission import Admission
 from jaato.server.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.gate import Form, turn_away
 from jaato.server.later import Later
@@ -35,6 +36,10 @@ class Mounted(Later):
         super().__init__()
         self._described = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
 
+    def admits(self, admission: Admission) -> bool:
+        """The owner, and who has a key of the registry's."""
+        return admission.entrance is not None or super().admits(admission)
+
     def check(self) -> None:
         """There is nothing that it lacks."""
 
@@ -46,7 +51,7 @@ class Mounted(Later):
 
         door = open_registry(self._described)
         async with anyio.create_task_group() as group:
-            group.start_soon(door.callers.sweep)
+            group.start_soon(door.upkeep)
             try:
                 yield Application(door)
             finally:

@@ -11,30 +11,59 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.domains import load_domains
 from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
+from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.keeping import kept_by
+from jaato.server.registry.places import places_of
+from jaato.server.registry.registered.changing import Registered
+from jaato.server.registry.registered.folder import Folder
+from jaato.server.registry.registered.handlers import Handlers
 from jaato.server.registry.shelf import Shelf
+from jaato.settings import Settings
 
 
-def open_registry(blueprint: Blueprint, domains: Iterable[str] | None = None) -> RegistryDoor:
-    """The door to the tools of these domains (None: those of the settings) and of the blueprint's plugins.
+def open_registry(
+    blueprint: Blueprint, domains: Iterable[str] | None = None, entry_points: Iterable[str] = ()
+) -> RegistryDoor:
+    """The door to the tools of these domains (None: those of the settings) and of the blueprint's plugins, and to the tools
+    that were put there. `entry_points` may be put beside those that the settings allow.
 
-    Whoever names a domain lets its tools be called: they need no other permission, but what a rule denies stays denied.
-    What asks is denied, for there is nobody to ask. Raises `JaatoError`s.
+    Whoever names a domain, or puts a tool, lets its tools be called: they need no other permission, but what a rule denies
+    stays denied. What asks is denied, for there is nobody to ask. Raises `JaatoError`s.
     """
-    settings = settings_for(blueprint, workspace_of(blueprint))
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
     names = settings["tool_registry_domains"] if domains is None else list(domains)
     tools = load_domains(names)
     allowed = tuple(tool.name for tool in tools if tool.spec.access != "read")
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
+    bounds = bounds_of(settings)
+    served = Shelf(tools)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
         plugins=blueprint.plugins or (),
-        tools=(*blueprint.tools, *tools),
+        tools=(*blueprint.tools, *served.tools.values()),
         allow=(*blueprint.allow, *allowed),
     )
+    kept = kept_by(settings)
     callers = Callers.opened(described, Offer(whole=True))
+    callers.kept = kept
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
-    return RegistryDoor(Shelf(callers.catalog), callers, most)
+    everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
+    allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
+    handlers = Handlers(
+        settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
+    )
+    registered = Registered(everything, callers, Folder(callers.state_dir), handlers)
+    return RegistryDoor(registered, callers, most, bounds)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How long and how many calls may run. Raises `ConfigError`."""
+    within_s = settings["tool_registry_timeout_s"]
+    if not within_s > 0:
+        raise ConfigError(f"tool_registry_timeout_s = {within_s}: a call has some time.")
+    return Bounds(within_s, places_of(settings["tool_registry_at_once"]))

@@ -4,30 +4,82 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.server.registry.next.paths import NextKind, place_of
+from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
+ACTIONS: dict[bytes, Kind] = {
+    b":batchGet": "batchGet",
+    b":batchInvoke": "batchInvoke",
+    b":cancel": "cancel",
+    b":metrics": "metrics",
+    b":openapi": "openapi",
+}
+"""What can be done with all of them, by what follows the path of the list."""
+BESIDE: dict[bytes, Kind] = {
+    b"/health": "health",
+    b"/healthz": "health",
+    b"/metrics": "metrics",
+    b"/openapi.json": "openapi",
+    b"/version": "version",
+    b"/next/v1/health": "next_health",
+    b"/next/v1/version": "next_version",
+}
+"""What is not of the tools, by its path; a server that has other doors has such paths of its own."""
+ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 CALLS = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
-Kind = Literal["list", "tool", "invoke"]
+Spend = Callable[[int], tuple[float, Headers]]
+"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
+Kind = (
+    Literal[
+        "list",
+        "tool",
+        "invoke",
+        "batchGet",
+        "batchInvoke",
+        "cancel",
+        "health",
+        "version",
+        "metrics",
+        "openapi",
+    ]
+    | NextKind
+)
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
-SCOPES: dict[tuple[Kind, bytes], Scope] = {
+SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
+    ("tool", b"PUT"): "tools:write",
+    ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
+    ("next_list", b"GET"): "tools:read",
+    ("next_tool", b"GET"): "tools:read",
+    ("next_invoke", b"POST"): "tools:invoke",
+    ("next_health", b"GET"): None,
+    ("next_version", b"GET"): None,
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
+    ("batchGet", b"POST"): "tools:read",
+    ("health", b"GET"): None,
+    ("version", b"GET"): None,
+    ("metrics", b"GET"): "tools:read",
+    ("openapi", b"GET"): "tools:read",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
-"""Which methods there are of each kind, and what a key must be allowed for it."""
+"""Which methods there are of each kind, and what a key must be allowed for it; None needs no key."""
 METHODS: dict[Kind, tuple[bytes, ...]] = {
     kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
 }
@@ -41,16 +93,17 @@ EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who calls: the key of the session, the name it is shown by, and what may be done."""
+    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
     name: str = "anyone"
     scopes: frozenset[Scope] = ANYONE
+    sight: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which of the three, and of which tool; an empty name is one that cannot be read."""
+    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
@@ -58,12 +111,17 @@ class Route:
 
 @dataclass(slots=True)
 class Request:
-    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case."""
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
     method: bytes
     path: bytes
     headers: Headers
     query: bytes = b""
+    told: Sequence[tuple[bytes, bytes]] = ()
+    spend: Spend | None = None
+    old: bool = False
+    """HTTP/1.0, which knows no chunks."""
     _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
@@ -83,6 +141,12 @@ class Pending:
     who: Who = field(default_factory=Who)
 
 
+def is_open(request: Request) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(request.path)
+    return kind is not None and SCOPES.get((kind, request.method), "") is None
+
+
 def allowed(kind: Kind) -> tuple[bytes, ...]:
     """The methods that are answered."""
     return METHODS[kind]
@@ -93,7 +157,12 @@ def route_of(path: bytes) -> Route | None:
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
-        return None
+        action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
+        found = ACTIONS.get(action) or BESIDE.get(path)
+        if found is not None:
+            return Route(found)
+        later = place_of(path)
+        return None if later is None else Route(*later)
     raw = path[len(BELOW) :]
     encoded = b"%" in raw
     if encoded:

@@ -1,29 +1,50 @@
-"""The tools that are served, each encoded once: the list of views, and every definition, with the digest of its bytes."""
+"""The tools that are served, by name and version: the list of views, and every definition, with the digest of its bytes."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from jaato.protocol.arp import SCHEMA_VERSION, ToolDefinition, ToolView
 from jaato.protocol.codec import encode
+from jaato.protocol.specs import ToolSpec
+from jaato.server.registry.versions import age_of
 from jaato.tools.tool import Tool
 
 WORTH_BYTES = 1_400
-"""A page that is longer is kept compressed too: a shorter one fits in one packet anyhow."""
+"""A page that is longer is sent compressed too: a shorter one fits in one packet anyhow."""
 
 
-@dataclass(frozen=True, slots=True)
+LARGE_BYTES = 200_000
+"""A page that is longer is compressed in a fifth of the time, and to a fifth more: everybody waits meanwhile."""
+
+
 class Page:
-    """Bytes as they are sent, with their entity tag; `gzipped` where that is shorter."""
+    """Bytes as they are sent, with their entity tag. What else an answer says with them counts for the tag too."""
 
-    body: bytes
-    etag: bytes
-    gzipped: bytes | None = None
+    __slots__ = ("_packed", "body", "etag")
+
+    def __init__(self, body: bytes, beside: bytes = b"") -> None:
+        digest = hashlib.sha256(body)
+        digest.update(beside)
+        self.body = body
+        self.etag = f'"{digest.hexdigest()[:32]}"'.encode()
+        self._packed: bytes | None = None
+
+    @property
+    def gzipped(self) -> bytes | None:
+        """The bytes compressed, where that is shorter; made when first asked for."""
+        if len(self.body) <= WORTH_BYTES:
+            return None
+        if self._packed is None:
+            packed = gzip.compress(self.body, 6 if len(self.body) < LARGE_BYTES else 1, mtime=0)
+            self._packed = packed if len(packed) < len(self.body) else b""
+        return self._packed or None
 
     @property
     def gzipped_etag(self) -> bytes:
@@ -31,15 +52,171 @@ class Page:
         return self.etag[:-1] + b'-gzip"'
 
 
-class Shelf:
-    """What is served now. It never changes: where tools come or go, another takes its place."""
+class Kept:
+    """A tool on the shelf; `number` says how many came before it. Shelves that follow each other share it, so that its
+    definition is encoded once."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
-        self.views = page(encode([ToolView(one.name, one.spec.description) for one in self.tools.values()]))
-        self.definitions: Mapping[str, Page] = {
-            name: page(encode(definition_of(tool))) for name, tool in self.tools.items()
-        }
+    __slots__ = ("_of", "_page", "number", "tool")
+
+    def __init__(self, tool: Tool, number: int) -> None:
+        self.tool = tool
+        self.number = number
+        self._page: Page | None = None
+        self._of: ToolSpec | None = None
+
+    @property
+    def page(self) -> Page:
+        """Its definition, made when first asked for, and again where the tool has learned to be another."""
+        if self._page is None or self._of is not self.tool.spec:
+            self._of = self.tool.spec
+            self._page = Page(encode(definition_of(self.tool)))
+        return self._page
+
+
+class Slot(NamedTuple):
+    """The versions of one name, the newest first; `number` is that of the first that came, which is its place in the list."""
+
+    number: int
+    versions: tuple[Kept, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Which versions there are, the newest first."""
+        return [one.tool.version for one in self.versions]
+
+    def kept(self, version: str | None) -> Kept | None:
+        """The one of this version, None for the newest."""
+        if version is None:
+            return self.versions[0]
+        return next((one for one in self.versions if one.tool.version == version), None)
+
+
+class Shelf:
+    """What is served now. It never changes: where tools come or go, another takes its place, which shares what is encoded.
+
+    `tools` has the newest version of each, in the order of the list.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._slots: dict[str, Slot] = {}
+        self._next = 0
+        for tool in tools:
+            self._put(tool)
+        self.tools: Mapping[str, Tool] = {name: slot.versions[0].tool for name, slot in self._slots.items()}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Tool]:
+        """Every version of every tool."""
+        return (kept.tool for slot in self._slots.values() for kept in slot.versions)
+
+    @cached_property
+    def views(self) -> Page:
+        """The whole list."""
+        return Page(encode([ToolView(name, tool.spec.description) for name, tool in self.tools.items()]))
+
+    @cached_property
+    def total(self) -> bytes:
+        """How many there are, in digits."""
+        return str(len(self._slots)).encode()
+
+    def slot(self, name: str) -> Slot | None:
+        """The versions of a name."""
+        return self._slots.get(name)
+
+    def place(self, name: str) -> int:
+        """The place of a tool that is here in the order of the list; places of those that went stay empty."""
+        return self._slots[name].number
+
+    def find(self, name: str, version: str | None = None) -> Tool | None:
+        """The tool of this version, None for the newest."""
+        slot = self._slots.get(name)
+        kept = None if slot is None else slot.kept(version)
+        return None if kept is None else kept.tool
+
+    def definition(self, name: str, version: str | None = None) -> Page | None:
+        """The definition of this version, None for the newest."""
+        slot = self._slots.get(name)
+        kept = None if slot is None else slot.kept(version)
+        return None if kept is None else kept.page
+
+    def versions(self, name: str) -> list[str]:
+        """Which versions of a tool there are, the newest first; none where there is no such tool."""
+        slot = self._slots.get(name)
+        return [] if slot is None else slot.names
+
+    def all_of(self, tool: Tool) -> list[Tool]:
+        """Every version of a tool that is here, in the order they came; else this one alone."""
+        slot = self._slots.get(tool.name)
+        if slot is None or slot.versions[0].tool is not tool:
+            return [tool]
+        return [one.tool for one in sorted(slot.versions, key=lambda one: one.number)]
+
+    def with_tool(self, tool: Tool) -> Shelf:
+        """A shelf with this tool too, in the place of one of its name and version."""
+        made = self._copy()
+        made._put(tool)  # noqa: SLF001 its own kind, not yet seen by anybody
+        made.tools = {**self.tools, tool.name: made._slots[tool.name].versions[0].tool}  # noqa: SLF001 the same
+        return made
+
+    def without(self, name: str, version: str | None = None) -> Shelf:
+        """A shelf without this version of a tool, None for all of them; where there is none, this one."""
+        slot = self._slots.get(name)
+        left = (
+            ()
+            if slot is None or version is None
+            else tuple(one for one in slot.versions if one.tool.version != version)
+        )
+        if slot is None or len(left) == len(slot.versions):
+            return self
+        made = self._copy()
+        tools = dict(self.tools)
+        if left:
+            made._slots[name] = Slot(slot.number, left)  # noqa: SLF001 the same
+            tools[name] = left[0].tool
+        else:
+            del made._slots[name], tools[name]  # noqa: SLF001 the same
+        made.tools = tools
+        return made
+
+    def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
+        """A shelf without these very tools, by the names they had, and with those."""
+        made = self._copy()
+        slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
+        for name, tool in old.items():
+            slot = slots.pop(name, None)
+            left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
+            if slot is not None and left:
+                slots[name] = Slot(slot.number, left)
+        for tool in new:
+            made._put(tool)  # noqa: SLF001 the same
+        made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
+        return made
+
+    def only(self, has: Callable[[str], bool]) -> Shelf:
+        """A shelf with those of the names that are wanted."""
+        made = self._copy()
+        for name in [name for name in self._slots if not has(name)]:
+            del made._slots[name]  # noqa: SLF001 the same
+        made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
+        return made
+
+    def _copy(self) -> Shelf:
+        made = Shelf()
+        made._slots = dict(self._slots)
+        made._next = self._next
+        return made
+
+    def _put(self, tool: Tool) -> None:
+        kept = Kept(tool, self._next)
+        self._next += 1
+        slot = self._slots.get(tool.name)
+        others = (
+            () if slot is None else tuple(one for one in slot.versions if one.tool.version != tool.version)
+        )
+        versions = sorted((*others, kept), key=lambda one: age_of(one.tool.version, one.number), reverse=True)
+        self._slots[tool.name] = Slot(kept.number if slot is None else slot.number, tuple(versions))
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
@@ -56,13 +233,11 @@ def definition_of(tool: Tool) -> ToolDefinition:
     )
 
 
-def source_of(tool: Tool) -> dict[str, str]:
+def source_of(tool: Tool) -> dict[str, Any]:
     """Where a tool comes from, and what a call of it may touch."""
-    return {"registry": "jaato", "domain": tool.plugin or "program", "access": tool.spec.access}
-
-
-def page(body: bytes) -> Page:
-    """Bytes made ready to be sent."""
-    digest = hashlib.sha256(body).hexdigest()[:32]
-    packed = gzip.compress(body, 6, mtime=0) if len(body) > WORTH_BYTES else None
-    return Page(body, f'"{digest}"'.encode(), packed if packed and len(packed) < len(body) else None)
+    return {
+        **tool.source,
+        "registry": "jaato",
+        "domain": tool.plugin or "program",
+        "access": tool.spec.access,
+    }

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from time import time
 
 from jaato.server.registry.answers import Answer
+from jaato.server.registry.request import Request
 
 ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -31,14 +32,33 @@ class Clock:
 CLOCK = Clock()
 
 
-def written(answer: Answer, method: bytes, *, closes: bool) -> bytes:
-    """An answer to a request with this method; `closes`: it is the last on its connection."""
+def head_of(answer: Answer, request: Request, *, closes: bool, framing: bytes) -> list[bytes]:
+    """The head of an answer, in pieces; `framing` says how long the body is, `closes` that it is the last on its connection."""
     parts = [ENTRY[answer.status], CLOCK.line()]
     for name, value in answer.headers:
         parts += (name, b": ", value, b"\r\n")
-    if answer.status != 304:
-        parts.append(b"content-length: %d\r\n" % len(answer.body))
+    for name, value in request.told:
+        parts += (name, b": ", value, b"\r\n")
+    parts.append(framing)
     parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
-    if method != b"HEAD":
+    return parts
+
+
+def written(answer: Answer, request: Request, *, closes: bool) -> bytes:
+    """An answer, whole."""
+    length = b"" if answer.status in (204, 304) else b"content-length: %d\r\n" % len(answer.body)
+    parts = head_of(answer, request, closes=closes, framing=length)
+    if request.method != b"HEAD":
         parts.append(answer.body)
     return b"".join(parts)
+
+
+def begun(answer: Answer, request: Request, *, closes: bool) -> bytes:
+    """The head of an answer whose body comes in pieces: HTTP/1.0 knows none, and has it until the connection ends."""
+    framing = b"" if request.old else b"transfer-encoding: chunked\r\n"
+    return b"".join(head_of(answer, request, closes=closes, framing=framing))
+
+
+def chunk(piece: bytes, request: Request) -> bytes:
+    """A piece of such a body; an empty one ends it."""
+    return piece if request.old else b"%x\r\n%b\r\n" % (len(piece), piece)

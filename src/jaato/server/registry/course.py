@@ -1,0 +1,55 @@
+"""The course of a call: what goes with it, what is known of it while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaato.errors import JaatoError
+from jaato.protocol.messages import Problem
+from jaato.server.registry.heard import Heard
+from jaato.server.registry.places import Places
+from jaato.tools.call import Call
+from jaato.tools.tool import Tool
+
+NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")
+UNKNOWN = (
+    "The call has begun and may have been carried out, but how it ended is not recorded. "
+    "Look at what it was to do before it is made again."
+)
+
+
+class OutcomeUnknown(JaatoError):
+    """A call that may have been carried out, and whose end is not in the log."""
+
+    code = "tool.outcome_unknown"
+
+
+class Done(NamedTuple):
+    """How a call ended: its value, or the problem; in milliseconds. `begun`: the tool was run."""
+
+    value: Any
+    problem: Problem | None
+    latency_ms: float
+    begun: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What else there is to a call: who hears of it, the place it takes, and what is to be done before it may begin, with
+    its session, its id and the last event before it."""
+
+    heard: Heard
+    places: Places | None = None
+    claim: Callable[[str, str, int], None] | None = None
+
+
+class Running(NamedTuple):
+    """A call that is under way, since when by the loop's clock, and the task it is in."""
+
+    task: asyncio.Task[Any] | None
+    call: Call
+    tool: Tool
+    since: float

@@ -1,0 +1,68 @@
+"""Tools of others on the shelf: who is asked before a request is answered, and what is answered where they cannot say."""
+
+from __future__ import annotations
+
+from jaato.server.onward import Onward
+from jaato.server.registry.answers import Answer, error_for, refusing
+from jaato.server.registry.registered.handlers import DOMAIN
+from jaato.server.registry.request import Pending, Route
+from jaato.server.registry.shelf import Shelf
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+STORED = (b"cache-control", b"no-store")
+ASKED = frozenset(("list", "tool", "next_list", "next_tool"))
+"""Pages that others may have to be asked for."""
+
+
+class Followed:
+    """What of a catalogue is on the shelf, so that it follows where tools come and go."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._tools = self._now()
+        self.changed = False
+
+    def _now(self) -> dict[str, Tool]:
+        """The tools there are, but for those that were put here: the shelf has all their versions, the catalogue one."""
+        return {tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN}
+
+    def note(self) -> None:
+        """There are other tools; from any thread."""
+        self.changed = True
+
+    def on(self, shelf: Shelf) -> Shelf:
+        """A shelf with what is in the catalogue now, and with all that was put there otherwise."""
+        self.changed = False
+        before, now = self._tools, self._now()
+        self._tools = now
+        gone = {name: tool for name, tool in before.items() if now.get(name) is not tool}
+        new = [tool for name, tool in now.items() if shelf.find(name, tool.version) is not tool]
+        return shelf.exchanged(gone, new) if gone or new else shelf
+
+
+def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
+    """Whether others have to be asked before a page can be given."""
+    if not onward or route.kind not in ASKED:
+        return False
+    tool = shelf.tools.get(route.name)
+    return tool is None or tool.remote is not None
+
+
+async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
+    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything."""
+    if onward and pending.route.name not in shelf.tools:
+        await onward.renew(pending.request.header(b"via") or b"")
+
+
+async def whole(onward: Onward, shelf: Shelf, pending: Pending) -> Shelf | Answer:
+    """The shelf, on which everything is whole that is asked for; else what is answered in its place."""
+    kind, name = pending.route.kind, pending.route.name
+    if kind == "next_list":
+        failed = await onward.failing(shelf.tools.values())
+        return shelf.only(lambda one: one not in failed) if failed else shelf
+    tool = shelf.tools.get(name)
+    if tool is None or tool.remote is None:
+        return shelf
+    problem = (await onward.failing([tool])).get(tool.name)
+    return shelf if problem is None else refusing(error_for(problem, pending.id.decode("ascii")), STORED)

@@ -1,0 +1,124 @@
+"""What a registry counts: requests by route and status, calls by tool and outcome, and how long they took."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from jaato.server.registry.request import Kind
+
+if TYPE_CHECKING:
+    from jaato.server.registry.shelf import Shelf
+    from jaato.server.registry.sight import Sight
+
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MAX_TOOLS = 200
+"""Tools that are counted by name, the first that are called; the others are one."""
+OTHERS = "*"
+"""How those are called; no tool is."""
+
+Row = tuple[str, str, str, Iterable[tuple[str, float]]]
+"""A metric: its name, kind and meaning, and its values by what follows the name."""
+
+
+class Spread:
+    """How many took how long."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+        self.sum_s = 0.0
+
+
+class Figures:
+    """The counts since the start. What they are told by is bounded, whatever is asked for."""
+
+    def __init__(self) -> None:
+        self.since = time.monotonic()
+        self.requests: dict[tuple[str, bytes, int], int] = {}
+        self.spreads: dict[str, Spread] = {}
+        self.calls: dict[tuple[str, str], int] = {}
+        self._tools: set[str] = set()
+
+    @property
+    def uptime_s(self) -> float:
+        """How long it has been counted."""
+        return time.monotonic() - self.since
+
+    def answered(self, kind: Kind | None, method: bytes, status: int, took_s: float) -> None:
+        """A request was answered; None is one that led nowhere. Its method has to be one of those that are answered."""
+        route = "none" if kind is None else kind
+        key = (route, method, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        spread = self.spreads.get(route)
+        if spread is None:
+            spread = self.spreads[route] = Spread()
+        spread.counts[bisect_left(BUCKETS_S, took_s)] += 1
+        spread.sum_s += took_s
+
+    def called(self, tool: str, code: str) -> None:
+        """A tool that is there was called; `code` is the error's, empty for none."""
+        if tool not in self._tools:
+            if len(self._tools) < MAX_TOOLS:
+                self._tools.add(tool)
+            else:
+                tool = OTHERS
+        key = tool, code or "ok"
+        self.calls[key] = self.calls.get(key, 0) + 1
+
+    def text(self, shelf: Shelf, sessions: int, sight: Sight | None = None) -> str:
+        """All of it, now, in Prometheus' text format; of the calls those of tools that are seen."""
+        lines: list[str] = []
+        for name, kind, meaning, values in self._rows(shelf, sessions, sight):
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+            lines += [f"{name}{what} {value}" for what, value in values]
+        return "\n".join(lines) + "\n"
+
+    def _rows(self, shelf: Shelf, sessions: int, sight: Sight | None) -> Iterable[Row]:
+        seconds = "jaato_registry_request_seconds"
+        yield "jaato_uptime_seconds", "counter", "seconds since the start", [("", self.uptime_s)]
+        yield "jaato_cpu_seconds_total", "counter", "processor time used", [("", time.process_time())]
+        yield "jaato_registry_tools", "gauge", "tools that are served", [("", len(shelf))]
+        yield "jaato_registry_sessions", "gauge", "sessions of callers", [("", sessions)]
+        yield (
+            "jaato_registry_requests_total",
+            "counter",
+            "requests answered",
+            [
+                (labels(route=route, method=method.decode("latin-1"), status=str(status)), count)
+                for (route, method, status), count in sorted(self.requests.items())
+            ],
+        )
+        yield (
+            "jaato_registry_calls_total",
+            "counter",
+            "calls of tools that are there, by how they ended",
+            [
+                (labels(tool=tool, outcome=code), count)
+                for (tool, code), count in sorted(self.calls.items())
+                if sight is None or tool == OTHERS or sight.has(tool)
+            ],
+        )
+        yield seconds, "histogram", "time until a request was answered, once it had come", self._spread()
+
+    def _spread(self) -> Iterable[tuple[str, float]]:
+        for route, spread in sorted(self.spreads.items()):
+            count = 0
+            for bound, more in zip((*BUCKETS_S, "+Inf"), spread.counts, strict=True):
+                count += more
+                yield "_bucket" + labels(route=route, le=str(bound)), count
+            yield "_sum" + labels(route=route), spread.sum_s
+            yield "_count" + labels(route=route), count
+
+
+def labels(**values: str) -> str:
+    """By what a value is told from others of its metric."""
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def escaped(value: str) -> str:
+    """A label's value as the format has it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

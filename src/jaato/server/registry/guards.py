@@ -1,0 +1,118 @@
+"""Who is let in at the registry's own address, by the head of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from jaato.errors import ConfigError
+from jaato.log import logger
+from jaato.server.admission import Judge
+from jaato.server.asgi import Refused
+from jaato.server.failures import FORGET_S, Failures, network_of
+from jaato.server.names import Names
+from jaato.server.registry.door import REALM
+from jaato.server.registry.keys import Keys, too_often
+from jaato.server.registry.rate import Asked, Rate
+from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
+
+LOG = logger("server.registry")
+UNSAID = "Give a key: Authorization: Bearer KEY."
+OVER = "The time of this key is over; ask for another."
+WRONG = "This key is not known here, or no longer."
+OFTEN = "Too many wrong keys; come back later."
+
+
+class Guard(Protocol):
+    """Decides who is let in, by the head of a request."""
+
+    def admit(self, request: Request, peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Anyone:
+    """Lets in whoever calls the server by its name and is no page of somebody else's; at a rate, if there is one."""
+
+    names: Names
+    rate: Rate | None = None
+    asked: Asked = field(default_factory=lambda: Asked("address"))
+
+    def admit(self, request: Request, peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        self.names.check({"headers": request.headers})
+        if self.rate is not None:
+            wait_s, told = self.asked.take(network_of(peer), self.rate)
+            if wait_s:
+                raise too_often(wait_s, told)
+            request.told, request.spend = told, partial(self.asked.take, network_of(peer), self.rate)
+        return NOBODY
+
+
+NOBODY = Who()
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Lets in who has the owner's token or a key besides. A right one never waits for what others have tried."""
+
+    names: Names
+    judge: Judge
+    keys: Keys | None = None
+    failures: Failures = field(default_factory=Failures)
+
+    def admit(self, request: Request, peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        self.names.check({"headers": request.headers})
+        if is_open(request):
+            return NOBODY
+        token = bearer(request)
+        if not token:
+            raise Refused(401, UNSAID, **{"www-authenticate": REALM})
+        if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
+            request.told, request.spend = entrance.told, entrance.spend
+            return entrance.who
+        held = self.judge.judge(token)
+        if held is not None:
+            name = held.name or held.role
+            return Who(f"token {held.digest or name}", name, EVERYTHING)
+        raise wrong(token, self.keys, self.failures, peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Lets in anyone until the first key is made, and then who has one."""
+
+    anyone: Anyone
+    keys: Keys
+    keyed: Callable[[], Keyed]
+
+    def admit(self, request: Request, peer: str) -> Who:
+        """Whose calls these are. Raises `Refused`."""
+        if not self.keys.wanted:
+            return self.anyone.admit(request, peer)
+        try:
+            keyed = self.keyed()
+        except (ConfigError, OSError) as error:
+            LOG.warning("Nobody can be let in: %s", error)
+            raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
+        return keyed.admit(request, peer)
+
+
+def bearer(request: Request) -> str:
+    """The token of a request; empty where there is none, or more than one header says so."""
+    given = [value for key, value in request.headers if key == b"authorization"]
+    kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def wrong(token: str, keys: Keys | None, failures: Failures, peer: str) -> Refused:
+    """What is said to a token that lets nobody in (RFC 6750, 3)."""
+    if failures.many(peer):
+        return Refused(429, OFTEN, **{"retry-after": str(int(FORGET_S))})
+    words = OVER if keys is not None and keys.over(token) else WRONG
+    said = f'{REALM}, error="invalid_token", error_description="{words}"'
+    return Refused(401, words, **{"www-authenticate": said})

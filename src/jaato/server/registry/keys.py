@@ -1,0 +1,184 @@
+"""Keys of a registry: who has one, what may be done with it, which tools are seen, and how often."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+
+from jaato.errors import ConfigError
+from jaato.server.asgi import Refused
+from jaato.server.registry.answers import Headers
+from jaato.server.registry.rate import Asked, Rate, rate_of
+from jaato.server.registry.request import Scope, Spend, Who
+from jaato.server.registry.sight import Sight
+from jaato.server.secret_file import Followed, SecretFile, digest_of
+from jaato.settings import Settings
+
+NAME = "registry-keys.json"
+MAX_KEYS = 1_000
+MAX_PATTERNS = 100
+MAX_PATTERN_CHARS = 128
+PREFIX = "jrk_"
+"""What every key begins with, so that one that lies about is known for what it is."""
+CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PATHS = re.compile(r"/v1/tools($|[/:])|/next/v1/")
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+LOOK_EVERY_S = 0.25
+"""How soon a first key is heard of, where there was none."""
+
+
+class KeyEntry(Struct, frozen=True, omit_defaults=True):
+    """One key: its SHA-256 in hex, what it allows, of which tools (none named: all), how often, until when (Unix seconds)."""
+
+    name: str
+    scopes: list[Scope]
+    sha256: str
+    created: float
+    expires: float | None = None
+    tools: list[str] = []
+    rate: str | None = None
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Who has come in with a key, and what every answer then says of its rate."""
+
+    who: Who
+    told: Headers = field(default_factory=list)
+    spend: Spend | None = None
+
+
+class Keys:
+    """The keys of one user. The file is looked at with every key that comes, so that one taken away stops at once."""
+
+    def __init__(self, state_dir: Path, rate: Rate | None = None) -> None:
+        file = keys_in(state_dir)
+        self._given = Followed(file, 0.0, "No key of the registry's lets anybody in")
+        self._begun = Followed(file, LOOK_EVERY_S, "No key of the registry's lets anybody in")
+        self._known: dict[str, tuple[KeyEntry, Who, Rate | None]] = {}
+        self._asked = Asked("key")
+        self._rate = rate
+
+    @property
+    def wanted(self) -> bool:
+        """Whether keys are used here, so that nobody comes in without: there is a file of them, be it empty or damaged."""
+        self._begun.look()
+        return self._begun.there
+
+    def enter(self, key: str) -> Entrance | None:
+        """Who comes in with a key; None for one that is unknown, expired or was taken away.
+
+        Raises `Refused` with 429 for one that has asked too often.
+        """
+        digest = digest_of(key)
+        entry = self._given.of(digest)
+        if entry is None:
+            return None
+        known = self._known.get(digest)
+        if known is None or known[0] is not entry:
+            if len(self._known) > MAX_KEYS:
+                self._known.clear()
+            known = self._known[digest] = (entry, who_with(entry), rated(entry) or self._rate)
+        if known[2] is None:
+            return Entrance(known[1])
+        wait_s, told = self._asked.take(digest, known[2])
+        if wait_s:
+            raise too_often(wait_s, told)
+        return Entrance(known[1], told, partial(self._asked.take, digest, known[2]))
+
+    def enter_at(self, path: str, key: str) -> Entrance | None:
+        """The same, where the paths are those of other doors too: keys are for the registry's."""
+        return self.enter(key) if PATHS.match(path) else None
+
+    def holds(self, entrance: Entrance) -> bool:
+        """Whether the key that somebody came in with still lets in."""
+        entry = self._given.of(entrance.who.key.removeprefix("key "))
+        return entry is not None and who_with(entry) == entrance.who
+
+    def over(self, key: str) -> bool:
+        """Whether this is a key whose time is over."""
+        entry = self._given.whenever(digest_of(key))
+        return entry is not None and entry.expired
+
+
+def rate_in(settings: Settings) -> Rate | None:
+    """The rate of whoever has none of its own. Raises `ConfigError`."""
+    text = settings["tool_registry_rate"]
+    return None if text is None else rate_of(text)
+
+
+def who_with(entry: KeyEntry) -> Who:
+    """Whose calls are made with a key."""
+    sight = Sight(tuple(entry.tools)) if entry.tools else None
+    return Who(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
+
+
+def rated(entry: KeyEntry) -> Rate | None:
+    """The rate of a key, if it has one of its own; one that cannot be read is the slowest."""
+    try:
+        return None if entry.rate is None else rate_of(entry.rate)
+    except ConfigError:
+        return Rate(1, 86_400)
+
+
+def too_often(wait_s: float, told: Headers) -> Refused:
+    """No, because it was asked too often."""
+    after = seconds(wait_s)
+    headers = {name.decode(): value.decode() for name, value in told}
+    return Refused(429, f"Too many requests; come back in {after} s.", **{"retry-after": after}, **headers)
+
+
+def seconds(wait_s: float) -> str:
+    """A time to be waited, in whole seconds."""
+    return str(max(1, math.ceil(wait_s)))
+
+
+def keys_in(state_dir: Path) -> SecretFile[KeyEntry]:
+    """The file of keys."""
+    return SecretFile(state_dir / NAME, "keys", "key", KeyEntry, MAX_KEYS)
+
+
+def add_key(
+    state_dir: Path,
+    name: str,
+    scopes: Iterable[str],
+    tools: Iterable[str] = (),
+    expires: float | None = None,
+    rate: str | None = None,
+) -> str:
+    """Give out a key; it is shown now and never again. Raises `ConfigError` for a name that is taken, and for what is no
+    scope, pattern or rate."""
+    if CALLED.fullmatch(name) is None:
+        raise ConfigError(f"{name[:80]!r} is no name of a key: take up to 64 letters, digits, dots, _ and -.")
+    asked = set(scopes)
+    if unknown := asked - set(SCOPES):
+        raise ConfigError(f"{min(unknown)[:40]!r} is no scope; there are {', '.join(SCOPES)}.")
+    if not asked:
+        raise ConfigError("A key without a scope lets nobody do anything: --scope tools:read,tools:invoke.")
+    patterns = list(tools)
+    if len(patterns) > MAX_PATTERNS or any(not 0 < len(one) <= MAX_PATTERN_CHARS for one in patterns):
+        raise ConfigError(
+            f"A key has at most {MAX_PATTERNS} patterns of {MAX_PATTERN_CHARS} characters; each has at least one."
+        )
+    for one in patterns:
+        re.compile(translate(one))
+    if rate is not None:
+        rate_of(rate)
+    allowed = [scope for scope in SCOPES if scope in asked]
+    return keys_in(state_dir).add(
+        name, lambda digest: KeyEntry(name, allowed, digest, time.time(), expires, patterns, rate), PREFIX
+    )

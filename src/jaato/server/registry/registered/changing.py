@@ -1,0 +1,200 @@
+"""Registered tools as they are changed: by requests, and by other servers that share the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import UNSET
+
+from jaato.server.registry.callers import Callers
+from jaato.server.registry.registered.checked import check
+from jaato.server.registry.registered.folder import Difference, Folder, file_name
+from jaato.server.registry.registered.handlers import Handlers
+from jaato.server.registry.registered.shelving import Served
+from jaato.server.registry.registered.types import FORMAT, Described, Entry, Fixed, Invalid, Missing
+from jaato.server.registry.shelf import Page, Shelf
+from jaato.tools.tool import Tool
+
+LOOK_S = 2.0
+"""How often other servers' changes are looked for."""
+WAIT_S = 10.0
+"""How long a change waits for that of another server."""
+AGAIN_S = 0.01
+
+T = TypeVar("T")
+Condition = Callable[[Page | None], None]
+"""Raises where the tool is not what whoever changes it thinks; it is given the definition there is, None without."""
+
+
+class Registered:
+    """The tools of a registry, and how they change. What other servers put into the folder is taken over within seconds."""
+
+    def __init__(self, shelf: Shelf, callers: Callers, folder: Folder, handlers: Handlers) -> None:
+        self.served = Served(shelf, callers, handlers, folder.path)
+        self._folder = folder
+        self._handlers = handlers
+        self._changing = anyio.Lock()
+        self._underway: set[asyncio.Task[Any]] = set()
+        self._take(self._look())
+
+    # --- taken over --------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Take over, again and again, what other servers have changed."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            async with self._changing:
+                await self._take_over()
+
+    async def _take_over(self) -> None:
+        """Have what is in the folder now. What cannot be a tool here is reported, and left where it is."""
+        self._take(await anyio.to_thread.run_sync(self._look))
+
+    def _look(self) -> Difference | None:
+        try:
+            return self._folder.look(self.served.stamps)
+        except OSError as error:
+            self.served.tell("", f"Registered tools cannot be read: {error.strerror or error}.")
+            return None
+
+    def _take(self, found: Difference | None) -> None:
+        if found is not None:
+            self.served.show(*found)
+
+    # --- changed -----------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """The folder is ours to change, and known as it is. Raises OSError, TimeoutError where somebody else holds it."""
+        async with self._changing:
+            with anyio.fail_after(WAIT_S):
+                holding = await self._hold()
+            try:
+                await self._take_over()
+                yield
+            finally:
+                await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
+
+    async def _hold(self) -> AbstractContextManager[None]:
+        while True:
+            holding = self._folder.held()
+            try:
+                await anyio.to_thread.run_sync(holding.__enter__)
+            except BlockingIOError:
+                await anyio.sleep(AGAIN_S)
+            else:
+                return holding
+
+    async def _through(self, work: Coroutine[Any, Any, T]) -> T:
+        """See a change through to its end, whether or not whoever asked for it still waits."""
+        task = asyncio.create_task(work)
+        self._underway.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._underway.discard(task)
+        if not task.cancelled():
+            task.exception()  # who asked has been told, or has gone
+
+    async def put(
+        self, name: str, given: Described, condition: Condition, *, asked: str | None = None, by: str = ""
+    ) -> tuple[Tool, bool]:
+        """Keep and serve a version of a tool; whether there was none of it before. The condition is on what is served as
+        `asked`, None for the newest.
+
+        Raises `Fixed`, `Invalid`, `Forbidden`, `Full`, what the condition raises, and OSError where it cannot be kept; nothing
+        has changed then.
+        """
+        self.served.refuse_fixed(name)
+        await anyio.to_thread.run_sync(check, name, given)
+        if given.handler is not UNSET:
+            await self._handlers.check(given.handler)
+        return await self._through(self._put(name, given, condition, asked, by))
+
+    async def _put(
+        self, name: str, given: Described, condition: Condition, asked: str | None, by: str
+    ) -> tuple[Tool, bool]:
+        async with self._held():
+            self.served.refuse_fixed(name)
+            condition(self.served.shelf.definition(name, asked))
+            known = self.served.shown.get(file_name(name, given.version))
+            before = known.read.entry if known is not None else None
+            entry = succeeding(before, name, given, by)
+            self._handlers.refuse(entry.handler)
+            if known is not None and known.tool is not None and same(before, entry):
+                return known.tool, False
+            file, read = await anyio.to_thread.run_sync(self._folder.put, entry, self.served.stamps)
+            self.served.show({file: read})
+            tool = self.served.shown[file].tool
+            if tool is None:
+                raise Fixed(f"{name} is kept and cannot be served; the registry's log says why.")
+            return tool, known is None or known.tool is None
+
+    async def delete(self, name: str, version: str | None, condition: Condition) -> None:
+        """Keep and serve no longer this version of a tool, None for all of them.
+
+        Raises `Fixed`, `Missing`, what the condition raises, and OSError where the folder cannot be changed.
+        """
+        self.served.refuse_fixed(name)
+        await self._through(self._delete(name, version, condition))
+
+    async def _delete(self, name: str, version: str | None, condition: Condition) -> None:
+        async with self._held():
+            files = [
+                file
+                for file, one in self.served.shown.items()
+                if one.read.entry
+                and one.read.entry.name == name
+                and version in (None, one.read.entry.tool.version)
+            ]
+            page = self.served.shelf.definition(name, version)
+            if not files:
+                which = (
+                    f"no version {version[:80]!r} of {name}"
+                    if version is not None
+                    else f"no registered tool {name[:80]!r}"
+                )
+                raise Missing(f"There is {which} here.")
+            condition(page)
+            try:
+                for file in files:
+                    await anyio.to_thread.run_sync(self._folder.remove, file)
+                    self.served.show({}, [file])
+            except OSError:
+                await self._take_over()
+                raise
+
+
+def same(before: Entry | None, entry: Entry) -> bool:
+    """Whether nothing is changed; to Python, 1 and true are equal."""
+    return before is not None and msgspec.json.encode(before.tool) == msgspec.json.encode(entry.tool)
+
+
+def succeeding(before: Entry | None, name: str, given: Described, by: str) -> Entry:
+    """What is kept in the place of what was. Raises `Invalid` where nobody is named to carry out the calls."""
+    now = time.time_ns()
+    handler = given.handler
+    if handler is UNSET:
+        if before is None:
+            raise Invalid([("/handler", "is missing; only a version that is there keeps the one it has")])
+        handler = before.handler
+    tool = msgspec.structs.replace(given, handler=handler, name=UNSET, schema_version=UNSET)
+    created = before.created_ns if before is not None else now
+    return Entry(
+        format=FORMAT,
+        name=name,
+        tool=tool,
+        revision=secrets.token_hex(4),
+        created_ns=created,
+        changed_ns=now,
+        by=by,
+    )

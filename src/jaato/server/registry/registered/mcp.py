@@ -1,0 +1,64 @@
+"""The handler `mcp`: a tool of an MCP server that is configured, and trusted, on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+
+from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.manifest import ToolEntry
+from jaato.plugins.mcp.tools import access_of
+from jaato.protocol.specs import Access
+from jaato.server.registry.registered.types import Forbidden, Invalid, McpTool
+from jaato.tools.call import Call
+
+
+class Servers:
+    """The MCP servers of the registry's operator; one starts with the first call of a tool of it."""
+
+    def __init__(self, places: Places) -> None:
+        self.directory = Directory(places)
+        self._host = Host(self.directory, lambda _name: None)
+
+    def check(self, handler: McpTool) -> None:
+        """Raise `Forbidden` for a server that is not configured, or not trusted, and `Invalid` for a tool that it is known
+        not to have. Starts nothing."""
+        if handler.server not in self.directory.servers:
+            self.directory.reload()
+        try:
+            self.directory.setting(handler.server)
+            known = self.directory.judgement(self.directory.entry(handler.server))
+        except ServerUnusable as error:
+            raise Forbidden(str(error)) from None
+        if known is not None and self._entry(handler) is None:
+            raise Invalid([("/handler/tool", f"{handler.tool[:80]!r} is none of {handler.server}")])
+
+    def access(self, handler: McpTool) -> Access:
+        """What a call may touch: as the plugin `mcp` has it. Everything, where the server is not known now."""
+        config = self.directory.servers.get(handler.server)
+        return "execute" if config is None else access_of(config)
+
+    async def call(self, handler: McpTool, arguments: dict[str, Any], call: Call) -> Any:
+        """What the server gives for a call. Raises `ToolError`s."""
+        entry = await anyio.to_thread.run_sync(self._entry, handler)
+        if entry is None:
+            await self._host.connect(handler.server)
+            entry = self._entry(handler)
+        if entry is None:
+            raise ServerUnusable(
+                f"The MCP server {handler.server!r} has no tool {handler.tool[:80]!r} to call."
+            )
+        output = await self._host.call(handler.server, entry, arguments, call)
+        return output.structured if output.structured is not None and not output.media else output
+
+    def _entry(self, handler: McpTool) -> ToolEntry | None:
+        judged = self.directory.judgement(self.directory.entry(handler.server))
+        found = [one for one in judged.manifest.tools if one.name == handler.tool] if judged else []
+        return found[0] if len(found) == 1 else None
+
+    def leave(self) -> None:
+        """Need no server any more."""
+        self._host.leave()

@@ -1,0 +1,63 @@
+"""Tools that are somebody else's: whoever offers them is asked what there is now, and what a tool takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+import anyio
+
+from jaato.errors import ToolError
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Remote, Tool
+
+THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
+"""The marks of those on whose behalf others are asked in this context, so that none is asked for its own tools."""
+MAX_MARKS = 16
+"""Servers that tools are said to have come through; a longer way is no circle that anybody could make by mistake."""
+MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")
+
+
+def via_of(marks: Iterable[str]) -> str:
+    """Marks as the header `Via` has them (RFC 9110, 7.6.3)."""
+    return ", ".join(f"1.1 jaato-{mark}" for mark in list(marks)[:MAX_MARKS])
+
+
+def marks_in(via: str) -> tuple[str, ...]:
+    """The marks in such a header."""
+    return tuple(MARK.findall(via[:2_000]))
+
+
+async def met(catalog: Catalog) -> None:
+    """Have those say what they offer who were never asked; programs may be started for it."""
+    async with anyio.create_task_group() as tasks:
+        for first in list(catalog.strangers.values()):
+            tasks.start_soon(first)
+
+
+async def renewed(catalog: Catalog) -> None:
+    """Have everybody whose tools change asked what they offer now."""
+    async with anyio.create_task_group() as tasks:
+        for source in list(catalog.sources.values()):
+            tasks.start_soon(source)
+
+
+async def completed(tools: Iterable[Tool]) -> dict[str, ToolError]:
+    """Have tools that were known by name only learn their parameters; those of one place are asked for together.
+
+    Gives what went wrong with those that cannot be described, by name.
+    """
+    groups: dict[object, tuple[Remote, list[Tool]]] = {}
+    for tool in tools:
+        if tool.remote is not None:
+            groups.setdefault(tool.remote.kin, (tool.remote, []))[1].append(tool)
+    failed: dict[str, ToolError] = {}
+
+    async def complete(remote: Remote, group: list[Tool]) -> None:
+        failed.update(await remote.complete_all(group))
+
+    async with anyio.create_task_group() as tasks:
+        for remote, group in groups.values():
+            tasks.start_soon(complete, remote, group)
+    return failed

@@ -1,0 +1,171 @@
+"""Calls in trouble: a log that takes nothing more, a server that is killed or told to end, a client that goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+from tests.registry.opened import Opened, during, until
+from tests.registry.test_calls_bounded import Beside
+
+from jaato.settings import environment
+from jaato.testing.arp.peer import Served, fails
+from jaato.tools.tool import tool
+
+GONE = b"\1\0\0\0\0\0\0\0"
+"""SO_LINGER: the connection is reset when it is closed."""
+
+
+def test_a_log_that_takes_nothing_more_is_no_reason_to_do_things_twice(tmp_path: Path) -> None:
+    """What was done and could not be recorded is told as what may have been carried out, also to who asks again with its key;
+    what was not begun is told as that, and may be tried again. With room again all is as before."""
+    ran: list[str] = []
+    log: list[Callable[[int], None]] = []
+
+    @tool(access="execute")
+    def fills() -> str:
+        """Take all room there is."""
+        ran.append("fills")
+        log[0](1)
+        return "x" * 29_000
+
+    @tool(access="execute")
+    def does(text: str) -> str:
+        """Do something."""
+        ran.append("does")
+        return text
+
+    @tool(access="read")
+    def looks() -> str:
+        """Look."""
+        return "x" * 29_000
+
+    def body(one: Opened) -> None:
+        connection = one.door.callers.store._guard._connection  # type: ignore[attr-defined]
+        log.append(lambda pages: connection.execute(f"PRAGMA max_page_count = {pages}"))
+        long = {"args": {"text": "x" * 29_000}}
+        for key in ({}, {"idempotency_key": "k"}):
+            done = one.at.invoke("fills", {"args": {}}, **key)
+            assert fails(done, 500, "tool.outcome_unknown")["retryable"] is False
+            refused = one.at.invoke("does", long, **key and {"idempotency_key": "does"})
+            assert fails(refused, 503, "registry.unavailable")["retryable"] is True
+            assert refused.headers["retry-after"] == "1"
+            assert str(tmp_path) not in refused.body.decode()
+            looking = {"idempotency_key": f"look-{len(key)}"}
+            fails(one.at.invoke("looks", {"args": {}}, **looking), 503, "registry.unavailable")
+            batch = {"calls": [{"name": "does", **long}] * 3}
+            results = one.at.send("POST", "/v1/tools:batchInvoke", batch).json
+            assert {each["error"]["code"] for each in results} == {"registry.unavailable"}
+            log[0](1_000_000)
+            assert one.at.invoke("does", long, **key and {"idempotency_key": "does"}).status == 200
+            assert "idempotent-replayed" not in one.at.invoke("looks", {"args": {}}, **looking).headers
+            assert one.at.invoke("looks", {"args": {}}, **looking).headers["idempotent-replayed"] == "true"
+        again = one.at.invoke("fills", {"args": {}}, idempotency_key="k")
+        assert fails(again, 500, "tool.outcome_unknown") == done.json["error"]
+        assert ran == ["fills", "does", "fills", "does"]
+
+    during(tmp_path, body, tools=(fills, does, looks), allow=("fills", "does"))
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def pids_of(place: Path, count: int) -> list[int]:
+    """The processes that have written that they run."""
+    until(lambda: place.exists() and len(place.read_text().split()) == count)
+    return [int(pid) for pid in place.read_text().split()]
+
+
+LONG = "echo $$ >> pids; echo begun; (echo $BASHPID >> pids; exec setsid sleep 1000) & sleep 1000"
+
+
+def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command and what it has started end when its client goes, when it is cancelled, and when the server ends, which says
+    so to who still waits."""
+    monkeypatch.setattr("jaato.server.registry.listen.ENDING_S", 0.05)
+    pids = tmp_path / "pids"
+    beside = Beside()
+    data = json.dumps({"args": {"command": LONG}}).encode()
+
+    def body(one: Opened) -> None:
+        with closing(one.at.line()) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GONE)
+            line.sendall(one.at.head("POST", "/v1/tools/run:invoke", f"content-length: {len(data)}") + data)
+            begun = pids_of(pids, 2)
+        until(lambda: all(map(is_gone, begun)))
+        beside.ask(lambda: one.at.invoke("run", data, accept="text/event-stream", x_request_id="r-1"))
+        begun = pids_of(pids, 4)
+        assert one.at.send("POST", "/v1/tools:cancel", {"request_id": "r-1"}).status == 200
+        until(lambda: all(map(is_gone, begun)))
+        beside.ask(lambda: one.at.invoke("run", data, idempotency_key="k"))
+        pids_of(pids, 6)
+
+    during(tmp_path, body, plugins=("cli",), yes=True)
+    cancelled, ended = beside.done()
+    assert b'event: output\ndata: {"text":"begun\\n"}' in cancelled.body
+    assert b'"code":"tool.cancelled"' in cancelled.body
+    fails(ended, 503, "tool.cancelled")
+    assert all(map(is_gone, pids_of(pids, 6)))
+
+
+@contextmanager
+def process(home: Path) -> Iterator[tuple[Served, int]]:
+    """A registry with commands in a process of its own, which is killed in the end."""
+    environ = {**environment(), "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--plugins", "cli", "--yes"]
+    command += ["--workspace", str(home)]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        where, _, path = running.stderr.readline().strip().partition("; the token is in ")
+        try:
+            yield Served(where.partition(" at ")[2], token=Path(path).read_text().strip()), running.pid
+        finally:
+            running.kill()
+
+
+def lost(at: Served, data: object) -> None:
+    """Make a call that is not answered."""
+    with pytest.raises((OSError, HTTPException)):
+        at.invoke("run", data, idempotency_key="k")
+
+
+def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> None:
+    """After kill -9 in the middle of a call nothing of it runs on; with its key the next server says that it may have been
+    carried out, and does nothing. Another key is another call."""
+    data = {"args": {"command": LONG}}
+    with process(tmp_path) as (at, pid):
+        thread = threading.Thread(target=lost, args=(at, data))
+        thread.start()
+        begun = pids_of(tmp_path / "pids", 2)
+        os.kill(pid, signal.SIGKILL)
+        thread.join(20)
+    until(lambda: all(map(is_gone, begun)))
+    with process(tmp_path) as (at, _):
+        for _ in range(2):
+            error = fails(at.invoke("run", data, idempotency_key="k"), 500, "tool.outcome_unknown")
+            assert (error["retryable"], "may have been carried out" in error["message"]) == (False, True)
+        fails(
+            at.invoke("run", {"args": {"command": "true"}}, idempotency_key="k"),
+            422,
+            "request.idempotency_mismatch",
+        )
+        assert at.invoke("run", {"args": {"command": "true"}}, idempotency_key="n").status == 200
+        assert len((tmp_path / "pids").read_text().split()) == 2

@@ -1,0 +1,75 @@
+"""`jaato registry key` and `log`, and a registry in a process of its own that hears of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.registry.test_keys import refused
+
+from jaato.settings import environment
+from jaato.testing.arp.peer import Served
+
+
+def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaato", "registry", *words], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def process(env: dict[str, str], home: Path) -> Iterator[Served]:
+    """A registry that serves `core` as a program of its own."""
+    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
+    command += ["--log", str(home / "log")]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stderr is not None
+            line = running.stderr.readline()
+            yield Served("http://127.0.0.1:" + line.rpartition(":")[2].split(";")[0].strip())
+        finally:
+            running.terminate()
+            running.wait(20)
+
+
+def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str]) -> None:
+    """A registry that lets anyone in lets in only keys from when the first is made, and stays closed when the last has gone."""
+    with process(desk_env, tmp_path) as at:
+        assert at.send("GET", "/v1/tools").status == 200
+        key = cli(
+            desk_env, "key", "add", "ci", "--tools", "echo", "--expires", "30d", "--rate", "9/s"
+        ).strip()
+        while at.send("GET", "/v1/tools").status == 200:
+            threading.Event().wait(0.02)
+        mine = replace(at, token=key)
+        assert [tool["name"] for tool in mine.send("GET", "/v1/tools").json] == ["echo"]
+        row = json.loads(cli(desk_env, "key", "list", "--json"))[0]
+        assert (row["name"], row["tools"], row["rate"]) == ("ci", ["echo"], "9/s")
+        assert row["scopes"] == ["tools:read", "tools:invoke"]
+        assert mine.invoke("echo", {"args": {"text": "x"}}, x_request_id="made-1").status == 200
+        call = json.loads(cli(desk_env, "log", "--key", "ci", "--json"))
+        assert (call["request_id"], call["outcome"]) == ("made-1", "ok")
+        cli(desk_env, "key", "remove", "ci")
+        refused(mine.send("GET", "/v1/tools", x_request_id="gone-1"), 401, "auth.required")
+        refused(at.send("GET", "/v1/tools"), 401, "auth.required")
+    told = (tmp_path / "log").read_text()
+    assert "Request gone-1 from 127.0.0.1: 401 for GET '/v1/tools'" in told
+    assert key not in told
+    cli(desk_env, "key", "remove", "ci", status=2)
+
+
+@pytest.fixture
+def desk_env(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user who has nothing yet."""
+    path = {name: value for name, value in environment().items() if name in ("PATH", "PYTHONPATH")}
+    return {**path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "s")}
