@@ -264,11 +264,9 @@ class PluginRegistry:
         names = [self._own_names.get(name, name) for name in plugins]
         chosen = self.catalog.part(frozenset(names))
         for name in names:
-            toolset = self._exposed.get(name)
-            if toolset is None:
-                raise PluginError(
-                    f"The plugin {name!r} is not exposed; there are {', '.join(self._exposed)}."
-                )
+            if (toolset := self._exposed.get(name)) is None:
+                known = ", ".join(self._exposed)
+                raise PluginError(f"The plugin {name!r} is not exposed; there are {known}.")
             chosen.add(toolset.tools)
         return chosen
 
