@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections import deque
 from contextlib import aclosing
 from typing import Any
@@ -16,7 +14,7 @@ from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who
-from jaato.server.registry.written import CONTINUE, begun, chunk, written
+from jaato.server.registry.written import CONTINUE, begun, chunk, cut, written
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
@@ -31,7 +29,6 @@ UNREAD_BYTES = 65_536
 """A client takes so much of its answers in that time, or is left."""
 MAX_WAITING = 16
 """Requests that are read while one before them is answered."""
-AT_ONCE = struct.pack("ii", 1, 0)
 NEVER = float("inf")
 NOTHING = Request(b"GET", b"/", [])
 
@@ -109,11 +106,11 @@ class Line(asyncio.Protocol):
     def late(self) -> None:
         """The deadline has passed."""
         left = self._transport.get_write_buffer_size()
-        if left and left <= self._left_bytes - UNREAD_BYTES:
+        if 0 < left <= self._left_bytes - UNREAD_BYTES:
             self._left_bytes = left
             self.deadline = self._loop.time() + UNREAD_S
         elif self._ended or self._unread or self._closes or self._task is not None:
-            self._cut()
+            cut(self._transport)
         elif self._incoming.begun or self._incoming.request is not None:
             self._last(self._door.too_slow(self._incoming.request or NOTHING), self._incoming.request)
         else:
@@ -135,19 +132,12 @@ class Line(asyncio.Protocol):
         """Close it now, whatever it does."""
         self._transport.abort()
 
-    def _cut(self) -> None:
-        """Close it, and have the system keep nothing for it either."""
-        line = self._transport.get_extra_info("socket")
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-        self._transport.abort()
-
     def _rest(self) -> None:
         """Wait for the client, with the time it has for what it is at."""
         if self._task is not None and not self._closes:
             self.deadline = NEVER  # it is we who take the time
             return
-        incoming = self._incoming
-        allowed = BODY_S if incoming.request is not None else HEAD_S if incoming.begun else IDLE_S
+        allowed = BODY_S if self._incoming.request is not None else HEAD_S if self._incoming.begun else IDLE_S
         self.deadline = self._loop.time() + (ENDING_S if self._closes else allowed)
 
     def data_received(self, data: bytes) -> None:
@@ -245,8 +235,7 @@ class Line(asyncio.Protocol):
     async def _pour(self, answer: Answer, stream: Stream) -> None:
         """Send what comes as it comes; nothing more is asked for while the client leaves it unread. What breaks off in the
         middle ends the connection."""
-        request, closes = self._served
-        closes = closes or request.old
+        request, closes = self._served[0], self._served[1] or self._served[0].old
         try:
             async with aclosing(stream) as pieces:
                 self._transport.write(begun(answer, request, closes=closes))

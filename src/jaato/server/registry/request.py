@@ -130,6 +130,10 @@ class Request:
             self._first = dict(reversed(self.headers))
         return self._first.get(name)
 
+    def have(self, headers: Headers) -> None:
+        """Be with these headers in place of those it had."""
+        self.headers, self._first = headers, None
+
 
 @dataclass(slots=True)
 class Pending:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
 from email.utils import formatdate
 from http import HTTPStatus
 from time import time
@@ -11,6 +14,7 @@ from jaato.server.registry.request import Request
 
 ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Clock:
@@ -62,3 +66,9 @@ def begun(answer: Answer, request: Request, *, closes: bool) -> bytes:
 def chunk(piece: bytes, request: Request) -> bytes:
     """A piece of such a body; an empty one ends it."""
     return piece if request.old else b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def cut(transport: asyncio.Transport) -> None:
+    """Close a connection, and have the system keep nothing for it either."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    transport.abort()
