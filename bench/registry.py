@@ -26,8 +26,8 @@ TOOLS = 5_000
 PIECE_BYTES = 65_536
 KINDS = ("list", "get", "invoke")
 BOUNDS = {1: 1.2, 16: 1.5, 64: 1.5}
-"""How many times the reference's requests a second, by connections, lists and definitions have to make. A call of ours is permitted, logged and masked, which the reference does
-not do: it is held to what that takes."""
+"""How many times the reference's requests a second, by connections, lists and definitions have to make. A call of ours is
+permitted, logged and masked, which the reference does not do: it is held to what that takes."""
 CALL_US = 80
 CALLS = 2_000
 CALL = 2.0
