@@ -59,7 +59,7 @@ def test_a_domain_that_is_none_says_what_is_wrong(kind: str, tmp_path: Path) -> 
     """A module without tools, or with what is none, is refused in words that name it."""
     file = tmp_path / f"{kind}.py"
     file.write_text(BAD[kind])
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=f"{kind}.py"):
         load_domains([str(file)])
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, Page, blocks, pages
 
+from jaato.plugins import BUILTIN
 from jaato.settings import environment
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:src|docs|examples|tests|bench|compat)/[\w./-]+)`")
+PLUGINS = re.compile(r"--plugins ([a-z_]+(?:,[a-z_]+)*)")
 CODE = re.compile(r"^ *(`{3,}).*?^ *\1\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -58,6 +60,16 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert fragment in anchors(found.read_text()), f"{link}: no such heading"
     for named in NAMED.findall(text):
         assert (ROOT / named.rstrip("/")).exists(), f"`{named}` does not exist"
+
+
+def test_the_plugins_that_commands_name_are_there() -> None:
+    """Whoever copies a command with `--plugins` from a page or from a command's help is served."""
+    told = [*pages(), *(ROOT / "src/jaato/cli").glob("*.py")]
+    named = {
+        name for page in told for names in PLUGINS.findall(page.read_text()) for name in names.split(",")
+    }
+    assert "git" in named
+    assert named <= set(BUILTIN)
 
 
 def anchors(text: str) -> set[str]:

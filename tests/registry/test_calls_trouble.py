@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -20,10 +21,47 @@ from tests.registry.test_calls_bounded import Beside
 
 from jaato.settings import environment
 from jaato.testing.arp.peer import Served, fails
-from jaato.tools.tool import tool
+from jaato.tools.tool import tool, tool_from
 
 GONE = b"\1\0\0\0\0\0\0\0"
 """SO_LINGER: the connection is reset when it is closed."""
+
+
+SAID = "the password is hunter2"
+
+
+@tool(access="read")
+def exits() -> str:
+    """End the program."""
+    sys.exit(SAID)
+
+
+@tool(access="read")
+async def exits_there() -> str:
+    """End the program."""
+    sys.exit(SAID)
+
+
+@tool(access="read")
+async def cancels() -> str:
+    """Cancel itself."""
+    raise asyncio.CancelledError(SAID)
+
+
+def test_what_would_end_the_program_ends_its_call_and_says_nothing(tmp_path: Path) -> None:
+    """A tool that exits, or cancels itself, has failed inside: its words are in no answer, and the registry goes on."""
+
+    def body(one: Opened) -> None:
+        chosen = [tool_from(each) for each in (exits, exits_there, cancels)]
+        one.put(*chosen)
+        for each in chosen:
+            reply = one.at.invoke(each.name, {"args": {}})
+            fails(reply, 500, "tool.handler_error")
+            assert SAID not in reply.body.decode()
+        empty = one.at.send("POST", "/v1/tools/calc:invoke", b"")
+        assert "empty" in fails(empty, 400, "request.invalid_json")["message"]
+
+    during(tmp_path, body, domains=["core"])
 
 
 def test_a_log_that_takes_nothing_more_is_no_reason_to_do_things_twice(tmp_path: Path) -> None:

@@ -59,6 +59,10 @@ def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str])
         assert mine.invoke("echo", {"args": {"text": "x"}}, x_request_id="made-1").status == 200
         call = json.loads(cli(desk_env, "log", "--key", "ci", "--json"))
         assert (call["request_id"], call["outcome"]) == ("made-1", "ok")
+        for option in ("--tools", "--scope"):
+            for nothing in ("", " , "):
+                cli(desk_env, "key", "add", "unset", option, nothing, status=2)
+        assert len(json.loads(cli(desk_env, "key", "list", "--json"))) == 1
         cli(desk_env, "key", "remove", "ci")
         refused(mine.send("GET", "/v1/tools", x_request_id="gone-1"), 401, "auth.required")
         refused(at.send("GET", "/v1/tools"), 401, "auth.required")

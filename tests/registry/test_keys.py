@@ -20,7 +20,7 @@ from jaato.server.registry.guards import Anyone, Guard, Keyed
 from jaato.server.registry.keys import NAME, Keys, add_key, keys_in
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
-from jaato.server.secret import OneToken
+from jaato.server.secret import OneToken, fresh
 from jaato.testing.arp.peer import Reply, Served, fails, result_of
 
 OWNER = "o" * 43
@@ -204,3 +204,10 @@ def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:
         )
 
     serve(tmp_path, guard, body)
+
+
+def test_a_secret_can_be_given_on_a_command_line() -> None:
+    """`--token SECRET` is a token and no option: no secret that is made begins with a dash."""
+    made = {fresh() for _ in range(2_000)}
+    assert len(made) == 2_000
+    assert not any(secret.startswith("-") for secret in made)

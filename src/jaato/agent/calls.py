@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,7 +18,7 @@ from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
-from jaato.tools.call import CURRENT, Call, Door, Outcome, clean, text_of
+from jaato.tools.call import CURRENT, Call, Door, Outcome, clean, problem_of, text_of
 from jaato.tools.catalog import Found
 from jaato.tools.permissions import Decision, digest_of
 from jaato.tools.pipeline import run
@@ -176,7 +177,7 @@ class SessionSteps:
             if (
                 runner is not None and not runner.cancelling()
             ):  # nobody cancelled this call: the tool's own fault
-                raise ToolError(f"{tool.name} raised CancelledError: {error}") from error
+                raise Ending(error) from error
             call.token.cancel()
             if call.overdue_s is not None and runner is not None and not runner.uncancel():
                 raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
@@ -273,6 +274,14 @@ def own(value: Any) -> Any:
     return value
 
 
+class Ending(ToolError):
+    """What a tool raised that would end more than its call; its words are no more ours than those of any exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.problem = problem_of(error, "".join(format_exception(error, limit=-12)))
+        super().__init__(self.problem.message)
+
+
 def contained(tool: Tool, call: Call) -> Any:
     """Run a synchronous tool in a worker thread; what would end the thread is an error of the tool."""
     try:
@@ -280,4 +289,4 @@ def contained(tool: Tool, call: Call) -> Any:
     except Exception:
         raise
     except BaseException as error:
-        raise ToolError(f"{tool.name} raised {type(error).__name__}: {error}") from error
+        raise Ending(error) from error

@@ -25,7 +25,7 @@ examples:
   jaato registry invoke http://127.0.0.1:8000 calc '{"expression": "6 * 7"}'
   jaato registry serve                         echo, calc and time_now, at http://127.0.0.1:8000
   jaato registry serve --domains core,tools/weather.py --port 8765
-  jaato registry serve --plugins git,files --read-only
+  jaato registry serve --plugins git,file_edit --read-only
   jaato registry put http://127.0.0.1:8000 forecast forecast.json --webhook https://tools.example.com/forecast
   jaato registry key add ci --tools 'weather_*' --expires 30d     from then on nobody comes in without a key
   jaato registry log --failed --since 1h

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text
+from jaato.cli.registry_serve import TOKEN
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.server.registry.keys import KeyEntry, add_key, keys_in
@@ -29,14 +30,16 @@ def main(args: Namespace) -> int:
                 state_dir,
                 clean_text(args.name) or "",
                 listed(args.scope),
-                listed(args.tools),
+                [] if args.tools is None else patterns(args.tools),
                 None if args.expires is None else time.time() + seconds_of(args.expires),
                 clean_text(args.rate),
             )
             print_line(key)
             say(f"This is the key of {args.name}. It is not shown again.")
             if not before:
-                say("Nobody comes in without a key from now on; your own token lets you in too.")
+                say(
+                    f"Nobody comes in without a key from now on; your own token does, from {state_dir / TOKEN}."
+                )
         case "remove":
             if not file.remove(clean_text(args.name) or ""):
                 raise ConfigError(
@@ -101,6 +104,13 @@ def seconds_of(text: str) -> float:
 def listed(text: str | None) -> list[str]:
     """The parts of a list with commas."""
     return [part.strip() for part in (clean_text(text) or "").split(",") if part.strip()]
+
+
+def patterns(text: str) -> list[str]:
+    """Which tools a key is for. Raises `ConfigError` for none: a variable that is not set would open all of them."""
+    if not (found := listed(text)):
+        raise ConfigError("--tools names no tool; without --tools the key is for all of them.")
+    return found
 
 
 def day(at: float) -> str:

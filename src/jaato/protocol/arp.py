@@ -127,7 +127,7 @@ def strict(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         plain(data)
         raise InvalidShape(f"This is not what is expected here: {error}") from None
     except ValueError as error:
-        raise InvalidJson(f"This is no JSON: {error}") from None
+        raise InvalidJson(f"This is no JSON: {error if data else 'it is empty'}") from None
     except RecursionError:
         raise InvalidJson("This is nested too deeply to be read.") from None
 

@@ -27,7 +27,7 @@ def token_of(state_dir: Path, name: str = NAME) -> tuple[str, Path]:
     with locked(path):
         content = read_small(path, MAX_BYTES)
         if content is None:
-            token = secrets.token_urlsafe(32)
+            token = fresh()
             write_private(path, token.encode() + b"\n")
             return token, path
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077 or os.stat(path).st_uid != os.geteuid():
@@ -36,6 +36,13 @@ def token_of(state_dir: Path, name: str = NAME) -> tuple[str, Path]:
     if len(token) < SHORTEST or not token.isprintable() or not token.isascii():
         raise ConfigError(f"{path} holds no token. Remove it: the next start makes a new one.")
     return token, path
+
+
+def fresh() -> str:
+    """A new secret of 256 bits; it begins with no dash, by which a command line would take it for an option."""
+    while (made := secrets.token_urlsafe(32)).startswith("-"):
+        pass
+    return made
 
 
 class OneToken:

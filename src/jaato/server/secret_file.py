@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.log import logger
+from jaato.server.secret import fresh
 from jaato.tools.atomic import locked, read_small, write_private
 
 LOG = logger("server")
@@ -87,7 +87,7 @@ class SecretFile(Generic[E]):
                 raise ConfigError(f"There is a {self._one} {name!r} already; remove it first.")
             if len(entries) >= self._most:
                 raise ConfigError(f"There are {self._most} {self.what}; remove some.")
-            secret = prefix + secrets.token_urlsafe(32)
+            secret = prefix + fresh()
             self._write([*entries, made(digest_of(secret))])
         return secret
 

@@ -39,18 +39,21 @@ def tools_of_domain(name: str) -> list[Tool]:
     if not callable(load):
         raise ConfigError(f"The domain {name!r} has no load_tools(); it gives the list of its tools.")
     try:
-        given = list(load())
-        found = [one if isinstance(one, Tool) else tool_from(one) for one in given]
-    except JaatoError:
-        raise
+        found = [tool_of(one) for one in load()]
+        for one in found:
+            one.plugin = one.plugin or name
+            one.issues({})  # builds the validator: what is no schema is found now, not by the first caller
     except Exception as error:
-        raise ConfigError(f"The domain {name!r} cannot give its tools: {error!r:.300}") from error
-    for one in found:
-        one.plugin = one.plugin or name
-        one.issues(
-            {}
-        )  # builds the validator: parameters that are no schema are found now, not by the first caller
+        told = str(error) if isinstance(error, JaatoError) else repr(error)
+        raise ConfigError(f"The domain {name!r} cannot give its tools: {told:.300}") from error
     return found
+
+
+def tool_of(given: Any) -> Tool:
+    """What a domain gives, as a tool. Raises `ConfigError`, `PluginError`."""
+    if not (isinstance(given, Tool) or callable(given)):
+        raise ConfigError(f"{given!r:.80} is no tool; load_tools() gives a list of tools, or of functions.")
+    return given if isinstance(given, Tool) else tool_from(given)
 
 
 def module_of(name: str) -> ModuleType:
