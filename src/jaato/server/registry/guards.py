@@ -44,7 +44,7 @@ class Anyone:
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
         self.names.check({"headers": request.headers})
-        if self.rate is not None:
+        if self.rate is not None and not is_open(request):
             wait_s, told = self.asked.take(network_of(peer), self.rate)
             if wait_s:
                 raise too_often(wait_s, told)

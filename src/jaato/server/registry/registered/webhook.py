@@ -234,7 +234,8 @@ def not_a_result(told: str, status: int, error: JaatoError) -> ToolError:
             + ("; redirects are not followed." if status < 400 else ".")
         )
     words = "It has to answer with a result as POST /v1/tools/NAME:invoke does."
-    return Lost(f"{told} answered HTTP {status} with what is no result: {one_line(str(error), 200)} {words}")
+    why = one_line(str(error), 200).rstrip(".")
+    return Lost(f"{told} answered HTTP {status} with what is no result: {why}. {words}")
 
 
 def problem_of(told: str, result: ToolResult) -> Problem:
