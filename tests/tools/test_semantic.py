@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
+from jaato.settings import environment
 from jaato.tools import asked, semantic_cache, semantic_model
 from jaato.tools.catalog import Catalog
 from jaato.tools.semantic import Meaning, mixed
@@ -46,6 +47,18 @@ def catalog(path: Path | None, tools: dict[str, str] = TOOLS) -> Catalog:
 def names(known: Catalog, query: str) -> list[str]:
     """What a query finds, best first."""
     return [spec.name for spec, _ in known.search(query)]
+
+
+@needs_model
+def test_the_model_tells_nobody_of_its_use(tmp_path: Path) -> None:
+    """What runs the model sends no figures to its makers, and leaves no identifier of this machine with the user."""
+    known = ("CI", "GITHUB_ACTIONS", "ORT_DISABLE_TELEMETRY")  # nothing is collected where these are set
+    left = {name: value for name, value in environment().items() if name not in known}
+    program = "from jaato.tools.semantic_model import Model; Model().vectors(['mail'])"
+    subprocess.run(
+        [sys.executable, "-c", program], env={**left, "HOME": str(tmp_path), "XDG_CACHE_HOME": ""}, check=True
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_model

