@@ -19,9 +19,10 @@ from jaato.errors import (
 from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
+from jaato.server.registry.request import Headers
 
-Headers = list[tuple[bytes, bytes]]
 JSON = (b"content-type", b"application/json")
+NOT_STORED = (b"cache-control", b"no-store")
 
 STATUS = {
     "request.invalid_json": 400,

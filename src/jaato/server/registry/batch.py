@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
+from jaato.server.registry.answers import JSON, NOT_STORED, Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Caller, Callers
-from jaato.server.registry.calling import STORED, Calls, origin_of
+from jaato.server.registry.calling import Calls, origin_of
 from jaato.server.registry.course import How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keys import seconds
@@ -75,14 +75,14 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
         asked = strict(body, BATCH).calls
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
-        return failure(error_of(error.code, str(error)), 0.0, STORED)
+        return failure(error_of(error.code, str(error)), 0.0, NOT_STORED)
     request = pending.request
     if request.spend is not None and len(asked) > 1:
         wait_s, request.told = request.spend(len(asked) - 1)
         if wait_s:
             late = (b"retry-after", seconds(wait_s).encode())
             words = f"{len(asked)} calls are too many now; come back later, or with fewer."
-            return failure(error_of("request.too_many", words), 0.0, STORED, late)
+            return failure(error_of("request.too_many", words), 0.0, NOT_STORED, late)
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)
@@ -116,7 +116,7 @@ async def each(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(number, bytes(raw))) for number, raw in enumerate(asked)]
     answers = [task.result() for task in tasks]
-    headers = [JSON, STORED]
+    headers = [JSON, NOT_STORED]
     if answers and all(REPLAYED in answer.headers for answer in answers):
         headers.append(REPLAYED)
     return Answer(200, b"[%b]" % b",".join(bounded(answers)), headers)
@@ -152,9 +152,9 @@ def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:
     try:
         request_id = strict(body, CANCEL).request_id
     except (InvalidJson, InvalidShape) as error:
-        return refusal(error.code, str(error), STORED)
+        return refusal(error.code, str(error), NOT_STORED)
     caller = callers.visiting(pending.who.key)
     count = caller.cancel(request_id) if isinstance(caller, Caller) else 0
     if not count:
-        return refusal("call.not_found", "No call of this request_id is under way here.", STORED)
-    return Answer(200, encode(Cancelled(request_id, count)), [JSON, STORED])
+        return refusal("call.not_found", "No call of this request_id is under way here.", NOT_STORED)
+    return Answer(200, encode(Cancelled(request_id, count)), [JSON, NOT_STORED])

@@ -24,6 +24,7 @@ from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
+from jaato.tools.others import INVOCATION
 from jaato.tools.pipeline import run
 from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
@@ -32,8 +33,6 @@ MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
 MOST_UNRECORDED = 1_024
 """Events of calls that are answered and not in the log yet."""
-INVOCATION = "invocation"
-"""The service by which a tool finds the `context` and `trace` it was called with."""
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""

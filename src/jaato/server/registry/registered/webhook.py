@@ -18,12 +18,12 @@ from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_re
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.server.registry.callers import INVOCATION
 from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unreachable, Webhook
 from jaato.server.registry.values import MAX_RESULT_BYTES
 from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
 from jaato.tools.dial import Dialer, open_pool, request_to
+from jaato.tools.others import INVOCATION
 from jaato.tools.route import is_loopback
 from jaato.tools.secret_words import like_secret
 from jaato.tools.signed import SIGNATURE, signature
