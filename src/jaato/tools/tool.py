@@ -61,7 +61,7 @@ class Remote(Protocol):
 
     def changed(self, call: Call) -> str:
         """How the tool differs from what it was when a call of it was last allowed; empty where it does not. What is said
-        of it is what this very call is then held to."""
+        of it is what this very call is then held to; one without an id is never made."""
         ...
 
     @property
