@@ -121,7 +121,9 @@ def test_a_call_is_held_to_what_was_judged(tmp_path: Path) -> None:
         await called("c-1")
         assert await judged("c-2") == "allow"
         for number in range(MAX_JUDGED + 1):  # who lists tools makes no calls
-            assert access_by(gate, made.catalog, Call(f"l-{number}", "list_tools", {}))(tool.spec) == "allowed"
+            assert (
+                access_by(gate, made.catalog, Call(f"l-{number}", "list_tools", {}))(tool.spec) == "allowed"
+            )
         it.tools["echo"] = definition("echo", parameters=BOTH)
         await definitions.get("echo", anew=True)
         with pytest.raises(JaatoError, match="has changed since this call was judged") as caught:
