@@ -10,8 +10,8 @@ from hypothesis import given
 
 from jaato.plugins.arp.checked import is_careful, usable_views
 from jaato.plugins.arp.kept import (
-    MAX_DEFINITIONS,
     MAX_BYTES,
+    MAX_DEFINITIONS,
     KeptDefinition,
     KeptDefinitions,
     fitting,
