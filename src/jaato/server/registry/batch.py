@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -86,11 +86,20 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)
-    digest = digest_of(["batchInvoke", msgspec.json.decode(body)])
+    digest = digest_of(["batchInvoke", [comparable(bytes(raw)) for raw in asked]])
     refused = calls.once.refused(key, digest)
     if refused is not None:
         return refused
     return await calls.once.kept(key, digest, each(calls, shelf, pending, asked, wishes, key, digest))
+
+
+def comparable(raw: bytes) -> Any:
+    """What one of several calls is told from others by: its value, however that is written; its text where there is none,
+    as of a number beyond what can be kept."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return [raw.decode()]
 
 
 async def each(
