@@ -135,8 +135,8 @@ def bounded(answers: Sequence[Answer]) -> Iterator[bytes]:
     """The bodies of these, as far as there is room; what has none is told so."""
     room = MAX_BYTES
     for answer in answers:
-        room -= len(answer.body)
-        if room >= 0 or answer.code:
+        if len(answer.body) <= room or answer.code:
+            room -= len(answer.body)
             yield answer.body
         else:
             yield failure(error_of("tool.result_too_large", TOO_LARGE)).body
