@@ -13,6 +13,7 @@ from msgspec import UNSET
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.config import Malformed
 from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secret_header
+from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
@@ -150,25 +151,17 @@ class Post:
         async with pool:
             response = await pool.handle_async_request(request)
             try:
-                data = bytearray()
-                async for chunk in response.aiter_stream():
-                    data += chunk
-                    if len(data) > MAX_RESULT_BYTES:
-                        raise TooLong
+                body = await bounded(response, MAX_RESULT_BYTES, None)
             finally:
                 await response.aclose()
-        return response.status, bytes(data)
-
-
-class TooLong(Exception):
-    """An answer has more bytes than anybody wants of it."""
+        return response.status, body
 
 
 def noting(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
     """Notes when a request has begun to be sent: from then on it may have been carried out."""
 
     async def trace(event: str, _info: dict[str, Any]) -> None:
-        if event == "http11.send_request_headers.started":
+        if event == SENDING:
             begun.append(event)
 
     return trace
