@@ -169,3 +169,16 @@ def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> Non
         )
         assert at.invoke("run", {"args": {"command": "true"}}, idempotency_key="n").status == 200
         assert len((tmp_path / "pids").read_text().split()) == 2
+
+
+def test_what_is_done_no_more_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where what is to be done again and again breaks off, the log says so while the registry still serves."""
+    monkeypatch.setattr("jaato.server.registry.registered.changing.LOOK_S", None)
+
+    def body(one: Opened) -> None:
+        until(lambda: "not looked after any more" in caplog.text)
+        assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
+
+    during(tmp_path, body)

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from jaato.errors import ConfigError
+from jaato.log import logger
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
 
+LOG = logger("server.registry")
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
@@ -80,6 +82,8 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
     watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
+    for task in watching:
+        task.add_done_callback(note_end)
     try:
         yield
     finally:
@@ -98,10 +102,18 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
             line.abort()
 
 
-async def ended(lines: dict[Line, None], seconds: float) -> None:
+def note_end(task: asyncio.Task[None]) -> None:
+    """Have the log say at once where what is to be done again and again is done no more: nobody waits for it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOG.critical(
+            "Time limits and old calls are not looked after any more; restart the registry", exc_info=error
+        )
+
+
+async def ended(lines: dict[Line, None], within_s: float) -> None:
     """Wait until there is none, or so long."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(within_s):
             while lines:  # noqa: ASYNC110 a line tells nobody of its end
                 await asyncio.sleep(0.01)
 
