@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+import anyio
+
 from jaato.agent.session import Session
 from jaato.errors import Overloaded, StoreError
 from jaato.protocol.arp import Invocation
@@ -254,10 +256,10 @@ class Callers(Rolling):
 
     async def sweep(self) -> None:
         """Do what `Door.sweep` does, and stop the calls that take too long."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(super().sweep())
+        async with anyio.create_task_group() as group:
+            group.start_soon(super().sweep)
             while True:
-                await asyncio.sleep(LOOK_S)
+                await anyio.sleep(LOOK_S)
                 for visit in list(self._visits.values()):
                     if isinstance(visit, Caller) and self.within_s is not None:
                         visit.hurry(self.within_s)

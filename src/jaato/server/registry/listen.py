@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from jaato.errors import ConfigError
-from jaato.log import logger
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
+from jaato.server.registry.upkeep import looked_after
 
-LOG = logger("server.registry")
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted before those accepted are looked at: each has a descriptor, whoever it is."""
@@ -81,14 +80,10 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
-    for task in watching:
-        task.add_done_callback(note_end)
     try:
-        yield
+        async with looked_after(watch(lines), door.upkeep()):
+            yield
     finally:
-        for task in watching:
-            task.cancel()
         server.close()
         for line in list(lines):
             line.stop()
@@ -100,14 +95,6 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
         await ended(lines, TOLD_S)
         for line in list(lines):
             line.abort()
-
-
-def note_end(task: asyncio.Task[None]) -> None:
-    """Have the log say at once where what is to be done again and again is done no more: nobody waits for it."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        LOG.critical(
-            "Time limits and old calls are not looked after any more; restart the registry", exc_info=error
-        )
 
 
 async def ended(lines: dict[Line, None], within_s: float) -> None:
