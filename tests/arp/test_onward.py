@@ -25,7 +25,7 @@ from jaato.server.registry.guards import Anyone
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
-from jaato.testing.arp.peer import Served, fails, result_of
+from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 NAMES = {"echo", "calc", "time_now", "registries", "refresh_registry"}
@@ -112,6 +112,9 @@ def test_what_changes_there_shows_here(tmp_path: Path, monkeypatch: pytest.Monke
         assert at.send("GET", "/v1/tools/forecast").status == 404
         assert fails(at.invoke("forecast", {"args": {}}), 404, "tool.not_found")
         assert at.send("GET", "/v1/tools/calc").headers["etag"] == before
+        asked = len(it.asked("GET"))
+        refuses(at.send("POST", "/v1/tools:cancel", {"request_id": "r-1"}), 404, "call.not_found")
+        assert len(it.asked("GET")) == asked  # who ends a call waits for nobody
 
     async def main() -> None:
         async with onward(tmp_path, shop=it.url) as one:
