@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.config import Malformed
-from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secret_header
+from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secrets_of
 from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
@@ -197,9 +197,8 @@ def signed(
 
 def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
     """What of a webhook nobody else is to see, by where it stands."""
-    named = {name: value.rpartition(" ")[2] for name, value in handler.headers.items() if secret_header(name)}
-    named |= {"secret": handler.secret}
-    return [(name, value) for name, value in named.items() if like_secret(value)]
+    own = [("secret", handler.secret)] if like_secret(handler.secret) else []
+    return [*secrets_of(handler.headers).items(), *own]
 
 
 def given(told: str, status: int, body: bytes) -> Any:
