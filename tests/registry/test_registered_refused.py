@@ -88,6 +88,8 @@ def test_what_can_be_no_tool_is_refused_and_changes_nothing(tmp_path: Path) -> N
             )
         for text in NO_SHAPE:
             refuses(one.put("say", text.encode()), 400, "request.invalid_shape")
+        unknown = one.put("say", put_body({"type": "lambda"}))
+        assert all(kind in unknown.json["message"] for kind in ("webhook", "mcp", "entry_point"))
         for data in NO_JSON:
             refuses(one.put("say", data), 400, "request.invalid_json")
         for handler in FORBIDDEN:

@@ -8,15 +8,16 @@ from argparse import Namespace
 from typing import Any
 
 from jaato.cli.ending import say
-from jaato.cli.options import clean_text
+from jaato.cli.options import clean_text, listed
 from jaato.cli.registry_serve import TOKEN
 from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.tokens import day
 from jaato.errors import ConfigError
 from jaato.server.registry.keys import KeyEntry, add_key, keys_in
+from jaato.server.registry.rate import UNITS_S
 from jaato.settings import load
 
 WRITTEN = re.compile(r"([1-9][0-9]{0,5})(min|h|d)")
-UNITS_S = {"min": 60, "h": 3_600, "d": 86_400}
 
 
 def main(args: Namespace) -> int:
@@ -30,7 +31,7 @@ def main(args: Namespace) -> int:
                 state_dir,
                 clean_text(args.name) or "",
                 listed(args.scope),
-                [] if args.tools is None else patterns(args.tools),
+                () if args.tools is None else patterns(args.tools),
                 None if args.expires is None else time.time() + seconds_of(args.expires),
                 clean_text(args.rate),
             )
@@ -67,11 +68,7 @@ def shown(entries: list[KeyEntry], *, as_json: bool) -> None:
                     ",".join(entry.tools) or "all",
                     entry.rate or "",
                     day(entry.created),
-                    "expired"
-                    if entry.expired
-                    else "removed"
-                    if entry.expires is None
-                    else day(entry.expires),
+                    "expired" if entry.expired else day(entry.expires),
                 )
                 for entry in entries
             ]
@@ -101,18 +98,8 @@ def seconds_of(text: str) -> float:
     return float(int(match[1]) * UNITS_S[match[2]])
 
 
-def listed(text: str | None) -> list[str]:
-    """The parts of a list with commas."""
-    return [part.strip() for part in (clean_text(text) or "").split(",") if part.strip()]
-
-
-def patterns(text: str) -> list[str]:
+def patterns(text: str) -> tuple[str, ...]:
     """Which tools a key is for. Raises `ConfigError` for none: a variable that is not set would open all of them."""
     if not (found := listed(text)):
         raise ConfigError("--tools names no tool; without --tools the key is for all of them.")
     return found
-
-
-def day(at: float) -> str:
-    """A day."""
-    return time.strftime("%Y-%m-%d", time.gmtime(at))

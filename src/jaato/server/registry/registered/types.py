@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from jaato.errors import JaatoError, ToolError
-from jaato.protocol.arp import strict
+from jaato.protocol.arp import InvalidShape, strict
 
 TIMEOUT_S = 60.0
 FORMAT = 1
@@ -142,7 +142,12 @@ ENTRY: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
 def decode_described(data: bytes) -> Described:
     """The body of a PUT. Raises `InvalidJson`, `InvalidShape`."""
-    return strict(data, DESCRIBED)
+    try:
+        return strict(data, DESCRIBED)
+    except InvalidShape as error:
+        if "`$.handler.type`" in str(error):
+            raise InvalidShape(f"{error}: it is one of webhook, mcp and entry_point.") from None
+        raise
 
 
 def decode_entry(data: bytes) -> Entry:
