@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.registry.registering import Registry, during, put_body
 from tests.registry.test_keys import refused
 
 from jaato.settings import environment
-from jaato.testing.arp.peer import Served
+from jaato.testing.arp.peer import Served, fails
 
 
 def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
@@ -70,6 +72,28 @@ def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str])
     assert "Request gone-1 from 127.0.0.1: 401 for GET '/v1/tools'" in told
     assert key not in told
     cli(desk_env, "key", "remove", "ci", status=2)
+
+
+def test_tools_that_were_put_are_for_who_has_a_key(tmp_path: Path, desk_env: dict[str, str]) -> None:
+    """A registry that lets anyone in has what its operator has named: with a tool that somebody put there, by way of another
+    registry too, it asks for a key, and says where the token is when it begins."""
+    hook = {"type": "webhook", "url": "http://127.0.0.1:9/", "headers": {"X-Api-Key": "hush-hush-hush"}}
+
+    def put(one: Registry) -> None:
+        assert one.put("say", put_body(hook)).status == 201
+
+    (tmp_path / "other").mkdir()
+    during(tmp_path / "other", put)
+    with process(desk_env, tmp_path) as at:
+        assert at.send("GET", "/v1/tools").status == 200
+        shutil.copytree(tmp_path / "other/state/registered-tools", tmp_path / "s/jaato/registered-tools")
+        while at.send("GET", "/v1/tools").status == 200:
+            threading.Event().wait(0.05)
+        fails(at.invoke("say", {"args": {"text": "x"}}), 401, "auth.required")
+    with process(desk_env, tmp_path) as at:
+        fails(at.invoke("say", {"args": {"text": "x"}}), 401, "auth.required")
+        mine = replace(at, token=(tmp_path / "s/jaato/registry-token").read_text().strip())
+        assert "say" in [tool["name"] for tool in mine.send("GET", "/v1/tools").json]
 
 
 @pytest.fixture

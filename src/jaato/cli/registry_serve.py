@@ -18,6 +18,7 @@ from jaato.settings import Settings
 
 if TYPE_CHECKING:
     from jaato.server.names import Names
+    from jaato.server.registry.door import RegistryDoor
     from jaato.server.registry.guards import Guard
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
@@ -66,7 +67,7 @@ async def serve_at(args: Namespace) -> None:
             names = names_of(host, listener.getsockname()[1], args.allow_host, args.allow_origin)
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
-            guard, told = guard_of(names, door.callers.state_dir, settings, closed=closed)
+            guard, told = guard_of(names, door, settings, closed=closed)
             await door.onward.begin()
             async with serving(door, guard, listener):
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
@@ -79,24 +80,28 @@ async def serve_at(args: Namespace) -> None:
         listener.close()
 
 
-def guard_of(names: Names, state_dir: Path, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
-    """Who is let in, and what is said of it: where it is closed, or there are keys, whoever has one or the owner's token.
-    Raises `ConfigError`."""
+def guard_of(names: Names, door: RegistryDoor, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
+    """Who is let in, and what is said of it: where it is closed, there are keys, or tools that others have put there, whoever
+    has a key or the owner's token. Raises `ConfigError`."""
     from jaato.server.registry.guards import Anyone, Free, Keyed
     from jaato.server.registry.keys import Keys, rate_in
     from jaato.server.secret import OneToken, token_of
 
     rate = rate_in(settings)
+    state_dir = door.callers.state_dir
     keys = Keys(state_dir, rate)
+
+    def grown() -> bool:
+        return door.registered.any
 
     @cache
     def keyed() -> Keyed:
         return Keyed(names, OneToken(token_of(state_dir, TOKEN)[0]), keys)
 
-    if closed or keys.wanted:
+    if closed or keys.wanted or grown():
         keyed()
         return keyed(), f"; the token is in {state_dir / TOKEN}"
-    return Free(Anyone(names, rate), keys, keyed), ""
+    return Free(Anyone(names, rate), keys, keyed, grown), ""
 
 
 def file_of(text: str) -> Path:

@@ -85,15 +85,17 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Lets in anyone until the first key is made, and then who has one."""
+    """Lets in anyone until the first key is made, or there is more (`grown`) than what the operator has named; then who has
+    a key."""
 
     anyone: Anyone
     keys: Keys
     keyed: Callable[[], Keyed]
+    grown: Callable[[], bool] = bool
 
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
-        if not self.keys.wanted:
+        if not (self.keys.wanted or self.grown()):
             return self.anyone.admit(request, peer)
         try:
             keyed = self.keyed()

@@ -45,6 +45,11 @@ class Registered:
         self._underway: set[asyncio.Task[Any]] = set()
         self._take(self._look())
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a tool that was put here, not named by who serves."""
+        return bool(self.served.stamps)
+
     # --- taken over --------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
