@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +25,7 @@ from jaato.server.names import names_of
 from jaato.server.registry.guards import Anyone
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
+from jaato.settings import environment as os_environment
 from jaato.testing.arp.peer import Served, fails, result_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -207,6 +210,40 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             await anyio.to_thread.run_sync(look, *served)
 
     anyio.run(main)
+
+
+def test_one_that_serves_itself_on_begins_at_once(tmp_path: Path) -> None:
+    """A registry that is asked by one of those it asks while it begins answers then: nobody waits for another's beginning."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    configure(tmp_path, itself=f"http://127.0.0.1:{port}")
+    command = [
+        sys.executable,
+        "-m",
+        "jaato",
+        "registry",
+        "serve",
+        "--port",
+        port,
+        "--plugins",
+        "arp",
+        "--yes",
+    ]
+    environ = {**os_environment(), "HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [*command, "--workspace", str(tmp_path)], env=environ, stderr=subprocess.PIPE
+    ) as it:
+        assert it.stderr is not None
+        told: list[bytes] = []
+        try:
+            while not told or b"serving" not in told[-1]:
+                told.append(it.stderr.readline())
+                assert told[-1], told
+        finally:
+            it.terminate()
+            it.stderr.read()
+    assert b"did not answer" not in b"".join(told)
+    assert b"401" in b"".join(told)
 
 
 def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
