@@ -37,7 +37,7 @@ def main(args: Namespace) -> int:
 
         print_json(
             {
-                "status": "failed",
+                "status": "cancelled" if isinstance(error, CancelledException) else "failed",
                 "exit_code": error.exit_code,
                 "error": {"code": error.code, "message": str(error)},
             }
