@@ -1,6 +1,7 @@
 """Two tool registries and an MCP server, a registry that serves their tools on, and an agent that finds them all there.
 
-Each is a program of its own. The agent uses the model that `JAATO_PROVIDER` and `JAATO_MODEL` name.
+Each is a program of its own. The agent uses the model that `JAATO_PROVIDER` and `JAATO_MODEL` name; where nothing is named, the
+replies of a model are played that are written down beside it, so that it needs no key.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from jaato.settings import environment
 
 HERE = Path(__file__).parent / "registries"
+REPLIES = HERE.parent / "replies" / "registries.json"
 JAATO = (sys.executable, "-m", "jaato")
 TASK = (
     "I am in Bern tomorrow. When does a train leave after ten, will it rain, and how do I ask for a ticket?"
@@ -64,7 +66,12 @@ def main(place: Path) -> int:
             # the agent's user allows what the one registry offers, and nothing else that needs to be asked about
             rules = ("forecast", "departures", "all__mcp__phrases__phrase")
             allow = [word for rule in rules for word in ("--allow", rule)]
-            command = [*JAATO, "run", "--workspace", str(agent), *allow, TASK]
+            model = (
+                ()
+                if environment().get("JAATO_PROVIDER")
+                else ("--provider", "scripted", "--model", str(REPLIES))
+            )
+            command = [*JAATO, "run", "--workspace", str(agent), *model, *allow, TASK]
             return subprocess.run(command, env=environ_of(agent), check=False).returncode
 
 

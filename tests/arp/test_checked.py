@@ -10,8 +10,8 @@ from hypothesis import given
 
 from jaato.plugins.arp.checked import is_careful, usable_views
 from jaato.plugins.arp.kept import (
+    MAX_BYTES,
     MAX_DEFINITIONS,
-    MAX_DEFINITIONS_BYTES,
     KeptDefinition,
     KeptDefinitions,
     fitting,
@@ -64,5 +64,5 @@ def test_definitions_that_do_not_fit(tmp_path: Path) -> None:
     save(tmp_path, many)
     assert list(load_definitions(tmp_path, "d").tools) == [str(at) for at in range(10, MAX_DEFINITIONS + 10)]
     large = made(30, 1_000_000)
-    assert len(fitting(large)) <= MAX_DEFINITIONS_BYTES
+    assert len(fitting(large)) <= MAX_BYTES
     assert list(large.tools) == [str(at) for at in range(16, 30)]

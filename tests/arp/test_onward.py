@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +20,12 @@ from tests.registry.opened import Opened, opened
 from jaato.plugins.arp import source
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
+from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.guards import Anyone
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
-from jaato.settings import environment as os_environment
-from jaato.testing.arp.peer import Served, fails, result_of
+from jaato.storage.sqlite import SqliteStore
+from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 NAMES = {"echo", "calc", "time_now", "registries", "refresh_registry"}
@@ -113,6 +112,9 @@ def test_what_changes_there_shows_here(tmp_path: Path, monkeypatch: pytest.Monke
         assert at.send("GET", "/v1/tools/forecast").status == 404
         assert fails(at.invoke("forecast", {"args": {}}), 404, "tool.not_found")
         assert at.send("GET", "/v1/tools/calc").headers["etag"] == before
+        asked = len(it.asked("GET"))
+        refuses(at.send("POST", "/v1/tools:cancel", {"request_id": "r-1"}), 404, "call.not_found")
+        assert len(it.asked("GET")) == asked  # who ends a call waits for nobody
 
     async def main() -> None:
         async with onward(tmp_path, shop=it.url) as one:
@@ -148,6 +150,9 @@ def test_failures_of_others(tmp_path: Path) -> None:
             error = fails(at.invoke("forecast", {"args": {"text": "x"}}), status, code)
             assert (line, error["retryable"]) == (line, retryable)
             assert "hunter2" not in json.dumps(error)
+        with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
+            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(calls))]
+        assert logged == [code for _, _, _, code, _ in calls]  # the log says what the answer said
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
         assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
@@ -210,40 +215,6 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             await anyio.to_thread.run_sync(look, *served)
 
     anyio.run(main)
-
-
-def test_one_that_serves_itself_on_begins_at_once(tmp_path: Path) -> None:
-    """A registry that is asked by one of those it asks while it begins answers then: nobody waits for another's beginning."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    configure(tmp_path, itself=f"http://127.0.0.1:{port}")
-    command = [
-        sys.executable,
-        "-m",
-        "jaato",
-        "registry",
-        "serve",
-        "--port",
-        port,
-        "--plugins",
-        "arp",
-        "--yes",
-    ]
-    environ = {**os_environment(), "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        [*command, "--workspace", str(tmp_path)], env=environ, stderr=subprocess.PIPE
-    ) as it:
-        assert it.stderr is not None
-        told: list[bytes] = []
-        try:
-            while not told or b"serving" not in told[-1]:
-                told.append(it.stderr.readline())
-                assert told[-1], told
-        finally:
-            it.terminate()
-            it.stderr.read()
-    assert b"did not answer" not in b"".join(told)
-    assert b"401" in b"".join(told)
 
 
 def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:

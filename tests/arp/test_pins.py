@@ -16,7 +16,9 @@ from tests.kit import call, results, say
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import JaatoError
+from jaato.plugins.arp.tools import MAX_JUDGED
 from jaato.tools.call import Call
+from jaato.tools.found import access_by
 from jaato.tools.permissions import Gate, Policy
 
 BOTH = {**TEXT, "properties": {**TEXT["properties"], "home": {"type": "string"}}}
@@ -123,6 +125,10 @@ def test_a_call_is_held_to_what_was_judged(tmp_path: Path) -> None:
         assert await judged("c-1") == "allow"
         await called("c-1")
         assert await judged("c-2") == "allow"
+        for number in range(MAX_JUDGED + 1):  # who lists tools makes no calls
+            assert (
+                access_by(gate, made.catalog, Call(f"l-{number}", "list_tools", {}))(tool.spec) == "allowed"
+            )
         it.tools["echo"] = definition("echo", parameters=BOTH)
         await definitions.get("echo", anew=True)
         with pytest.raises(JaatoError, match="has changed since this call was judged") as caught:

@@ -138,8 +138,6 @@ def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> 
             "TMPDIR": str(tmp_path / "tmp"),
             "PYTHONPATH": str(ROOT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "JAATO_PROVIDER": "scripted",
-            "JAATO_MODEL": str(EXAMPLES / "replies" / "registries.json"),
         },
         capture_output=True,
         text=True,

@@ -195,7 +195,17 @@ def test_several_calls_with_a_key_are_made_once(tmp_path: Path) -> None:
         assert REPLAYED not in reply.headers
         reply = one.at.send("POST", "/v1/tools:batchInvoke", {"calls": whole}, idempotency_key="w")
         assert reply.headers[REPLAYED] == "true"
-        assert sorted(counted.ran) == ["count", "count", "fail"]
+        beyond = b'{"calls": [{"name": "count", "args": {"by": 1e999}}, {"name": "fail", "args": {}}]}'
+        for _ in range(2):  # what one of them cannot be made of is its own affair, with a key too
+            reply = one.at.send("POST", "/v1/tools:batchInvoke", beyond, idempotency_key="b")
+            assert [one["error"]["code"] for one in reply.json] == [
+                "request.invalid_shape",
+                "tool.handler_error",
+            ]
+        other = beyond.replace(b"1e999", b"1e998")
+        reply = one.at.send("POST", "/v1/tools:batchInvoke", other, idempotency_key="b")
+        assert reply.json["error"]["code"] == MISMATCH
+        assert sorted(counted.ran) == ["count", "count", "fail", "fail"]
 
     during(tmp_path, body, **counted.blueprint())
 

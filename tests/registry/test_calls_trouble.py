@@ -14,9 +14,12 @@ from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 from tests.registry.opened import Opened, during, until
 from tests.registry.test_calls_bounded import Beside
+from tests.server.serving import served
 
 from jaato.settings import environment
 from jaato.testing.arp.peer import Served, fails
@@ -169,3 +172,30 @@ def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> Non
         )
         assert at.invoke("run", {"args": {"command": "true"}}, idempotency_key="n").status == 200
         assert len((tmp_path / "pids").read_text().split()) == 2
+
+
+def test_what_is_done_no_more_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where what is to be done again and again breaks off, the log says so while the registry still serves, alone and as a
+    door of a server, which has others."""
+    monkeypatch.setattr("jaato.server.registry.registered.changing.LOOK_S", None)
+
+    def goes_on(at: Served) -> None:
+        caplog.clear()
+        assert at.invoke("echo", {"args": {"text": "x"}}).status == 200
+        until(lambda: "not looked after any more" in caplog.text)
+        assert at.invoke("echo", {"args": {"text": "x"}}).status == 200
+
+    async def mounted() -> None:
+        async with served(tmp_path / "server", []) as server:
+            at = Served(f"http://127.0.0.1:{server.port}", token=server.token)
+            await anyio.to_thread.run_sync(goes_on, at)
+
+    def alone(one: Opened) -> None:
+        assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
+        until(lambda: "not looked after any more" in caplog.text)
+        assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
+
+    during(tmp_path, alone)
+    anyio.run(mounted)

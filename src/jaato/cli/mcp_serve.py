@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.options import listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
 from jaato.runtime.blueprint import Blueprint
@@ -94,11 +94,6 @@ def blueprint_of(args: Namespace) -> Blueprint:
         yes=args.yes,
         read_only=args.read_only,
     )
-
-
-def listed(text: str | None) -> tuple[str, ...]:
-    """The names of a list with commas."""
-    return tuple(name for name in (clean_text(text) or "").replace(" ", "").split(",") if name)
 
 
 def announce(text: str) -> None:

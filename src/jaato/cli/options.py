@@ -75,6 +75,11 @@ def clean_text(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def listed(text: str | None) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name.strip() for name in (clean_text(text) or "").split(",") if name.strip())
+
+
 def schema_of_argument(text: str | None) -> dict[str, Any] | None:
     """The JSON Schema an argument gives, or the file it names. Raises `ConfigError` saying what is wrong with it."""
     if text is None:

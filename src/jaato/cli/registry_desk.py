@@ -6,11 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from jaato.cli.options import clean_text, workspace_of
-from jaato.errors import ConfigError, PermissionDenied
-from jaato.plugins.arp.config import RegistryConfig, Scope, file_of, search
+from jaato.errors import ConfigError
+from jaato.plugins.arp.config import Scope, file_of
 from jaato.plugins.arp.directory import Directory, Places, Shelf
 from jaato.plugins.arp.entry import registry_at
-from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
+from jaato.plugins.arp.trusted import Trusted
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
@@ -40,23 +40,11 @@ class Desk:
         """The configuration file of a scope."""
         return file_of(scope, self.workspace, self.settings.config_dir)
 
-    def registry(self, name: str) -> RegistryConfig:
-        """The registry of this name. Raises `ConfigError` with what is wrong with it, or the names there are."""
-        for problem in self.directory.problems:
-            if problem.registry == name and name not in self.directory.registries:
-                raise ConfigError(str(problem))
-        return search(self.directory.registries, name)
-
     def shelf(self, text: str, token: str | None) -> Shelf:
         """The registry of this name or, for a URL, one made of it for this command. Raises `ConfigError`, and
         `PermissionDenied` for one that is not trusted."""
         if "://" not in text:
             if token:
                 raise ConfigError("--token is for a URL; a registry's own stands in its configuration.")
-            config = self.registry(text)
-            if not self.directory.trusts(config):
-                raise PermissionDenied(str(refuse_untrusted(config)))
-            if not config.enabled:
-                raise ConfigError(f"The registry {text!r} is switched off in {config.origin}.")
-            return self.directory.shelf(config)
+            return self.directory.shelf(self.directory.chosen(text))
         return self.directory.shelf(registry_at(text, token or ""))

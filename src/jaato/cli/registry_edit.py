@@ -85,13 +85,13 @@ def scope_of_problem(desk: Desk, name: str) -> Scope:
     for problem in desk.directory.problems:
         if problem.registry == name:
             return "user" if problem.origin == desk.file("user") else "workspace"
-    desk.registry(name)
+    desk.directory.configured(name)
     raise ConfigError(f"There is no registry {name!r}.")
 
 
 def trust(desk: Desk, args: Namespace) -> int:
     """Show what a workspace's registry is, ask, and have exactly that asked from now on."""
-    config = desk.registry(args.registry)
+    config = desk.directory.configured(args.registry)
     if args.revoke and config.scope == "workspace":
         desk.trusted.remove(config)
         print_line(f"{config.name} is trusted no longer")

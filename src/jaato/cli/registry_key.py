@@ -8,14 +8,15 @@ from argparse import Namespace
 from typing import Any
 
 from jaato.cli.ending import say
-from jaato.cli.options import clean_text
+from jaato.cli.options import clean_text, listed
 from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.tokens import day
 from jaato.errors import ConfigError
 from jaato.server.registry.keys import KeyEntry, add_key, keys_in
+from jaato.server.registry.rate import UNITS_S
 from jaato.settings import load
 
 WRITTEN = re.compile(r"([1-9][0-9]{0,5})(min|h|d)")
-UNITS_S = {"min": 60, "h": 3_600, "d": 86_400}
 
 
 def main(args: Namespace) -> int:
@@ -64,11 +65,7 @@ def shown(entries: list[KeyEntry], *, as_json: bool) -> None:
                     ",".join(entry.tools) or "all",
                     entry.rate or "",
                     day(entry.created),
-                    "expired"
-                    if entry.expired
-                    else "removed"
-                    if entry.expires is None
-                    else day(entry.expires),
+                    "expired" if entry.expired else day(entry.expires),
                 )
                 for entry in entries
             ]
@@ -96,13 +93,3 @@ def seconds_of(text: str) -> float:
     if match is None:
         raise ConfigError(f"{text[:40]!r} is no time: write 30d, 12h or 90min.")
     return float(int(match[1]) * UNITS_S[match[2]])
-
-
-def listed(text: str | None) -> list[str]:
-    """The parts of a list with commas."""
-    return [part.strip() for part in (clean_text(text) or "").split(",") if part.strip()]
-
-
-def day(at: float) -> str:
-    """A day."""
-    return time.strftime("%Y-%m-%d", time.gmtime(at))

@@ -20,7 +20,8 @@ from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.http import Answer, Ask
-from jaato.protocol.arp import LIST_PATH, decode_definition, decode_error
+from jaato.plugins.arp.source import path_of
+from jaato.protocol.arp import decode_definition, decode_error
 from jaato.tools.unseen import one_line, visible
 
 MAX_BYTES = 4_000_000
@@ -53,11 +54,6 @@ def delete(args: Namespace, config: RegistryConfig) -> Ask:
     """The request that takes a tool away."""
     query = f"?version={quote(args.version, safe='')}" if args.version else ""
     return Ask("DELETE", path_of(args.tool) + query, MAX_BYTES, config.timeout_s, headers=conditions(args))
-
-
-def path_of(tool: str) -> str:
-    """Where a tool is, below the registry's address."""
-    return f"{LIST_PATH}/{quote(tool, safe='')}"
 
 
 def conditions(args: Namespace) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.options import clean_text, listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
@@ -134,11 +134,6 @@ def settings_of(args: Namespace, blueprint: Blueprint) -> Settings:
     if not settings["tool_registry_domains"] and not blueprint.plugins:
         raise ConfigError("There is nothing to serve: name domains (--domains core) or plugins.")
     return settings
-
-
-def listed(text: str | None) -> tuple[str, ...]:
-    """The names of a list with commas."""
-    return tuple(name.strip() for name in (clean_text(text) or "").split(",") if name.strip())
 
 
 def announce(text: str) -> None:

@@ -38,6 +38,12 @@ def header(scope: Scope, name: bytes) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def bearer(given: list[str]) -> str:
+    """The token in the `Authorization` headers of a request; empty where there is none, or more than one says so."""
+    kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
 async def body_of(scope: Scope, receive: Receive) -> bytes | None:
     """The body, whole; None when the client has gone. Raises `Refused` when it is too large or too slow."""
     declared = header(scope, b"content-length")

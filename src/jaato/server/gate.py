@@ -10,7 +10,7 @@ import anyio
 
 from jaato.protocol.frames import NOT_LET_IN
 from jaato.server.admission import KEY, Admission, Judge, Pass
-from jaato.server.asgi import App, Receive, Refused, Scope, Send, values
+from jaato.server.asgi import App, Receive, Refused, Scope, Send, bearer, values
 from jaato.server.failures import Failures
 from jaato.server.names import Names
 
@@ -144,8 +144,7 @@ class Remote:
         peer = str((scope.get("client") or ("",))[0])
         if not given and scope["type"] == "websocket" and scope["path"] in self._greeting:
             return Admission(None, lambda token: self._greeted(token, peer))
-        kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
-        token = token.strip() if kind.lower() == "bearer" else ""
+        token = bearer(given)
         held = self._judge.judge(token)
         if held is not None:
             return Admission(held)

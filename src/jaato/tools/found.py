@@ -28,7 +28,7 @@ def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
             return None
         if entry.tool.remote is not None and entry.tool.remote.away:
             return "unreachable"
-        probe = Call(id=call.id, name=spec.name, arguments={}, workspace=call.workspace)
+        probe = Call(id="", name=spec.name, arguments={}, workspace=call.workspace)
         return ACCESS_WORDS[gate.explain(probe, entry.tool).effect]
 
     return access

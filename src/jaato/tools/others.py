@@ -14,6 +14,8 @@ from jaato.tools.tool import Remote, Tool
 
 THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
 """The marks of those on whose behalf others are asked in this context, so that none is asked for its own tools."""
+INVOCATION = "invocation"
+"""The service by which a tool finds the `context` and `trace` that a call over a registry came with."""
 MAX_MARKS = 16
 """Servers that tools are said to have come through; a longer way is no circle that anybody could make by mistake."""
 MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")

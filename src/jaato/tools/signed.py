@@ -23,11 +23,13 @@ def signature(key: bytes, nonce: str, body: bytes) -> str:
 def key_of(path: Path) -> bytes:
     """The key in a file, made if there is none. Raises `ConfigError` for a file that others can read, OSError when it
     cannot be written."""
-    with locked(path):
-        content = read_small(path, 1_000)
-        if content is None:
-            content = secrets.token_urlsafe(32).encode() + b"\n"
-            write_private(path, content)
+    content = read_small(path, 1_000)
+    if content is None:
+        with locked(path):
+            content = read_small(path, 1_000)
+            if content is None:
+                content = secrets.token_urlsafe(32).encode() + b"\n"
+                write_private(path, content)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"Others can read {path}. Remove it: the next use makes a new key.")
     key = content.strip()

@@ -66,7 +66,7 @@ class Remote(Protocol):
 
     def changed(self, call: Call) -> str:
         """How the tool differs from what it was when a call of it was last allowed; empty where it does not. What is said
-        of it is what this very call is then held to."""
+        of it is what this very call is then held to; one without an id is never made."""
         ...
 
     @property
@@ -157,9 +157,7 @@ def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
 
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
     `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema; `version`,
-    `returns` and `tags` are for those to whom a registry offers it.
-    `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema;
-    `resumes`: see `Tool`.
+    `returns` and `tags` are for those to whom a registry offers it; `resumes`: see `Tool`.
     """
     if function is not None:
         setattr(function, MARK, Options())

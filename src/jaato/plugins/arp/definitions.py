@@ -43,6 +43,7 @@ class Definitions:
         self._source = source
         self._cache_dir = cache_dir
         self._known: dict[str, Known] = {}
+        self._learnt = False
 
     @cached_property
     def _kept(self) -> KeptDefinitions:
@@ -66,6 +67,17 @@ class Definitions:
 
         Raises `ToolError`s.
         """
+        known = await self._asked(name, anew=anew)
+        await self._keep()
+        return known
+
+    async def _keep(self) -> None:
+        """Keep what was learnt since this was done last: all of it is one file."""
+        if self._learnt:
+            self._learnt = False
+            await self._source.keep(self._kept)
+
+    async def _asked(self, name: str, *, anew: bool = False) -> Known:
         known, kept = self.at_hand(name), self._kept.tools.get(name)
         now = time.time()
         if known is not None and kept is not None and not anew and self._is_fresh(name):
@@ -77,9 +89,7 @@ class Definitions:
                 return known
             what = f"The definition of {shown_name(name)[:80]!r}"
             definition = await self._source.read(decode_definition, answer, what)
-            made = self._learn(name, definition, answer.header("etag"), now)
-            await self._source.keep(self._kept)
-            return made
+            return self._learn(name, definition, answer.header("etag"), now)
         except RegistryRefusal:
             raise
         except JaatoError as error:
@@ -100,7 +110,7 @@ class Definitions:
         async def get(name: str) -> None:
             try:
                 async with room:
-                    found[name] = await self.get(name)
+                    found[name] = await self._asked(name)
             except ToolError as error:
                 found[name] = error
 
@@ -108,6 +118,7 @@ class Definitions:
             for name in names:
                 if name not in found:
                     tasks.start_soon(get, name)
+        await self._keep()
         return found
 
     async def _ask_together(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
@@ -128,7 +139,6 @@ class Definitions:
                 found[name] = self._learn(name, result.definition, "", now)
             except RegistryFault as error:
                 found[name] = error
-        await self._source.keep(self._kept)
         return found
 
     def _is_fresh(self, name: str) -> bool:
@@ -151,4 +161,5 @@ class Definitions:
         )
         self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)
+        self._learnt = True
         return known

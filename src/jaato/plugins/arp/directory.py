@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, PermissionDenied
 from jaato.plugins.arp.config import Problem, RegistryConfig, load, search
 from jaato.plugins.arp.definitions import Definitions
 from jaato.plugins.arp.entry import filled
@@ -70,17 +70,29 @@ class Directory:
             )
         return found
 
+    def configured(self, name: str) -> RegistryConfig:
+        """The registry of this name. Raises `ConfigError` with what is wrong with it, or the names there are."""
+        for problem in self.problems:
+            if problem.registry == name and name not in self.registries:
+                raise ConfigError(str(problem))
+        return search(self.registries, name)
+
+    def chosen(self, name: str) -> RegistryConfig:
+        """The registry of this name, which may be asked. Raises `ConfigError`, `PermissionDenied` for one that is not
+        trusted."""
+        config = self.configured(name)
+        if not self.trusts(config):
+            raise PermissionDenied(str(refuse_untrusted(config)))
+        if not config.enabled:
+            raise ConfigError(f"The registry {name!r} is switched off in {config.origin}.")
+        return config
+
     def named(self, name: str) -> Shelf:
         """The registry of this name at work. Raises `RegistryUnusable`."""
         try:
-            config = search(self.registries, name)
-            if not self.trusts(config):
-                raise refuse_untrusted(config)
-        except ConfigError as error:
+            return self.shelf(self.chosen(name))
+        except (ConfigError, PermissionDenied) as error:
             raise RegistryUnusable(str(error)) from None
-        if not config.enabled:
-            raise RegistryUnusable(f"The registry {name!r} is switched off in {config.origin}.")
-        return self.shelf(config)
 
     def check(self, config: RegistryConfig) -> None:
         """Raise `RegistryUnusable` where trust in a registry was taken back since it was first asked."""

@@ -30,6 +30,7 @@ RESERVED_HEADERS = frozenset(
     "accept accept-encoding connection content-encoding content-length content-type expect host idempotency-key "
     "if-none-match keep-alive te traceparent trailer transfer-encoding upgrade x-request-id".split()
 )
+SECRET_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
 RESERVED_PREFIXES = frozenset({"mcp"})
 
 
@@ -206,16 +207,17 @@ def filled(config: RegistryConfig, environ: Mapping[str, str]) -> Filled:
             headers["Authorization"] = f"Bearer {token}"
     except Malformed as error:
         raise ConfigError(f"The registry {config.name!r} in {config.origin} {error}.") from None
-    secrets = {name: value for name, value in headers.items() if secret_header(name)}
-    found = {name: value.rpartition(" ")[2] for name, value in secrets.items()}
-    return Filled(
-        base, tuple(headers.items()), {name: value for name, value in found.items() if like_secret(value)}
-    )
+    return Filled(base, tuple(headers.items()), secrets_of(headers))
 
 
-def secret_header(name: str) -> bool:
-    """Whether a header carries what nobody else is to see."""
-    return names_secret(name) or name.lower() in ("authorization", "cookie", "proxy-authorization")
+def secrets_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """What of these headers nobody else is to see, by their names: of a scheme and a token the token."""
+    found = {
+        name: value.rpartition(" ")[2]
+        for name, value in headers.items()
+        if names_secret(name) or name.lower() in SECRET_HEADERS
+    }
+    return {name: value for name, value in found.items() if like_secret(value)}
 
 
 def value_of(config: RegistryConfig, found: re.Match[str], environ: Mapping[str, str], place: str) -> str:

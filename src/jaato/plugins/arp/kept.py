@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -11,8 +12,7 @@ from jaato.protocol.arp import ToolDefinition, ToolView
 from jaato.tools.atomic import read_small, write_private
 
 FORM = 1
-MAX_LIST_BYTES = 16_000_000
-MAX_DEFINITIONS_BYTES = 16_000_000
+MAX_BYTES = 16_000_000
 MAX_DEFINITIONS = 2_000
 
 
@@ -49,6 +49,9 @@ class KeptDefinitions(msgspec.Struct, omit_defaults=True):
     form: int = FORM
 
 
+K = TypeVar("K", KeptList, KeptDefinitions)
+
+
 def place(cache_dir: Path, digest: str, what: str) -> Path:
     """Where something of a registry is kept."""
     return cache_dir / "registries" / f"{digest}.{what}.json"
@@ -56,22 +59,22 @@ def place(cache_dir: Path, digest: str, what: str) -> Path:
 
 def load_list(cache_dir: Path, digest: str) -> KeptList:
     """The list that is kept of a configuration; an empty one, which was never asked for, without."""
-    try:
-        content = read_small(place(cache_dir, digest, "list"), MAX_LIST_BYTES)
-        found = msgspec.json.decode(content or b"", type=KeptList)
-    except (ConfigError, OSError, ValueError, RecursionError):
-        return KeptList(digest)
-    return found if (found.form, found.digest) == (FORM, digest) else KeptList(digest)
+    return loaded(cache_dir, "list", KeptList(digest))
 
 
 def load_definitions(cache_dir: Path, digest: str) -> KeptDefinitions:
     """The definitions that are kept of a configuration."""
+    return loaded(cache_dir, "definitions", KeptDefinitions(digest))
+
+
+def loaded(cache_dir: Path, what: str, nothing: K) -> K:
+    """What is kept; `nothing` where it cannot be read, or is of another form or configuration."""
     try:
-        content = read_small(place(cache_dir, digest, "definitions"), MAX_DEFINITIONS_BYTES)
-        found = msgspec.json.decode(content or b"", type=KeptDefinitions)
-    except (ConfigError, OSError, ValueError, RecursionError):
-        return KeptDefinitions(digest)
-    return found if (found.form, found.digest) == (FORM, digest) else KeptDefinitions(digest)
+        content = read_small(place(cache_dir, nothing.digest, what), MAX_BYTES)
+        found = msgspec.json.decode(content or b"", type=type(nothing))
+    except (ConfigError, ValueError, RecursionError):
+        return nothing
+    return found if (found.form, found.digest) == (FORM, nothing.digest) else nothing
 
 
 def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
@@ -82,7 +85,7 @@ def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
             what, content = "definitions", fitting(kept)
         else:
             what, content = "list", msgspec.json.encode(kept)
-        if len(content) <= MAX_LIST_BYTES:
+        if len(content) <= MAX_BYTES:
             write_private(place(cache_dir, kept.digest, what), content)
     except (OSError, ValueError):
         return
@@ -95,7 +98,7 @@ def fitting(kept: KeptDefinitions) -> bytes:
         for name in list(kept.tools)[: max(excess, 0)]:
             kept.tools.pop(name, None)
         content = msgspec.json.encode(kept)
-        if len(content) <= MAX_DEFINITIONS_BYTES:
+        if len(content) <= MAX_BYTES:
             return content
         excess = len(kept.tools) // 2 + 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -122,8 +121,7 @@ def pinned(definition: ToolDefinition) -> Pinned:
 
 def hash_of(definition: ToolDefinition) -> str:
     """The SHA-256 of what a model reads of a tool, whatever the order of its keys."""
-    text = json.dumps([definition.description, definition.parameters], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_of([definition.description, definition.parameters])
 
 
 def difference(before: Pinned, now: ToolDefinition) -> str:

@@ -13,10 +13,9 @@ from jaato.plugins.arp.http import Headers
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation
 from jaato.protocol.ids import span_id, trace_id
 from jaato.tools.call import Call
+from jaato.tools.others import INVOCATION
 
 MAX_ARGUMENT_BYTES = 4_000_000
-INVOCATION = "invocation"
-"""The service that has what a call came with, where it is that of another registry's caller."""
 TRACE = "trace"
 """The service by which who has a call made says as what step of which flow."""
 

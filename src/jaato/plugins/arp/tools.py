@@ -70,10 +70,11 @@ class Far:
     def changed(self, call: Call) -> str:
         """How the tool differs from what it was when a call of it was last allowed."""
         known = self._definitions.at_hand(self.view.name)
-        self._judged.pop(call.id, None)
-        self._judged[call.id] = "" if known is None else hash_of(known.definition)
-        if len(self._judged) > MAX_JUDGED:
-            del self._judged[next(iter(self._judged))]
+        if call.id:
+            self._judged.pop(call.id, None)
+            self._judged[call.id] = "" if known is None else hash_of(known.definition)
+            if len(self._judged) > MAX_JUDGED:
+                del self._judged[next(iter(self._judged))]
         return "" if known is None else self._pins.changed(known.definition)
 
     async def _hold(self, known: Known, call: Call) -> None:

@@ -83,7 +83,7 @@ class SessionToolsPlugin(Plugin):
             raise UnknownTool(f"There is no tool {tool!r}; perhaps: {near}.")
         given = {found.rename.get(key, key): value for key, value in (arguments or {}).items()}
         probe = Call(
-            id=call.id,
+            id="",
             name=found.tool.name,
             arguments=given,
             session_id=call.session_id,

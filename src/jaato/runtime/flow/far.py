@@ -7,13 +7,12 @@ from functools import cached_property
 
 import msgspec
 
-from jaato.errors import ConfigError, PermissionDenied, UnknownTool
-from jaato.plugins.arp.config import RegistryConfig, search
+from jaato.errors import ConfigError, UnknownTool
+from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.entry import registry_at, target_of
 from jaato.plugins.arp.plugin import ArpPlugin, places_of
 from jaato.plugins.arp.tools import Far
-from jaato.plugins.arp.trusted import refuse_untrusted
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.records import Offer, Offered, Place
 from jaato.runtime.flow.words import MAX_DESCRIPTION_CHARS, MAX_OFFERED
@@ -98,7 +97,7 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
     directory = Directory(places_of(PluginHost(registry, {})))
     chosen: dict[str, RegistryConfig] = {}
     for one in dict.fromkeys(wanted):
-        config = registry_at(one, token) if "://" in one else named(directory, one)
+        config = registry_at(one, token) if "://" in one else directory.chosen(one)
         if any(target_of(config) == target_of(other) for other in chosen.values()):
             continue
         config = apart(config, chosen)
@@ -116,19 +115,6 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
             f"There is no registry to use, for {known}: name one (--registry URL), or add one with `jaato registry add`."
         )
     return FarTools(registry, directory, list(chosen.values()))
-
-
-def named(directory: Directory, name: str) -> RegistryConfig:
-    """A configured registry. Raises `ConfigError`, `PermissionDenied` for one that is not trusted."""
-    for problem in directory.problems:
-        if problem.registry == name and name not in directory.registries:
-            raise ConfigError(str(problem))
-    config = search(directory.registries, name)
-    if not directory.trusts(config):
-        raise PermissionDenied(str(refuse_untrusted(config)))
-    if not config.enabled:
-        raise ConfigError(f"The registry {name!r} is switched off in {config.origin}.")
-    return config
 
 
 def apart(config: RegistryConfig, others: dict[str, RegistryConfig]) -> RegistryConfig:

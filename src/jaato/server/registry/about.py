@@ -10,14 +10,13 @@ from msgspec import Struct
 import jaato
 from jaato.protocol.arp import SCHEMA_VERSION
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import JSON, Answer
+from jaato.server.registry.answers import JSON, NOT_STORED, Answer
 from jaato.server.registry.figures import Figures
 from jaato.server.registry.pages import sent
 from jaato.server.registry.request import LIST, Request, Who
 from jaato.server.registry.shelf import Page, Shelf
 from jaato.server.registry.sight import Sight
 
-NEW = (b"cache-control", b"no-store")
 TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -49,7 +48,7 @@ def version() -> Answer:
 
 def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:
     """What it has counted."""
-    return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NEW])
+    return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
 
 
 def described(who: Who, request: Request) -> Answer:
@@ -68,4 +67,4 @@ def documented(whole: bool, keyed: bool) -> Page:
 
 def said(value: Struct) -> Answer:
     """What is true now."""
-    return Answer(200, encode(value), [JSON, NEW])
+    return Answer(200, encode(value), [JSON, NOT_STORED])

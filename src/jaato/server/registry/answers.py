@@ -19,9 +19,10 @@ from jaato.errors import (
 from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
+from jaato.server.registry.request import Headers
 
-Headers = list[tuple[bytes, bytes]]
 JSON = (b"content-type", b"application/json")
+NOT_STORED = (b"cache-control", b"no-store")
 
 STATUS = {
     "request.invalid_json": 400,
@@ -154,16 +155,23 @@ def busy(code: str, words: str) -> Answer:
     return failure(error_of(code, words), 0.0, RETRY)
 
 
+def code_for(problem: Problem, *, begun: bool = True) -> str:
+    """The contract's code for a problem of the pipeline's; `begun`: the tool was run."""
+    if problem.code in STORE:
+        return "tool.handler_error" if begun else "registry.unavailable"
+    return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
+
+
 def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
     """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
-    code = problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
+    code = code_for(problem, begun=begun)
+    if code == "registry.unavailable":
+        return error_of(code, UNAVAILABLE)
     if problem.code in STORE:
-        if not begun:
-            return error_of("registry.unavailable", UNAVAILABLE)
-        words = (
-            f"The tool could not keep what it made; the registry's log has why, under request {request_id}."
+        return error_of(
+            code,
+            f"The tool could not keep what it made; the registry's log has why, under request {request_id}.",
         )
-        return error_of("tool.handler_error", words)
     if code == "tool.handler_error":
         return error_of(
             code, f"The tool failed inside; the registry's log has why, under request {request_id}."

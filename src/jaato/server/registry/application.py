@@ -105,6 +105,7 @@ class Application:
         finally:
             for task in (work, gone):
                 task.cancel()
+            await asyncio.wait((work, gone))
 
 
 async def poured(answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
@@ -122,7 +123,7 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
         work, gone = asyncio.ensure_future(pour()), asyncio.ensure_future(receive())
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            problem = work.exception() if work.done() else None
+            problem = work.exception() if work.done() and not work.cancelled() else None
             if problem is not None and not isinstance(problem, TimeoutError):
                 raise problem
         finally:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jaato.abc.store import SessionRow, Store
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
-from jaato.server.registry.answers import CODES
+from jaato.server.registry.answers import code_for
 
 TITLE = "registry: "
 """What the names of its sessions begin with."""
@@ -89,8 +89,8 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
     origin = (start.origin if start is not None else None) or (end.origin if end is not None else None) or {}
     problem = None if end is None else end.result.error
     outcome = "unfinished" if end is None else "ok"
-    if problem is not None:
-        outcome = CODES.get(problem.code, "tool.execution_error")
+    if end is not None and problem is not None:
+        outcome = code_for(problem, begun=end.permission is not None)
     permission = (start.permission if start is not None else None) or (
         end.permission if end is not None else None
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import JSON, Answer, error_of, failure, refusal
+from jaato.server.registry.answers import JSON, NOT_STORED, Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Caller, Callers
-from jaato.server.registry.calling import STORED, Calls, origin_of
+from jaato.server.registry.calling import Calls, origin_of
 from jaato.server.registry.course import How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keys import seconds
@@ -75,22 +75,31 @@ async def invoke_all(calls: Calls, shelf: Shelf, pending: Pending, body: bytes) 
         asked = strict(body, BATCH).calls
         wishes = wishes_of(pending.request.headers)
     except (InvalidJson, InvalidShape) as error:
-        return failure(error_of(error.code, str(error)), 0.0, STORED)
+        return failure(error_of(error.code, str(error)), 0.0, NOT_STORED)
     request = pending.request
     if request.spend is not None and len(asked) > 1:
         wait_s, request.told = request.spend(len(asked) - 1)
         if wait_s:
             late = (b"retry-after", seconds(wait_s).encode())
             words = f"{len(asked)} calls are too many now; come back later, or with fewer."
-            return failure(error_of("request.too_many", words), 0.0, STORED, late)
+            return failure(error_of("request.too_many", words), 0.0, NOT_STORED, late)
     if not wishes.key:
         return await each(calls, shelf, pending, asked, wishes)
     key = Key(calls.callers.repeats.scope(pending.who.key), wishes.key)
-    digest = digest_of(["batchInvoke", msgspec.json.decode(body)])
+    digest = digest_of(["batchInvoke", [comparable(bytes(raw)) for raw in asked]])
     refused = calls.once.refused(key, digest)
     if refused is not None:
         return refused
     return await calls.once.kept(key, digest, each(calls, shelf, pending, asked, wishes, key, digest))
+
+
+def comparable(raw: bytes) -> Any:
+    """What one of several calls is told from others by: its value, however that is written; its text where there is none,
+    as of a number beyond what can be kept."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return [raw.decode()]
 
 
 async def each(
@@ -116,7 +125,7 @@ async def each(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(number, bytes(raw))) for number, raw in enumerate(asked)]
     answers = [task.result() for task in tasks]
-    headers = [JSON, STORED]
+    headers = [JSON, NOT_STORED]
     if answers and all(REPLAYED in answer.headers for answer in answers):
         headers.append(REPLAYED)
     return Answer(200, b"[%b]" % b",".join(bounded(answers)), headers)
@@ -126,8 +135,8 @@ def bounded(answers: Sequence[Answer]) -> Iterator[bytes]:
     """The bodies of these, as far as there is room; what has none is told so."""
     room = MAX_BYTES
     for answer in answers:
-        room -= len(answer.body)
-        if room >= 0 or answer.code:
+        if len(answer.body) <= room or answer.code:
+            room -= len(answer.body)
             yield answer.body
         else:
             yield failure(error_of("tool.result_too_large", TOO_LARGE)).body
@@ -152,9 +161,9 @@ def cancel(callers: Callers, pending: Pending, body: bytes) -> Answer:
     try:
         request_id = strict(body, CANCEL).request_id
     except (InvalidJson, InvalidShape) as error:
-        return refusal(error.code, str(error), STORED)
+        return refusal(error.code, str(error), NOT_STORED)
     caller = callers.visiting(pending.who.key)
     count = caller.cancel(request_id) if isinstance(caller, Caller) else 0
     if not count:
-        return refusal("call.not_found", "No call of this request_id is under way here.", STORED)
-    return Answer(200, encode(Cancelled(request_id, count)), [JSON, STORED])
+        return refusal("call.not_found", "No call of this request_id is under way here.", NOT_STORED)
+    return Answer(200, encode(Cancelled(request_id, count)), [JSON, NOT_STORED])

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+import anyio
+
 from jaato.agent.session import Session
 from jaato.errors import Overloaded, StoreError
 from jaato.protocol.arp import Invocation
@@ -24,6 +26,7 @@ from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import value_of
 from jaato.tools.call import Call, Outcome
+from jaato.tools.others import INVOCATION
 from jaato.tools.pipeline import run
 from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
@@ -32,8 +35,6 @@ MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
 MOST_UNRECORDED = 1_024
 """Events of calls that are answered and not in the log yet."""
-INVOCATION = "invocation"
-"""The service by which a tool finds the `context` and `trace` it was called with."""
 LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""
@@ -255,10 +256,10 @@ class Callers(Rolling):
 
     async def sweep(self) -> None:
         """Do what `Door.sweep` does, and stop the calls that take too long."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(super().sweep())
+        async with anyio.create_task_group() as group:
+            group.start_soon(super().sweep)
             while True:
-                await asyncio.sleep(LOOK_S)
+                await anyio.sleep(LOOK_S)
                 for visit in list(self._visits.values()):
                     if isinstance(visit, Caller) and self.within_s is not None:
                         visit.hurry(self.within_s)

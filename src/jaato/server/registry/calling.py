@@ -13,6 +13,7 @@ from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation
 from jaato.server.registry.answers import (
+    NOT_STORED,
     RETRY,
     STORE,
     UNAVAILABLE,
@@ -36,7 +37,6 @@ from jaato.server.registry.values import TooLarge
 from jaato.server.registry.wishes import CONTENT_TYPES, NONE, Form, Wishes, wishes_of
 
 LOG = logger("server.registry")
-STORED = (b"cache-control", b"no-store")
 MAX_ID_CHARS = 200
 
 
@@ -76,7 +76,7 @@ class Calls:
                 ask = Ask(pending.who, found.tool, invocation, origin)
                 plain = wishes is NONE and self.places is None
                 answer = await (self.made(ask) if plain else self.wished(ask, wishes))
-        answer.headers.append(STORED)
+        answer.headers.append(NOT_STORED)
         return answer
 
     async def made(self, ask: Ask, how: How | None = None) -> Answer:

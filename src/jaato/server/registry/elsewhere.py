@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from jaato.server.onward import Onward
-from jaato.server.registry.answers import Answer, error_for, refusing
+from jaato.server.registry.answers import NOT_STORED, Answer, error_for, refusing
 from jaato.server.registry.registered.handlers import DOMAIN
 from jaato.server.registry.request import Pending, Route
 from jaato.server.registry.shelf import Shelf
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
-STORED = (b"cache-control", b"no-store")
 ASKED = frozenset(("list", "tool", "next_list", "next_tool"))
 """Pages that others may have to be asked for."""
 
@@ -50,8 +49,9 @@ def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
 
 
 async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
-    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything."""
-    if onward and pending.route.name not in shelf.tools:
+    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Who
+    ends calls waits for nobody."""
+    if onward and pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
         await onward.renew(pending.request.header(b"via") or b"")
 
 
@@ -65,4 +65,4 @@ async def whole(onward: Onward, shelf: Shelf, pending: Pending) -> Shelf | Answe
     if tool is None or tool.remote is None:
         return shelf
     problem = (await onward.failing([tool])).get(tool.name)
-    return shelf if problem is None else refusing(error_for(problem, pending.id.decode("ascii")), STORED)
+    return shelf if problem is None else refusing(error_for(problem, pending.id.decode("ascii")), NOT_STORED)

@@ -10,7 +10,7 @@ from typing import Protocol
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.admission import Judge
-from jaato.server.asgi import Refused
+from jaato.server.asgi import Refused, Scope, bearer, values
 from jaato.server.failures import FORGET_S, Failures, network_of
 from jaato.server.names import Names
 from jaato.server.registry.door import REALM
@@ -66,10 +66,11 @@ class Keyed:
 
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
+        head: Scope = {"headers": request.headers}
+        self.names.check(head)
         if is_open(request):
             return NOBODY
-        token = bearer(request)
+        token = bearer(values(head, b"authorization"))
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
         if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
@@ -100,13 +101,6 @@ class Free:
             LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
         return keyed.admit(request, peer)
-
-
-def bearer(request: Request) -> str:
-    """The token of a request; empty where there is none, or more than one header says so."""
-    given = [value for key, value in request.headers if key == b"authorization"]
-    kind, _, token = (given[0].decode("latin-1") if len(given) == 1 else "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def wrong(token: str, keys: Keys | None, failures: Failures, peer: str) -> Refused:

@@ -16,7 +16,7 @@ EXCESS = 16
 TOO_LONG = f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers."
 
 
-class Heard(Protocol):
+class Told(Protocol):
     """Who is told of requests."""
 
     def begun(self) -> None:
@@ -39,8 +39,8 @@ class Heard(Protocol):
 class Incoming:
     """The parser of one connection. `request` is the one whose body is being read; `begun` while its head is."""
 
-    def __init__(self, heard: Heard, max_body_bytes: int) -> None:
-        self._heard = heard
+    def __init__(self, told: Told, max_body_bytes: int) -> None:
+        self._told = told
         self._max_body_bytes = max_body_bytes
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url, self._headers, self._body = b"", Headers(), list[bytes]()
@@ -85,7 +85,7 @@ class Incoming:
         if known is None and self.begun and self._url:
             path = self._url.partition(b"?")[0]
             known = Request(self._parser.get_method(), path, self._headers)
-        self._heard.wrong(code, words, known)
+        self._told.wrong(code, words, known)
 
     def _resume(self) -> None:
         """Go on after a request for another protocol, which is answered as if it had not said so (RFC 9110, 7.8).
@@ -110,7 +110,7 @@ class Incoming:
         self._requests += 1
         self.begun = True
         if not self.over:
-            self._heard.begun()
+            self._told.begun()
 
     def on_url(self, url: bytes) -> None:
         """Its target, or a piece of it."""
@@ -151,7 +151,7 @@ class Incoming:
         if words := fault_of(request, version):
             self._wrong(words)
         else:
-            self._heard.asked(request)
+            self._told.asked(request)
 
     def on_body(self, body: bytes) -> None:
         """A piece of its body."""
@@ -171,4 +171,4 @@ class Incoming:
         self.request = None
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body = []
-        self._heard.said(request, body, self._closes)
+        self._told.said(request, body, self._closes)

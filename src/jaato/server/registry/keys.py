@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.server.asgi import Refused
-from jaato.server.registry.answers import Headers
 from jaato.server.registry.rate import Asked, Rate, rate_of
-from jaato.server.registry.request import Scope, Spend, Who
+from jaato.server.registry.request import Headers, Scope, Spend, Who
 from jaato.server.registry.sight import Sight
 from jaato.server.secret_file import Followed, SecretFile, digest_of
 from jaato.settings import Settings

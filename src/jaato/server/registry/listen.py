@@ -13,6 +13,7 @@ from jaato.errors import ConfigError
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
+from jaato.server.registry.upkeep import looked_after
 
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 16
@@ -79,12 +80,10 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
-    watching = [asyncio.create_task(watch(lines)), asyncio.create_task(door.upkeep())]
     try:
-        yield
+        async with looked_after(watch(lines), door.upkeep()):
+            yield
     finally:
-        for task in watching:
-            task.cancel()
         server.close()
         for line in list(lines):
             line.stop()
@@ -98,10 +97,10 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
             line.abort()
 
 
-async def ended(lines: dict[Line, None], seconds: float) -> None:
+async def ended(lines: dict[Line, None], within_s: float) -> None:
     """Wait until there is none, or so long."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(within_s):
             while lines:  # noqa: ASYNC110 a line tells nobody of its end
                 await asyncio.sleep(0.01)
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from jaato.protocol.arp import ToolView
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import Headers
 from jaato.server.registry.cursor import Cursor, key_of, place_in, read, written
 from jaato.server.registry.finding import Finder
 from jaato.server.registry.query import Wanted
+from jaato.server.registry.request import Headers
 from jaato.server.registry.shelf import Page, Shelf
 
 FOUND = 20

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import anyio
-
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.admission import Admission
 from jaato.server.asgi import App, Receive, Refused, Scope, Send
@@ -48,15 +46,14 @@ class Mounted(Later):
         """The application, while the context is entered."""
         from jaato.server.registry.application import Application
         from jaato.server.registry.opening import open_registry
+        from jaato.server.registry.upkeep import looked_after
 
         door = open_registry(self._described)
-        async with anyio.create_task_group() as group:
-            group.start_soon(door.upkeep)
-            try:
+        try:
+            async with looked_after(door.upkeep()):
                 yield Application(door)
-            finally:
-                group.cancel_scope.cancel()
-                await door.callers.close()
+        finally:
+            await door.callers.close()
 
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from jaato.errors import ConfigError
-from jaato.server.registry.answers import Headers
+from jaato.server.registry.request import Headers
 
 WRITTEN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,5})?(s|min|h|d)")
 UNITS_S = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}

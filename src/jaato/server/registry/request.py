@@ -37,7 +37,7 @@ BESIDE: dict[bytes, Kind] = {
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
-CALLS = INVOKE.encode()
+CALL = INVOKE.encode()
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -172,8 +172,8 @@ def route_of(path: bytes) -> Route | None:
     if encoded:
         raw = ENCODED_INVOKE.sub(rb":\1", raw)
     kind: Kind = "tool"
-    if raw.endswith(CALLS):
-        kind, raw = "invoke", raw[: -len(CALLS)]
+    if raw.endswith(CALL):
+        kind, raw = "invoke", raw[: -len(CALL)]
     if not raw or b"/" in raw:
         return None
     try:

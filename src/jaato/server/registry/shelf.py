@@ -131,20 +131,17 @@ class Shelf:
 
     def find(self, name: str, version: str | None = None) -> Tool | None:
         """The tool of this version, None for the newest."""
-        slot = self._slots.get(name)
-        kept = None if slot is None else slot.kept(version)
+        kept = self._kept(name, version)
         return None if kept is None else kept.tool
 
     def definition(self, name: str, version: str | None = None) -> Page | None:
         """The definition of this version, None for the newest."""
-        slot = self._slots.get(name)
-        kept = None if slot is None else slot.kept(version)
+        kept = self._kept(name, version)
         return None if kept is None else kept.page
 
-    def versions(self, name: str) -> list[str]:
-        """Which versions of a tool there are, the newest first; none where there is no such tool."""
+    def _kept(self, name: str, version: str | None) -> Kept | None:
         slot = self._slots.get(name)
-        return [] if slot is None else slot.names
+        return None if slot is None else slot.kept(version)
 
     def all_of(self, tool: Tool) -> list[Tool]:
         """Every version of a tool that is here, in the order they came; else this one alone."""

@@ -21,13 +21,12 @@ from jaato.protocol.arp_next import (
     decode_request,
 )
 from jaato.protocol.codec import encode
-from jaato.server.registry.answers import JSON, STATUS, Answer, error_of
+from jaato.server.registry.answers import JSON, NOT_STORED, STATUS, Answer, error_of
 from jaato.server.registry.pages import looked_up, sent
 from jaato.server.registry.request import Pending, Request, Route
 from jaato.server.registry.shelf import Page, Shelf
 from jaato.tools.tool import Tool
 
-STORED = (b"cache-control", b"no-store")
 VALUE = "value"
 """The name of a result that is no object by itself."""
 REMOTE = frozenset(("arp", "mcp"))
@@ -81,12 +80,14 @@ def whole(returns: dict[str, Any]) -> dict[str, Any]:
 def health() -> Answer:
     """That it is well, since it answers."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Answer(200, encode(LaterHealth("ok", now)), [JSON, STORED])
+    return Answer(200, encode(LaterHealth("ok", now)), [JSON, NOT_STORED])
 
 
 def version() -> Answer:
     """What serves here."""
-    return Answer(200, encode(VersionInfo("jaato-tool-registry", jaato.__version__, ["v1"])), [JSON, STORED])
+    return Answer(
+        200, encode(VersionInfo("jaato-tool-registry", jaato.__version__, ["v1"])), [JSON, NOT_STORED]
+    )
 
 
 async def invoked(pending: Pending, body: bytes, make: Made) -> Answer:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from jaato.errors import JaatoError, NotAllowed, PermissionDenied
 from jaato.log import logger
 from jaato.protocol.arp import LIST_PATH, InvalidJson, InvalidShape
-from jaato.server.registry.answers import JSON, Answer, error_of, refusal, refusing
+from jaato.server.registry.answers import JSON, NOT_STORED, Answer, error_of, refusal, refusing
 from jaato.server.registry.query import version_of
 from jaato.server.registry.registered.folder import Full
 from jaato.server.registry.registered.types import (
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from jaato.server.registry.shelf import Page
 
 LOG = logger("server.registry")
-STORED = (b"cache-control", b"no-store")
 
 
 async def put(registered: Registered, pending: Pending, body: bytes) -> Answer:
@@ -54,7 +53,7 @@ async def putting(registered: Registered, pending: Pending, body: bytes) -> Answ
     page = registered.served.page(tool)
     LOG.info("Request %s: %s put %s %s", pending.id.decode(), pending.who.name, name, tool.version)
     place = f"{LIST_PATH}/{quote(name, safe='')}?version={quote(tool.version, safe='')}".encode()
-    headers = [JSON, STORED, (b"etag", page.etag), (b"content-location", place)]
+    headers = [JSON, NOT_STORED, (b"etag", page.etag), (b"content-location", place)]
     return Answer(
         201 if created else 200, page.body, [*headers, (b"location", place)] if created else headers
     )
@@ -68,7 +67,7 @@ async def deleting(registered: Registered, pending: Pending) -> Answer:
         raise Missing(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
     await registered.delete(name, asked, Condition(pending.request).check)
     LOG.info("Request %s: %s deleted %s %s", pending.id.decode(), pending.who.name, name, asked or "")
-    return Answer(204, b"", [STORED])
+    return Answer(204, b"", [NOT_STORED])
 
 
 async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
@@ -77,18 +76,18 @@ async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
         return await work
     except Invalid as error:
         issues = [{"path": path, "message": text} for path, text in error.issues]
-        return refusing(error_of(error.code, str(error), {"issues": issues}), STORED)
+        return refusing(error_of(error.code, str(error), {"issues": issues}), NOT_STORED)
     except NotAllowed as error:
-        return refusal("auth.forbidden", str(error), STORED)
+        return refusal("auth.forbidden", str(error), NOT_STORED)
     except PermissionDenied as error:
-        return refusal("permission.denied", str(error), STORED)
+        return refusal("permission.denied", str(error), NOT_STORED)
     except (InvalidJson, InvalidShape, Fixed, Missing, Forbidden, Changed, Full) as error:
-        return refusing(error_of(error.code, str(error)), STORED)
+        return refusing(error_of(error.code, str(error)), NOT_STORED)
     except (OSError, JaatoError) as error:
         LOG.exception("Request %s: %s could not be changed", pending.id.decode(), pending.route.name)
         why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         words = f"The change could not be kept{why}; nothing has changed. The registry's log says more."
-        return refusal("registry.not_kept", words, STORED, (b"retry-after", b"5"))
+        return refusal("registry.not_kept", words, NOT_STORED, (b"retry-after", b"5"))
 
 
 def sees(who: Who, name: str) -> bool:

@@ -12,18 +12,19 @@ from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.config import Malformed
-from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secret_header
+from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secrets_of
+from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.server.registry.callers import INVOCATION
 from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unreachable, Webhook
 from jaato.server.registry.values import MAX_RESULT_BYTES
 from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
 from jaato.tools.dial import Dialer, open_pool, request_to
+from jaato.tools.others import INVOCATION
 from jaato.tools.route import is_loopback
 from jaato.tools.secret_words import like_secret
 from jaato.tools.signed import SIGNATURE, signature
@@ -150,25 +151,17 @@ class Post:
         async with pool:
             response = await pool.handle_async_request(request)
             try:
-                data = bytearray()
-                async for chunk in response.aiter_stream():
-                    data += chunk
-                    if len(data) > MAX_RESULT_BYTES:
-                        raise TooLong
+                body = await bounded(response, MAX_RESULT_BYTES, None)
             finally:
                 await response.aclose()
-        return response.status, bytes(data)
-
-
-class TooLong(Exception):
-    """An answer has more bytes than anybody wants of it."""
+        return response.status, body
 
 
 def noting(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
     """Notes when a request has begun to be sent: from then on it may have been carried out."""
 
     async def trace(event: str, _info: dict[str, Any]) -> None:
-        if event == "http11.send_request_headers.started":
+        if event == SENDING:
             begun.append(event)
 
     return trace
@@ -204,9 +197,8 @@ def signed(
 
 def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
     """What of a webhook nobody else is to see, by where it stands."""
-    named = {name: value.rpartition(" ")[2] for name, value in handler.headers.items() if secret_header(name)}
-    named |= {"secret": handler.secret}
-    return [(name, value) for name, value in named.items() if like_secret(value)]
+    own = [("secret", handler.secret)] if like_secret(handler.secret) else []
+    return [*secrets_of(handler.headers).items(), *own]
 
 
 def given(told: str, status: int, body: bytes) -> Any:
