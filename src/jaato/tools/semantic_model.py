@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaato.settings import set_process_variables
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -82,6 +84,9 @@ class Model:
 
 def session(model: bytes) -> Any:
     """What runs a model on one thread. Raises what `onnxruntime` raises."""
+    set_process_variables(
+        {"ORT_DISABLE_TELEMETRY": "1"}
+    )  # else its import sends its maker who runs it, and keeps an id
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
