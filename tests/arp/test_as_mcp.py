@@ -68,7 +68,9 @@ def test_some_tools_of_a_registry_over_mcp(tmp_path: Path) -> None:
             assert (tool.name, tool.input_schema) == ("forecast", TEXT)
             assert (await client.call_tool("forecast", {"text": "x"})).structured_content["text"] == "x"
         door = house.door(offer=Offer(tools=("never",)), **given)
-        with pytest.raises(ConfigError, match="There is no tool 'never' to offer"):
+        with pytest.raises(
+            ConfigError, match="There is no tool 'never' to offer; `jaato tools list` shows them all"
+        ):
             await door.begin()
         await door.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.arp.serving import Refused, definition, done, shop, streamed
+from tests.arp.serving import Refused, body, definition, done, shop, streamed
 from tests.arp.using import configure
 from tests.cli.desk import Desk
 
@@ -65,8 +65,16 @@ def test_by_its_address(run: Run, tmp_path: Path) -> None:
         made = run("invoke", it.url, "echo", '{"text": "x"}', "--stream")
         assert (made.code, made.out, made.err) == (0, "7\n", "at work\n")
         assert run("get", it.url, "nothing").code == 1
+        it.lies["POST"] = body({})
+        assert "`schema_version`. Whether" in run("invoke", it.url, "echo", '{"text": "x"}').err
+        it.lies["GET"] = body({}, "401 Unauthorized")
+        refused = run("list", it.url)
+        assert (refused.code, "--token" in refused.err) == (1, True)
     assert run("list", it.url).code == 1
-    assert run("list", "ftp://x").code == 2
+    odd = run("list", "ftp://x")
+    assert (odd.code, odd.err.endswith("https://host/path.\n")) == (2, True)
+    bare = run("list", it.url.removeprefix("http://"))
+    assert (bare.code, f"by its URL ({it.url})" in bare.err) == (2, True)
     assert not (tmp_path / "home/.cache" / "jaato" / "registries").exists()
 
 
@@ -128,6 +136,7 @@ def test_writes_nothing_that_is_wrong(run: Run, tmp_path: Path) -> None:
         ["add", "a", "nowhere"],
         ["add", "mcp", "https://x.example"],
         ["add", " ", "https://x.example"],
+        ["add", "https://x", "https://x.example"],
         ["add", "a", "https://x.example", "--prefix", "so long a prefix as nobody wants"],
         ["add", "a", "https://x.example", "--timeout", "-1"],
         ["add", "a", "https://x.example", "--header", "Host: y"],

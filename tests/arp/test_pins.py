@@ -73,8 +73,13 @@ def test_a_rule_holds_for_the_tool_as_it_was(tmp_path: Path) -> None:
         assert "has changed since it was last allowed (new parameters: home; its description is another)" in (
             nobody.error.message
         )
+        assert "--allow" not in nobody.error.message
+        assert nobody.error.message.endswith(
+            "Accept the change with `jaato registry trust it`, or by answering where someone can be asked."
+        )
         assert (
-            "the default is deny" in anyio.run(run, {"defaultPolicy": "deny", **RULES}, person).error.message
+            "the default is deny; `jaato registry trust it` accepts the change"
+            in anyio.run(run, {"defaultPolicy": "deny", **RULES}, person).error.message
         )
         assert len(it.asked("POST")) == 2
         assert anyio.run(run, RULES, person).ok

@@ -87,6 +87,35 @@ def test_run_show_replay(desk: Desk, it: Shop) -> None:
     assert (refused.returncode, "already" in refused.stderr) == (2, True)
 
 
+def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
+    """What a command would leave undone is refused, and what is refused says what to do; nothing tells to remove what is no
+    trace."""
+    model = desk.script(*SCRIPT)
+    at = ("run", "x", "--registry", it.url, "--yes", *model)
+    assert desk.run("flow", *at, "--trace", "t.jsonl").returncode == 0
+    (desk.work / "cut.jsonl").write_bytes(
+        b"".join((desk.work / "t.jsonl").read_bytes().splitlines(keepends=True)[:7])
+    )
+    for words, code, said in (
+        ((*at, "--trace", ""), 2, "--trace needs the name of a file"),
+        ((*at, "--trace", "."), 2, "name a file that is not there yet"),
+        (("show", "."), 2, "name a trace that `jaato flow run --trace FILE` has written"),
+        (("show", ""), 2, "name a trace that"),
+        (("replay", "/dev/null"), 2, "name a trace that"),
+        (("replay", "t.jsonl", "--registry", it.url), 2, "--registry is for --live"),
+        (("replay", "t.jsonl", "--yes", "--deny", "x"), 2, "--yes is for --live"),
+        (("replay", "cut.jsonl", "--live", "--yes"), 1, "The trace was cut off here"),
+        (("run", "x", "--registry", it.url.removeprefix("http://"), *model), 2, f"by its URL ({it.url})"),
+        (("run", "x", "--registry", "http://", *model), 2, "https://host/path.\n"),
+    ):
+        made = desk.run("flow", *words)
+        assert (made.returncode, said in made.stderr) == (code, True), (words, made.stderr)
+        assert "remove it" not in made.stderr.casefold()
+    assert len(it.asked("POST")) == 1
+    helped = " ".join(desk.run("flow", "replay", "--help").stdout.split())
+    assert "default: those of the trace" in helped
+
+
 def test_how_it_ends(desk: Desk, it: Shop) -> None:
     """Every ending has its exit code, and with --json is one document on stdout."""
     good = desk.script(*SCRIPT, name="good.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -10,7 +11,7 @@ import pytest
 from tests.arp.serving import definition, shop
 from tests.arp.using import configure
 from tests.contract.serving import opened
-from tests.flow.using import ASKED, flow_of, flown, planned
+from tests.flow.using import ASKED, flow_of, flown, planned, trace_of
 from tests.kit import call, say
 
 from jaato.errors import ConfigError, PermissionDenied
@@ -228,6 +229,34 @@ def test_without_a_loop(tmp_path: Path) -> None:
         ):
             with pytest.raises(ConfigError):
                 flow.run_sync(instruction)
+        wrong: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
+            ("The instruction is text", None, {}),
+            ("The instruction is text", b"x", {}),
+            ("Flow's `registries` is a list", "x", {"registries": it.url}),
+            ("Flow's `registries` has 1", "x", {"registries": [1]}),
+            ("max_steps is a number", "x", {"max_steps": "3"}),
+        )
+        for words, given, more in wrong:
+            flow = flow_of(tmp_path, [], it.url, trace=None)
+            for name, value in more.items():
+                setattr(flow, name, value)
+            with pytest.raises(ConfigError, match=words):
+                flow.run_sync(given)
+
+
+def test_a_listener_that_fails(tmp_path: Path) -> None:
+    """What hears the records and fails ends no flow: the call is made, and the trace is whole."""
+
+    def fails(_record: object) -> None:
+        raise ZeroDivisionError
+
+    with shop(definition("echo")) as it:
+        flow = flow_of(
+            tmp_path, [planned("echo"), call("echo", text="x"), say("Done.")], it.url, on_record=fails
+        )
+        run = flow.run_sync("Say x.")
+        assert (run.status, run.answer, len(it.asked("POST"))) == ("ok", "Done.", 1)
+        assert Flow.replay(trace_of(tmp_path)) == run
         with pytest.raises(ConfigError):
             Flow(it.url).run_sync("x")
         assert len(it.asked("POST")) == 1

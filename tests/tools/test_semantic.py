@@ -279,3 +279,17 @@ def test_the_steps_of_a_request() -> None:
     request = "send the mail and then delete the draft"
     assert asked.steps_of(request) == ["send the mail", "delete the draft"]
     assert asked.steps_of("send the mail") == ["send the mail"]
+
+
+@needs_model
+def test_the_runtime_of_models_says_nothing_to_its_maker(tmp_path: Path) -> None:
+    """Loading it sends nothing and leaves no identifier of the machine in the user's directory."""
+    program = (
+        "from jaato.tools.semantic_model import session\ntry: session(b'')\nexcept Exception: print('loaded')"
+    )
+    known = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=known, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "loaded\n"), done.stderr
+    assert [*tmp_path.rglob("*")] == []

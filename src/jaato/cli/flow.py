@@ -7,7 +7,9 @@ from pathlib import Path
 
 from jaato.cli.ending import ERROR, OK, say
 from jaato.cli.options import clean_text
-from jaato.errors import CancelledException, JaatoError
+from jaato.errors import CancelledException, ConfigError, JaatoError
+
+LIVE_ALONE = ("registry", "token", "yes", "allow", "deny", "name")
 
 
 def main(args: Namespace) -> int:
@@ -23,6 +25,7 @@ def main(args: Namespace) -> int:
 
                 return again(args)
             case "replay":
+                refuse_for_live(args)
                 return replay(args)
         return show(args)
     except KeyboardInterrupt:
@@ -34,7 +37,7 @@ def main(args: Namespace) -> int:
 
         print_json(
             {
-                "status": "failed",
+                "status": "cancelled" if isinstance(error, CancelledException) else "failed",
                 "exit_code": error.exit_code,
                 "error": {"code": error.code, "message": str(error)},
             }
@@ -60,6 +63,13 @@ def replay(args: Namespace) -> int:
         return ERROR
     screen.note("plays as it was recorded", "dim")
     return OK
+
+
+def refuse_for_live(args: Namespace) -> None:
+    """Raise `ConfigError` for what would count where tools are called again, and is not asked for."""
+    for name in LIVE_ALONE:
+        if getattr(args, name):
+            raise ConfigError(f"--{name} is for --live, which calls the tools again; give both, or neither.")
 
 
 def show(args: Namespace) -> int:

@@ -38,7 +38,8 @@ examples:
   jaato flow replay rain.jsonl
   jaato flow replay rain.jsonl --live --registry http://127.0.0.1:8000 --allow forecast
 
-exit codes: 0 it plays as it was recorded (with --live: every tool gives the same); 1 it does not, or was cut off; 2 no trace"""
+exit codes: 0 it plays as it was recorded (with --live: every tool gives the same); 1 it does not, or was cut off; 2 no trace,
+wrong usage or configuration; with --live also 4 a registry is not trusted, 130 interrupted"""
 
 
 def add_flow(commands: Commands) -> None:
@@ -55,7 +56,7 @@ def add_flow(commands: Commands) -> None:
         one.add_argument("file", metavar="FILE", help="a trace that flow run --trace has written")
         one.add_argument("--json", action="store_true", help="as one JSON document")
     replay.add_argument("--live", action="store_true", help="call the tools again, and compare")
-    registry_arguments(replay)
+    registry_arguments(replay, "those of the trace")
     permission_arguments(replay)
     replay.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
     replay.add_argument("--name", metavar="NAME", help="name the session of --live")
@@ -75,7 +76,7 @@ def add_run(kinds: Commands) -> None:
         metavar="INSTRUCTION",
         help="what is to be done; piped text is appended; - is that text alone",
     )
-    registry_arguments(run)
+    registry_arguments(run, "all that are configured and trusted")
     run.add_argument(
         "--max-steps", type=positive, default=8, metavar="N", help="tools that may be called (default 8)"
     )
@@ -93,14 +94,14 @@ def add_run(kinds: Commands) -> None:
     session_defaults(run)
 
 
-def registry_arguments(parser: Parser) -> None:
+def registry_arguments(parser: Parser, default: str) -> None:
     """Whose tools."""
     parser.add_argument(
         "--registry",
         action="append",
         default=[],
         metavar="URL|NAME",
-        help="a registry by its address or its configured name, again for more (default: all that are configured)",
+        help=f"a registry by its address or its configured name, again for more (default: {default})",
     )
     parser.add_argument(
         "--token",

@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
         registries_of(args),
         clean_text(args.token) or "",
         args.max_steps,
-        Path(clean_text(args.trace) or "") if args.trace else None,
+        trace_of(args),
         teller,
         lambda session: attend(session, screen),
     )
@@ -132,6 +132,16 @@ def instruction_of(args: Namespace) -> str:
     if not text:
         raise ConfigError('Say what is to be done: jaato flow run "INSTRUCTION", or pipe text into it.')
     return text
+
+
+def trace_of(args: Namespace) -> Path | None:
+    """Where the trace goes, if one is wanted. Raises `ConfigError` for a name that is empty, as that of an unset variable."""
+    if args.trace is None:
+        return None
+    text = clean_text(args.trace)
+    if not text:
+        raise ConfigError("--trace needs the name of a file that is not there yet.")
+    return Path(text)
 
 
 def registries_of(args: Namespace) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ def main(args: Namespace) -> int:
 
 def add(desk: Desk, args: Namespace) -> int:
     """Configure a registry; one of a workspace is trusted as it was just written."""
+    if "://" in args.registry:
+        raise ConfigError("A name comes first, and is no URL: jaato registry add NAME URL.")
     headers = pairs(args.header, ":", "--header")
     entry: dict[str, Any] = {"url": args.url}
     entry |= {"token": args.token} if args.token else {}

@@ -68,8 +68,8 @@ async def serve_at(args: Namespace) -> None:
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door, settings, closed=closed)
-            await door.onward.begin()
             async with serving(door, guard, listener):
+                await door.onward.begin()  # one of those who are asked may ask here, or be this registry
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
                 if args.log is not None:
                     logs.keep(file_of(args.log))

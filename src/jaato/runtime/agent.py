@@ -254,8 +254,8 @@ async def post_and_close(session: Session, prompt: str, media: list[Media], even
         events.close()
 
 
-def listed(name: str, given: Iterable[T]) -> tuple[T, ...]:
+def listed(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
     """An argument that is a list; raises `ConfigError` for one text, whose letters nobody means."""
     if isinstance(given, str):
-        raise ConfigError(f"Agent's `{name}` is a list: {name}=[{given!r}], not one text.")
+        raise ConfigError(f"{of}'s `{name}` is a list: {name}=[{given!r}], not one text.")
     return tuple(given)

@@ -48,13 +48,17 @@ def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdi
     """The verdict about a tool that is another than when it was allowed: what allowed it was said of the one before."""
     if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
         return verdict
-    where = tool.remote.place if tool.remote is not None else ""
+    assert tool.remote is not None
+    where, accepting = tool.remote.place, tool.remote.accepting
+    remedy = f"Accept the change with `{accepting}`, or by answering where someone can be asked."
     reason = f"{tool.name} of {where} has changed since it was last allowed ({changed})"
     if verdict.effect == "ask":
-        return replace(verdict, reason=f"{verdict.reason}; {reason}")
+        return replace(verdict, reason=f"{verdict.reason}; {reason}", remedy=remedy)
     if policy.default == "deny":
-        return Verdict("deny", "default", f"{reason}, and the default is deny")
-    return Verdict("ask", "default", reason, shape_of_tool(tool))
+        return Verdict(
+            "deny", "default", f"{reason}, and the default is deny; `{accepting}` accepts the change"
+        )
+    return Verdict("ask", "default", reason, shape_of_tool(tool), remedy=remedy)
 
 
 def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:

@@ -58,6 +58,8 @@ def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decis
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
     remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
+    if verdict.remedy:
+        remedy = verdict.remedy
     if not verdict.lasting:
         remedy = "Only someone who is asked can allow it, for this one call."
     return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")

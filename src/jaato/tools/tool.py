@@ -55,6 +55,11 @@ class Remote(Protocol):
         ...
 
     @property
+    def accepting(self) -> str:
+        """The command by which a person accepts what has changed of its tools."""
+        ...
+
+    @property
     def away(self) -> str:
         """Why it cannot be reached now; empty when nothing speaks against it."""
         ...

@@ -39,6 +39,8 @@ class Verdict:
     entries: tuple[tuple[str, str], ...] = ()
     fixed: bool = False
     """Whether it depends on the tool alone, so that every call of it has this verdict."""
+    remedy: str = ""
+    """What allows it where nobody can be asked, in place of a rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ KEY = "registries"
 MAX_FILE_BYTES = 1_000_000
 MAX_REGISTRIES = 100
 WORLD_WRITABLE = 0o002
+ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
+"""What is meant as an address, and lacks its scheme."""
 DOCUMENT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 Scope = Literal["user", "workspace", "argument"]
@@ -186,5 +189,7 @@ def search(registries: Mapping[str, RegistryConfig], name: str) -> RegistryConfi
     if found is None:
         there = ", ".join(repr(one) for one in sorted(registries)[:10])
         hint = f"there are {there}" if there else "none is configured yet; `jaato registry add` adds one"
+        if ADDRESS.fullmatch(name):
+            hint = f"one that is not configured is named by its URL (http://{name})"
         raise ConfigError(f"There is no registry {shown_name(name)[:80]!r}; {hint}.")
     return found

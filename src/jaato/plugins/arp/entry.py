@@ -119,7 +119,7 @@ def base_of(url: str) -> Url:
     try:
         base = parse_url(url)
     except ToolError as error:
-        raise Malformed(f"has a url that cannot be used: {error}") from None
+        raise Malformed(f"has a url that cannot be used: {str(error).removesuffix('.')}") from None
     if "?" in base.target:
         raise Malformed("has a query in its url; put keys into headers")
     path = base.target.rstrip("/").removesuffix("/v1/tools")

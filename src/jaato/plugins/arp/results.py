@@ -35,7 +35,7 @@ def output_of(registry: str, answer: Answer, definition: ToolDefinition) -> Outp
             raise refusal from None
         raise CallLost(
             f"The registry {registry!r} answered HTTP {answer.status} with what is no result: "
-            f"{one_line(str(error), 300)} Whether the call was carried out is not known."
+            f"{one_line(str(error), 300).rstrip('.')}. Whether the call was carried out is not known."
         ) from None
     if result.error is not UNSET:
         raise RegistryRefusal(problem_of(registry, result.error))
@@ -90,7 +90,7 @@ def refusal_of(registry: str, answer: Answer) -> JaatoError | None:
             Problem(
                 code="registry_unauthorized",
                 message=f"The registry {registry!r} refuses the key (HTTP {status}){words(answer)}. The user has to set "
-                "its token in registries.json.",
+                "its token: in registries.json, or with --token where it is named by its URL.",
             )
         )
     if status == 429:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,11 @@ class Far:
     def place(self) -> str:
         """Which registry it is a tool of."""
         return f"the registry {self.source.name!r} ({target_of(self.source.config)})"
+
+    @property
+    def accepting(self) -> str:
+        """The command that accepts its tools as they are now."""
+        return f"jaato registry trust {shlex.quote(self.source.name)}"
 
     @property
     def away(self) -> str:

@@ -50,6 +50,7 @@ class ToldHands:
     def __init__(self, live: LiveHands, model: TraceModel, trace: Trace) -> None:
         self._live = live
         self._model = model
+        self._whole = trace.ended is not None
         self._replies = {
             (record.step_id, record.attempt): record
             for record in trace.records
@@ -63,9 +64,10 @@ class ToldHands:
             why = ask.before[-1].told if ask.before else ""
             if isinstance(why, ToolResult):
                 why = why.error.message if why.error is not None else ""
-            raise MalformedReply(
-                f"The flow takes another course now: the trace has no reply {ask.attempt} for {ask.step_id}. {why}"
-            )
+            missing = f"the trace has no reply {ask.attempt} for {ask.step_id}. {why}".rstrip()
+            if not self._whole and not why:
+                raise MalformedReply(f"The trace was cut off here: {missing}")
+            raise MalformedReply(f"The flow takes another course now: {missing}")
         parts: list[Part] = [Text(record.text)] if record.text else []
         if record.call is not None:
             parts.append(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.agent.session import Session
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.agent import listed
 from jaato.runtime.answers import PermissionHandler, attend
@@ -31,7 +31,8 @@ class Flow:
     `run = await Flow(registries=["http://127.0.0.1:8000"], model="…").run("…")`, or without a loop `Flow(…).run_sync("…")`.
     `registries` are URLs and names of configured ones; without any, all that are configured and trusted are used. `token` is
     for the one that is a URL. Calls ask for permission unless `allow` covers them, `on_permission` allows them, or `yes`.
-    `trace` is a file, not there yet, that is written as the flow goes; `on_record` hears each of its records.
+    `trace` is a file, not there yet, that is written as the flow goes; `on_record` hears each of its records;
+    what fails in it is logged, and ends nothing.
     """
 
     registries: Sequence[str] = ()
@@ -66,7 +67,7 @@ class Flow:
         order = Order(
             instruction,
             self._blueprint(),
-            listed("registries", self.registries),
+            texts("registries", self.registries),
             self.token,
             self.max_steps,
             Path(self.trace) if self.trace is not None else None,
@@ -107,8 +108,8 @@ class Flow:
             provider=self.provider,
             workspace=Path(self.workspace) if self.workspace is not None else None,
             name=self.name,
-            allow=listed("allow", self.allow),
-            deny=listed("deny", self.deny),
+            allow=texts("allow", self.allow),
+            deny=texts("deny", self.deny),
             yes=self.yes,
             settings=ModelSettings(temperature=self.temperature, effort=self.effort),
             base_url=self.base_url,
@@ -116,3 +117,12 @@ class Flow:
             state_dir=Path(self.state_dir) if self.state_dir is not None else None,
             environ=self.environ,
         )
+
+
+def texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """An argument that is a list of texts. Raises `ConfigError` for anything else."""
+    found = listed(name, given, "Flow")
+    for one in found:
+        if not isinstance(one, str):
+            raise ConfigError(f"Flow's `{name}` has {one!r}, which is no text.")
+    return found

@@ -42,7 +42,10 @@ class Recorder:
         self.records.append(record)
         if self._file is not None:
             self._write(msgspec.json.encode(record) + b"\n")
-        self._heard(record)
+        try:
+            self._heard(record)
+        except Exception:
+            LOG.exception("A listener failed on %s", type(record).__name__)
 
     def _write(self, line: bytes) -> None:
         """A whole line or nothing of it; the flow goes on where the file cannot."""
@@ -70,7 +73,9 @@ def created(path: Path) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise ConfigError(f"There is a file {path} already; name another one, or remove it.") from None
+        raise ConfigError(
+            f"There is something at {path} already; name a file that is not there yet."
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"The trace {path} cannot be written: {reason}.") from None
@@ -98,6 +103,10 @@ class Trace(NamedTuple):
 
 def read_trace(path: Path) -> Trace:
     """A trace, checked. Raises `ConfigError` saying what is wrong with it."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            f"{path} is no regular file; name a trace that `jaato flow run --trace FILE` has written."
+        )
     content = read_small(path, MAX_TRACE_BYTES)
     if content is None:
         raise ConfigError(f"There is no file {path}; `jaato flow run --trace FILE` writes one.")

@@ -75,11 +75,13 @@ class Work:
     """One flow. `stop` ends it wherever it is; what was done is kept."""
 
     def __init__(self, order: Order) -> None:
+        if not isinstance(order.instruction, str):
+            raise ConfigError(f"The instruction is text, not {type(order.instruction).__name__}.")
         if not order.instruction.strip():
             raise ConfigError("The instruction is empty; say what is to be done.")
         if len(order.instruction) > MAX_INSTRUCTION_CHARS:
             raise ConfigError(f"The instruction has more than {MAX_INSTRUCTION_CHARS:,} characters.")
-        if not 1 <= order.max_steps <= MOST_STEPS:
+        if order.max_steps.__class__ is not int or not 1 <= order.max_steps <= MOST_STEPS:
             raise ConfigError(f"max_steps is a number from 1 to {MOST_STEPS}.")
         self._order = order
         self._scope = anyio.CancelScope()

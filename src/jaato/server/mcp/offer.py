@@ -41,7 +41,8 @@ class Offer:
         for name in self.tools:
             found = catalog.find(name)
             if found is None:
-                near = ", ".join(catalog.similar(name)) or "`jaato tools list` shows them all"
-                raise ConfigError(f"There is no tool {name!r} to offer; like it: {near}.")
+                near = ", ".join(catalog.similar(name))
+                hint = f"like it: {near}" if near else "`jaato tools list` shows them all"
+                raise ConfigError(f"There is no tool {name!r} to offer; {hint}.")
             names.append(found.tool.name)
         return names

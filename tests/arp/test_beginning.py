@@ -1,0 +1,46 @@
+"""A registry that serves tools of others on, as it begins."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.arp.using import configure
+
+from jaato.settings import environment
+
+
+def test_one_that_serves_itself_on_begins_at_once(tmp_path: Path) -> None:
+    """A registry that is asked by one of those it asks while it begins answers then: nobody waits for another's beginning."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    configure(tmp_path, itself=f"http://127.0.0.1:{port}")
+    command = [
+        sys.executable,
+        "-m",
+        "jaato",
+        "registry",
+        "serve",
+        "--port",
+        port,
+        "--plugins",
+        "arp",
+        "--yes",
+    ]
+    environ = {**environment(), "HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [*command, "--workspace", str(tmp_path)], env=environ, stderr=subprocess.PIPE
+    ) as it:
+        assert it.stderr is not None
+        told: list[bytes] = []
+        try:
+            while not told or b"serving" not in told[-1]:
+                told.append(it.stderr.readline())
+                assert told[-1], told
+        finally:
+            it.terminate()
+            it.stderr.read()
+    assert b"did not answer" not in b"".join(told)
+    assert b"401" in b"".join(told)
