@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -195,7 +196,7 @@ class Page:
 
     def _shell(self, block: Block, merged: bool) -> None:
         assert "pip install" not in block.text, "a page's test reaches no network"
-        done = subprocess.run(
+        with subprocess.Popen(
             ["bash", "-e", "-o", "pipefail", "-c", block.text],
             cwd=self.place,
             env=self.environ(block),
@@ -203,9 +204,12 @@ class Page:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             text=True,
-            timeout=120,
-            check=False,
-        )
-        self._printed = done.stdout
+            start_new_session=True,
+        ) as shell:
+            try:
+                self._printed, said = shell.communicate(timeout=120)
+            finally:  # what a page has begun and not ended ends with it
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGKILL)
         wanted = int(block.directives.get("exit", "0"))
-        assert done.returncode == wanted, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert shell.returncode == wanted, f"exit code {shell.returncode}:\n{self._printed}\n{said}"
