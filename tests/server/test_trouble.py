@@ -163,8 +163,9 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     anyio.run(main)
 
 
-def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
+def test_a_store_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server serves what can be read and says why nothing can be written, at its start and to every command."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "known"))  # where the server says that it runs
     (tmp_path / "state").mkdir()
     store = SqliteStore(tmp_path / "state/jaato.db")
     begin(store, "s1", 5, workspace=str(tmp_path))
