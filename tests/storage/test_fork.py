@@ -51,7 +51,7 @@ def test_a_fork_has_the_events_up_to_the_point(store: SqliteStore) -> None:
     assert sound(store, "s1") == before
     whole = store.fork("s1")
     assert len(sound(store, whole)) == 10
-    assert store.sessions()[0].name == "fork of later"
+    assert "fork of later" in [row.name for row in store.sessions()]
 
 
 @pytest.mark.parametrize("seq", [0, -1, 4, 1 << 40])
