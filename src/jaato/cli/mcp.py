@@ -17,7 +17,7 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.screen import printable
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
-from jaato.plugins.mcp.config import FILE, Malformed, Scope, ServerConfig, document_of, search
+from jaato.plugins.mcp.config import FILE, ServerConfig, document_of, search
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.logs import LogFile
@@ -25,6 +25,7 @@ from jaato.plugins.mcp.pool import POOL
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
+from jaato.tools.configured import Malformed, Scope
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask

@@ -12,10 +12,10 @@ from jaato.cli.options import clean_text
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError
 from jaato.plugins.mcp import edit, manifest
-from jaato.plugins.mcp.config import Scope
 from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.pins import Pins
 from jaato.plugins.mcp.trusted import Trusted
+from jaato.tools.configured import Scope
 
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|authorization|cookie", re.IGNORECASE)
 

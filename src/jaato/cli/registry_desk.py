@@ -7,13 +7,14 @@ from pathlib import Path
 
 from jaato.cli.options import clean_text, workspace_of
 from jaato.errors import ConfigError
-from jaato.plugins.arp.config import Scope, file_of
+from jaato.plugins.arp.config import file_of
 from jaato.plugins.arp.directory import Directory, Places, Shelf
 from jaato.plugins.arp.entry import registry_at
 from jaato.plugins.arp.trusted import Trusted
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
+from jaato.tools.configured import Scope
 
 
 class Desk:

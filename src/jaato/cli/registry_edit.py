@@ -14,10 +14,11 @@ from jaato.cli.screen import visible
 from jaato.cli.table import print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.plugins.arp import edit, kept
-from jaato.plugins.arp.config import RegistryConfig, Scope
+from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.trusted import described, vouched
+from jaato.tools.configured import Scope
 
 
 def main(args: Namespace) -> int:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.arp import strict
-from jaato.tools.atomic import read_small
+from jaato.tools.configured import Malformed, Scope, content_of, either_begins, resolved
 from jaato.tools.names import shown_name
 
 FILE = "registries.json"
 KEY = "registries"
-MAX_FILE_BYTES = 1_000_000
 MAX_REGISTRIES = 100
-WORLD_WRITABLE = 0o002
 ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
 """What is meant as an address, and lacks its scheme."""
 DOCUMENT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-
-Scope = Literal["user", "workspace", "argument"]
 
 
 class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +65,6 @@ class Found:
     problems: tuple[Problem, ...] = ()
 
 
-class Malformed(Exception):
-    """A file or an entry that cannot be used; the text says why and what to do."""
-
-
 def load(workspace: Path, config_dir: Path) -> Found:
     """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name or prefix."""
     user_file, workspace_file = file_of("user", workspace, config_dir), workspace / ".jaato" / FILE
@@ -85,7 +74,7 @@ def load(workspace: Path, config_dir: Path) -> Found:
         problems += more
         taken = {mark_of(one): name for name, one in registries.items()}
         for name, config in others.items():
-            mine = next((own for mark, own in taken.items() if near(mark, mark_of(config))), None)
+            mine = next((own for mark, own in taken.items() if either_begins(mark, mark_of(config))), None)
             if mine is None:
                 registries[name] = config
                 continue
@@ -102,11 +91,6 @@ def file_of(scope: Scope, workspace: Path, config_dir: Path) -> Path:
 def mark_of(config: RegistryConfig) -> str:
     """How the prefixed names of a registry's tools begin, as names are compared."""
     return f"{config.prefix}__".casefold()
-
-
-def near(one: str, other: str) -> bool:
-    """Whether names that begin so could be taken for each other."""
-    return one.startswith(other) or other.startswith(one)
 
 
 def read(
@@ -126,7 +110,9 @@ def read(
             if number >= MAX_REGISTRIES:
                 raise Malformed(f"is left out: a file has at most {MAX_REGISTRIES} registries")
             made = registry_of(name, entry, scope, path)
-            twin = next((one for one in registries.values() if near(mark_of(one), mark_of(made))), None)
+            twin = next(
+                (one for one in registries.values() if either_begins(mark_of(one), mark_of(made))), None
+            )
             if twin is not None:
                 raise Malformed(
                     f"is left out: its tools could have names of {twin.name!r}; give it another prefix"
@@ -141,18 +127,7 @@ def read(
 
 def entries_of(path: Path, within: Path | None) -> dict[str, Any]:
     """The entries of a file by name. Raises `Malformed`."""
-    try:
-        if within is not None and not resolved(path).is_relative_to(resolved(within)):
-            raise Malformed(
-                "leads out of the workspace by a link, which is not followed; put a file in its place"
-            )
-        content = read_small(path, MAX_FILE_BYTES)
-        if content is not None and within is None and os.stat(path).st_mode & WORLD_WRITABLE:
-            raise Malformed(f"can be written by everybody, so it is not read; chmod 600 {path}")
-    except ConfigError as error:
-        raise Malformed(str(error).removeprefix(f"{path} ")) from None
-    except OSError as error:
-        raise Malformed(f"cannot be read: {error.strerror}") from None
+    content = content_of(path, within)
     if content is None:
         return {}
     document = document_of(content)
@@ -170,17 +145,6 @@ def document_of(content: bytes) -> dict[str, Any]:
         return strict(content.removeprefix(b"\xef\xbb\xbf"), DOCUMENT)
     except JaatoError as error:
         raise Malformed(f"cannot be read: {str(error)[:300].rstrip('.')}; correct it") from None
-
-
-def digest_of(value: Any) -> str:
-    """The SHA-256 of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def resolved(path: Path) -> Path:
-    """The path with its links followed as far as they lead."""
-    return Path(os.path.realpath(path))
 
 
 def search(registries: Mapping[str, RegistryConfig], name: str) -> RegistryConfig:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
-from jaato.plugins.arp.config import KEY, MAX_FILE_BYTES, Malformed, Scope, document_of, resolved
+from jaato.plugins.arp.config import KEY, document_of
 from jaato.plugins.arp.entry import registry_of
 from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.configured import MAX_FILE_BYTES, Malformed, Scope, resolved
 
 
 def add(

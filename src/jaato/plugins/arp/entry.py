@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.arp.config import Malformed, RegistryConfig, Scope, digest_of
+from jaato.plugins.arp.config import RegistryConfig
 from jaato.tools.address import Url, parse_url
+from jaato.tools.configured import PLACE, Malformed, Scope, check_name, digest_of, switch, value_of
 from jaato.tools.secret_words import like_secret, names_secret
 from jaato.tools.unseen import hidden, strings_in
 
@@ -20,7 +21,6 @@ MAX_TEXT_CHARS = 8_192
 MAX_HEADERS = 30
 MAX_TIMEOUT_S = 3_600.0
 PREFIX = re.compile(r"[A-Za-z0-9_-]{1,24}")
-PLACE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 KEYRING = "keyring:"
 SERVICE = "jaato-registry"
 """Under what name the system keyring has the tokens of registries."""
@@ -45,7 +45,7 @@ class Filled:
 
 def registry_of(name: str, entry: Any, scope: Scope, origin: Path) -> RegistryConfig:
     """The registry an entry describes. Raises `Malformed` saying what is wrong with it."""
-    check_name(name)
+    check_name(name, MAX_NAME_CHARS)
     if not isinstance(entry, dict):
         raise Malformed('must be an object such as {"url": "https://tools.example.com"}')
     unknown = [key for key in entry if key not in KEYS]
@@ -92,16 +92,6 @@ def registry_at(url: str, token: str = "", name: str = "") -> RegistryConfig:
         return registry_of(name, {"url": url, "token": token}, "argument", Path("the command line"))
     except Malformed as error:
         raise ConfigError(f"The address {error}.") from None
-
-
-def check_name(name: str) -> None:
-    """Raise `Malformed` for a name that could not be shown or told apart."""
-    if not name.strip() or name != name.strip():
-        raise Malformed("needs a name that is not blank and has no space around it")
-    if len(name) > MAX_NAME_CHARS:
-        raise Malformed(f"has a name of more than {MAX_NAME_CHARS} characters; shorten it")
-    if hidden(name) or not name.isprintable():
-        raise Malformed("has invisible characters in its name; write it without them")
 
 
 def plain_prefix(name: str) -> str:
@@ -159,16 +149,6 @@ def text_of(entry: Mapping[str, Any], key: str) -> str:
     return value.strip()
 
 
-def switch(entry: Mapping[str, Any], key: str, default: bool) -> bool:
-    """A yes or no."""
-    value = entry.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise Malformed(f"{key!r} must be true or false")
-    return value
-
-
 def seconds_of(value: Any) -> float:
     """How long a call may take."""
     if value is None:
@@ -191,7 +171,7 @@ def filled(config: RegistryConfig, environ: Mapping[str, str]) -> Filled:
     """
 
     def fill(text: str, place: str) -> str:
-        return PLACE.sub(lambda found: value_of(config, found, environ, place), text)
+        return PLACE.sub(lambda found: known_of(config, found, environ, place), text)
 
     try:
         base = base_of(fill(config.url, "url"))
@@ -220,16 +200,13 @@ def secrets_of(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if like_secret(value)}
 
 
-def value_of(config: RegistryConfig, found: re.Match[str], environ: Mapping[str, str], place: str) -> str:
+def known_of(config: RegistryConfig, found: re.Match[str], environ: Mapping[str, str], place: str) -> str:
     """What stands for a variable; it is not looked at again. Raises `ConfigError`."""
-    name, default = found[1], found[2]
-    known = environ.get(name)
-    if known is None or (known == "" and default is not None):
-        known = default
+    known = value_of(found, environ)
     if known is None:
         raise ConfigError(
-            f"The registry {config.name!r} needs the variable {name} ({place} in {config.origin}), which is not set. "
-            f"Set it, or write ${{{name}:-default}}."
+            f"The registry {config.name!r} needs the variable {found[1]} ({place} in {config.origin}), which is not set. "
+            f"Set it, or write ${{{found[1]}:-default}}."
         )
     return known.strip()
 

@@ -11,9 +11,10 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.plugins.arp.config import RegistryConfig, digest_of
+from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
 from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.configured import digest_of
 from jaato.tools.names import shown_name
 from jaato.tools.unseen import visible
 

@@ -3,9 +3,7 @@ distrust."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import read_small
+from jaato.tools.configured import Malformed, Scope, content_of, either_begins, resolved
 
 FILE = ".mcp.json"
-MAX_FILE_BYTES = 1_000_000
 MAX_SERVERS = 500
-WORLD_WRITABLE = 0o002
 
 Kind = Literal["stdio", "http", "sse"]
-Scope = Literal["user", "workspace", "argument"]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,10 +68,6 @@ class Found:
     problems: tuple[Problem, ...] = ()
 
 
-class Malformed(Exception):
-    """A file or an entry that cannot be used; the text says why and what to do."""
-
-
 class Table(dict[str, Any]):
     """A JSON object that remembers which of its keys came twice."""
 
@@ -106,7 +97,7 @@ def load(workspace: Path, home: Path) -> Found:
                     continue
                 text = f"is left out: its tools could have names of your own server {near!r}; rename it"
                 problems.append(Problem(name, workspace_file, text))
-            elif content_of(mine) != content_of(config):
+            elif substance_of(mine) != substance_of(config):
                 text = f"is left out, because your own {user_file} has a server {mine.name!r}; rename one of them"
                 problems.append(Problem(name, workspace_file, text))
     return Found(servers, tuple(problems))
@@ -140,18 +131,7 @@ def read(
 
 def entries_of(path: Path, within: Path | None) -> Table:
     """The entries of a file by name. Raises `Malformed`."""
-    try:
-        if within is not None and not resolved(path).is_relative_to(resolved(within)):
-            raise Malformed(
-                "leads out of the workspace by a link, which is not followed; put a file in its place"
-            )
-        content = read_small(path, MAX_FILE_BYTES)
-        if content is not None and within is None and os.stat(path).st_mode & WORLD_WRITABLE:
-            raise Malformed(f"can be written by everybody, so it is not read; chmod 600 {path}")
-    except ConfigError as error:
-        raise Malformed(str(error).removeprefix(f"{path} ")) from None
-    except OSError as error:
-        raise Malformed(f"cannot be read: {error.strerror}") from None
+    content = content_of(path, within)
     if content is None:
         return Table([])
     document = document_of(content)
@@ -186,13 +166,7 @@ def document_of(content: bytes) -> Table:
     return document
 
 
-def digest_of(value: Any) -> str:
-    """The SHA-256 of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def content_of(config: ServerConfig) -> tuple[Any, ...]:
+def substance_of(config: ServerConfig) -> tuple[Any, ...]:
     """What a server is, apart from its name and where it is written."""
     left_out = {"name", "scope", "origin", "digest", "identity"}
     return tuple(getattr(config, name) for name in config.__struct_fields__ if name not in left_out)
@@ -213,21 +187,11 @@ def prefix_of(name: str) -> str:
     )
 
 
-def either_begins(one: str, other: str) -> bool:
-    """Whether a text begins with another, whichever is longer."""
-    return one.startswith(other) or other.startswith(one)
-
-
 def shortened(name: str) -> str:
     """A name as a message has it."""
     from jaato.tools.unseen import visible
 
     return visible(name if len(name) <= 80 else f"{name[:80]}…")
-
-
-def resolved(path: Path) -> Path:
-    """The path with its links followed as far as they lead."""
-    return Path(os.path.realpath(path))
 
 
 def search(servers: Mapping[str, ServerConfig], name: str) -> ServerConfig:

@@ -10,18 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import (
-    MAX_FILE_BYTES,
-    Malformed,
-    Scope,
-    ServerConfig,
-    Table,
-    document_of,
-    resolved,
-)
+from jaato.plugins.mcp.config import ServerConfig, Table, document_of
 from jaato.plugins.mcp.entry import server_of
 from jaato.protocol.codec import is_unicode
 from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.configured import MAX_FILE_BYTES, Malformed, Scope, resolved
 
 
 def add(

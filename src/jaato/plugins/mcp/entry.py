@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaato.plugins.mcp.config import Kind, Malformed, Scope, ServerConfig, Table, digest_of
+from jaato.plugins.mcp.config import Kind, ServerConfig, Table
 from jaato.protocol.codec import is_unicode
+from jaato.tools.configured import Malformed, Scope, check_name, digest_of, switch
 from jaato.tools.unseen import hidden, strings_in
 
 KINDS: dict[str, Kind] = {
@@ -42,7 +43,7 @@ RESERVED_HEADERS = frozenset(
 
 def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig:
     """The server an entry describes. Raises `Malformed` saying what is wrong with it."""
-    check_name(name)
+    check_name(name, MAX_NAME_CHARS)
     if not isinstance(entry, Table):
         raise Malformed('must be an object such as {"command": "npx", "args": ["-y", "package"]}')
     check_shape(entry)
@@ -74,16 +75,6 @@ def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig
     if unseen:
         raise Malformed(f"holds invisible characters ({', '.join(unseen[:5])}); write it without them")
     return config
-
-
-def check_name(name: str) -> None:
-    """Raise `Malformed` for a name that could not be shown or told apart."""
-    if not name.strip() or name != name.strip():
-        raise Malformed("needs a name that is not blank and has no space around it")
-    if len(name) > MAX_NAME_CHARS:
-        raise Malformed(f"has a name of more than {MAX_NAME_CHARS} characters; shorten it")
-    if hidden(name) or not name.isprintable():
-        raise Malformed("has invisible characters in its name; write it without them")
 
 
 def check_shape(entry: Table) -> None:
@@ -218,16 +209,6 @@ def seconds_of(entry: Table, keys: tuple[str, ...], default_s: float) -> float:
         value_s = value / 1000 if key == "timeout" and value >= 1000 else value
         return float(min(value_s, MAX_TIMEOUT_S))
     return default_s
-
-
-def switch(entry: Table, key: str, default: bool) -> bool:
-    """A yes or no."""
-    value = entry.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise Malformed(f"{key!r} must be true or false")
-    return value
 
 
 def texts(value: Any, key: str) -> dict[str, str]:

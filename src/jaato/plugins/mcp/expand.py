@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import Malformed, ServerConfig
+from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.entry import MAX_TEXT_CHARS, check_header, check_url
+from jaato.tools.configured import PLACE, Malformed, value_of
 from jaato.tools.secret_words import like_secret, names_secret
 from jaato.tools.unseen import strings_in
-
-PLACE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def expanded(config: ServerConfig, environ: Mapping[str, str]) -> ServerConfig:
@@ -90,12 +89,9 @@ def filled(text: str, environ: Mapping[str, str], missing: Callable[[str], Confi
     """A text with its variables; what is filled in is not looked at again."""
 
     def value(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
-        known = environ.get(name)
-        if known is None or (known == "" and default is not None):
-            known = default
+        known = value_of(found, environ)
         if known is None:
-            raise missing(name)
+            raise missing(found[1])
         return known
 
     return PLACE.sub(value, text)

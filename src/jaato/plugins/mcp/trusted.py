@@ -10,9 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import ServerConfig, resolved
+from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.expand import variables_of
 from jaato.tools.atomic import read_small
+from jaato.tools.configured import resolved
 from jaato.tools.trust import Trust, content_hash
 from jaato.tools.unseen import visible
 

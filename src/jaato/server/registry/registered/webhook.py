@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
-from jaato.plugins.arp.config import Malformed
 from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secrets_of
 from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
@@ -23,6 +22,7 @@ from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unr
 from jaato.server.registry.values import MAX_RESULT_BYTES
 from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
+from jaato.tools.configured import Malformed
 from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.others import INVOCATION
 from jaato.tools.route import is_loopback
