@@ -11,27 +11,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 from tests.cli import warm
+from tests.processes import children
 
 ROOT = Path(__file__).parents[1]
 
 hypothesis.settings.register_profile("house", database=None, deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.register_profile("explore", database=None, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("JAATO_TEST_PROFILE", "house"))  # noqa: TID251 a test's own choice
-
-
-def children() -> set[int]:
-    """The processes this one has started that still live; zombies of a finished test are none."""
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid() and fields[0] != "Z":
-            found.add(int(entry.name))
-    return found
 
 
 def untracked() -> set[str]:
@@ -50,13 +36,13 @@ def untracked() -> set[str]:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """After the last test no process of ours lives and no file was added to the checkout."""
-    files, processes = untracked(), children()
+    files, processes = untracked(), children(zombies=False)
     yield
     warm.HELD.close()
     until = time.monotonic() + 10
-    while children() - processes and time.monotonic() < until:
+    while children(zombies=False) - processes and time.monotonic() < until:
         time.sleep(0.05)
-    left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children() - processes}
+    left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(zombies=False) - processes}
     assert not left, f"processes left behind: {left}"
     added = untracked() - files
     assert not added, f"files left in the checkout: {added}"

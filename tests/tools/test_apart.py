@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.processes import children
 
 from jaato.errors import CancelledException, ToolError
 from jaato.tools.apart import Bounds, WorkFailed, wait_apart, work_apart
@@ -97,16 +98,16 @@ def test_every_bound_holds(tmp_path: Path) -> None:
 def test_a_cancelled_call_leaves_no_process() -> None:
     """Cancelling ends the process before the call returns."""
     token = CancelToken()
-    before = children()
+    before = children(zombies=True)
     threading.Timer(0.2, token.cancel).start()
     with pytest.raises(CancelledException):
         do("spin", token=token)
-    assert children() <= before
+    assert children(zombies=True) <= before
 
 
 def test_a_cancelled_task_leaves_no_process() -> None:
     """The same for a task: its process has ended when the cancelled scope is left, and nothing waits for it."""
-    before = children()
+    before = children(zombies=True)
 
     async def main() -> bool:
         with anyio.move_on_after(0.2) as scope:
@@ -114,7 +115,7 @@ def test_a_cancelled_task_leaves_no_process() -> None:
         return scope.cancelled_caught
 
     assert anyio.run(main)
-    assert children() <= before
+    assert children(zombies=True) <= before
 
 
 def test_bytes_go_along_and_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +138,6 @@ def measure(request: dict[str, Any], data: bytes) -> Any:
     """What is known of the bytes and of the place."""
     seen = [entry.split("=")[0] for entry in Path("/proc/self/environ").read_text().split("\0") if entry]
     return {"size": len(data), "sum": sum(data), "cwd": os.getcwd(), "environ": seen, "request": request}
-
-
-def children() -> set[str]:
-    """The processes this one has started and not seen the end of."""
-    return {
-        pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()
-    }
 
 
 def test_modules_of_the_working_directory_are_not_imported(

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.processes import children
 from tests.web.fetching import local, plain
 from tests.web.server import Answer, ask, serving, text
 
@@ -134,17 +135,11 @@ def test_a_page_that_is_too_deep_ends_its_reader() -> None:
     from jaato.plugins.web.reading import read_apart
     from jaato.tools.apart import WorkFailed
 
-    before = children()
+    before = children(zombies=True)
     options = {"base": "http://a/", "selector": None, "plain": False, "most_chars": 1000}
     with pytest.raises(WorkFailed, match="selector or fewer max_bytes"):
         anyio.run(lambda: read_apart("html", b"<div>" * 300_000, 0.3, **options))
-    assert children() <= before
-
-
-def children() -> set[str]:
-    """The processes this one has started and not seen the end of."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+    assert children(zombies=True) <= before
 
 
 def test_a_host_that_is_not_there(tmp_path: Path) -> None:
