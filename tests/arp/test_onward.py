@@ -28,13 +28,13 @@ from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-NAMES = {"echo", "calc", "time_now", "registries", "refresh_registry"}
-"""What a registry has of its own that serves the plugin's tools."""
+NAMES = {"echo", "calc", "time_now"}
+"""What a registry has of its own."""
 
 
 @asynccontextmanager
 async def onward(path: Path, **registries: Any) -> AsyncIterator[Opened]:
-    """A registry that serves on what these have."""
+    """A registry that serves on what these have, and nothing of what looks after them."""
     path.mkdir(exist_ok=True)
     if registries:
         configure(path, **registries)
@@ -190,7 +190,10 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second = served
         for _ in range(3):
             seen = [names(first), names(second)]
-        assert sorted(len(one) for one in seen) == [5, 10]
+        assert sorted(len(one) for one in seen) == [
+            4,
+            8,
+        ]  # each offers the one that was named, and not the other
         told = [result_of(at.invoke("registries", {"args": {}}), 200)["result"] for at in (first, second)]
         rows = [row for one in told for row in one["registries"]]
         assert [row["state"] for row in rows].count("unreachable") == 1
@@ -206,7 +209,12 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 path.mkdir()
                 configure(path, other=f"http://127.0.0.1:{other}")
                 described = Blueprint(
-                    workspace=path, state_dir=path, environ={"HOME": str(path)}, plugins=("arp",), yes=True
+                    workspace=path,
+                    state_dir=path,
+                    environ={"HOME": str(path)},
+                    plugins=("arp",),
+                    yes=True,
+                    allow=("registries",),
                 )
                 door = open_registry(described)
                 stack.push_async_callback(door.callers.close)
@@ -227,9 +235,9 @@ def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": program, "broken": broken}}))
 
     def body_of(at: Served) -> None:
-        assert {name for name in names(at) if name.startswith("mcp__")} == {
-            f"mcp__small__{name}" for name in small_server.TOOLS
-        }
+        assert names(at) - NAMES == {f"mcp__small__{name}" for name in small_server.TOOLS}
+        for hidden in ("mcp_connect", "call_mcp_tool"):
+            fails(at.invoke(hidden, {"args": {"server": "small"}}), 404, "tool.not_found")
         told = at.send("GET", "/v1/tools/mcp__small__greet").json
         assert told["parameters"] == small_server.TOOLS["greet"]
         assert told["source"]["domain"] == "mcp"

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jaato.errors import ConfigError
 from jaato.runtime.runtime import Plan
 from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+
+def every(_tool: Tool) -> bool:
+    """Any tool."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The core tools and the two of discovery, unless it is `whole` (everything) or names `tools` (nothing else)."""
+    """The core tools and the two of discovery, unless it is `whole` (everything) or names `tools` (nothing else). What is not in `scope`
+    is offered in no case."""
 
     whole: bool = False
     tools: tuple[str, ...] = ()
+    scope: Callable[[Tool], bool] = every
 
     def plan(self, plan: Plan, catalog: Catalog) -> Plan:
         """The plan of a session that declares what is offered. Raises `ConfigError` for a tool there is not."""

@@ -144,7 +144,7 @@ class RegistryDoor:
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
         self.onward = callers.onward
-        self._followed = elsewhere.Followed(callers.catalog)
+        self._followed = elsewhere.Followed(callers.catalog, callers.offer)
         callers.watch(self._followed.note)
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes

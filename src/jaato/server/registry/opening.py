@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for, workspace_of
@@ -13,6 +14,7 @@ from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.elsewhere import is_for_others
 from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.places import places_of
 from jaato.server.registry.registered.changing import Registered
@@ -48,11 +50,13 @@ def open_registry(
         allow=(*blueprint.allow, *allowed),
     )
     kept = kept_by(settings)
-    callers = Callers.opened(described, Offer(whole=True))
+    offer = Offer(whole=True, scope=partial(is_for_others, named=frozenset(blueprint.allow)))
+    callers = Callers.opened(described, offer)
     callers.kept = kept
     for tool in tools:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
-    everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
+    offered = filter(offer.scope, callers.catalog)
+    everything = Shelf(one for first in offered for one in served.all_of(first))
     allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
     handlers = Handlers(
         settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
