@@ -27,6 +27,7 @@ from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
+ROOT = Path(__file__).parents[2]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 NAMES = {"echo", "calc", "time_now"}
 """What a registry has of its own."""
@@ -128,6 +129,14 @@ def test_failures_of_others(tmp_path: Path) -> None:
     """What goes wrong with a registry behind keeps its meaning: not there now, refused, another's fault; no key of it leaks."""
     calls: tuple[tuple[Any, str, int, str, bool], ...] = (
         (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
+        (failure("tool.timeout", "Slow.", result=True), "504 X", 504, "tool.timeout", False),
+        (
+            failure("tool.cancelled", "Off.", result=True, retryable=True),
+            "503 X",
+            503,
+            "tool.cancelled",
+            True,
+        ),
         (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
         (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
         (
@@ -227,15 +236,24 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
     """The tools of configured MCP servers are served with their schemas, also where nobody has started one before; what
-    changes there shows, a server that cannot start is left out, and what one refuses is told."""
+    changes there shows, a server that cannot start is left out, and what one refuses is told. Of one that ends in the
+    middle of a call it is not said that nothing was done."""
     described = tmp_path / "described.json"
     described.write_text("{}")
     program = {"command": sys.executable, "args": [str(Path(small_server.__file__)), str(described)]}
     broken = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": program, "broken": broken}}))
+    end = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.mcp import small_server as it; import os, pathlib"
+    end += f"\nit.called = lambda *_: os._exit(3)\nit.main(pathlib.Path({str(described)!r}))"
+    ends = {"command": sys.executable, "args": ["-c", end]}
+    servers = {"small": program, "broken": broken, "ends": ends}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
     def body_of(at: Served) -> None:
-        assert names(at) - NAMES == {f"mcp__small__{name}" for name in small_server.TOOLS}
+        assert names(at) - NAMES == {
+            f"mcp__{server}__{name}" for server in ("small", "ends") for name in small_server.TOOLS
+        }
+        lost = fails(at.invoke("mcp__ends__greet", {"args": {"name": "x"}}), 500, "tool.outcome_unknown")
+        assert (lost["retryable"], lost["details"]["code"]) == (False, "mcp_call_lost")
         for hidden in ("mcp_connect", "call_mcp_tool"):
             fails(at.invoke(hidden, {"args": {"server": "small"}}), 404, "tool.not_found")
         told = at.send("GET", "/v1/tools/mcp__small__greet").json

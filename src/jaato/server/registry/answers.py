@@ -19,6 +19,7 @@ from jaato.errors import (
 from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
+from jaato.protocol.specs import Access
 from jaato.server.registry.request import Headers
 
 JSON = (b"content-type", b"application/json")
@@ -66,13 +67,15 @@ RETRYABLE = frozenset(
         "request.timeout",
         "request.idempotency_under_way",
         "request.too_many",
-        "tool.cancelled",
         "tool.timeout",
         "tool.unreachable",
         "registry.unavailable",
         "registry.not_kept",
     )
 )
+"""What may be sent again as it was: nothing was done, or nothing that could be done twice."""
+CUT_OFF = frozenset(("tool.cancelled", "tool.timeout"))
+"""How calls end in the middle."""
 CODES = {
     UnknownTool.code: "tool.not_found",
     InvalidArguments.code: "tool.invalid_args",
@@ -87,6 +90,7 @@ CODES = {
     "registry_call_lost": "tool.outcome_unknown",
     "registry.unavailable": "tool.unreachable",
     "mcp_server_failed": "tool.unreachable",
+    "mcp_call_lost": "tool.outcome_unknown",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
 PASSED_ON = frozenset(
@@ -162,8 +166,11 @@ def code_for(problem: Problem, *, begun: bool = True) -> str:
     return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
 
 
-def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
-    """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
+def error_for(
+    problem: Problem, request_id: str, *, begun: bool = True, access: Access = "network"
+) -> ToolError:
+    """A problem of the pipeline's in the contract's words, of a tool with this access. What an exception says that is no
+    error of ours stays here."""
     code = code_for(problem, begun=begun)
     if code == "registry.unavailable":
         return error_of(code, UNAVAILABLE)
@@ -182,6 +189,11 @@ def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolE
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
     error = error_of(code, problem.message, details)
-    if problem.retryable and not error.retryable:
-        return ToolError(SCHEMA_VERSION, code, error.message, True, error.details)
+    retryable = problem.retryable or error.retryable
+    if (
+        code in CUT_OFF
+    ):  # another registry knows whether its tool had begun; here what only reads is not done twice
+        retryable = problem.retryable if problem.code == code else access == "read" or not begun
+    if retryable is not error.retryable:
+        return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
     return error

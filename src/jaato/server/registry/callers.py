@@ -19,7 +19,15 @@ from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
-from jaato.server.registry.course import NOT_BEGUN, UNKNOWN, Done, How, OutcomeUnknown, Running
+from jaato.server.registry.course import (
+    NOT_BEGUN,
+    UNKNOWN,
+    Done,
+    How,
+    OutcomeUnknown,
+    Running,
+    had_begun,
+)
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.keeping import Weight
 from jaato.server.registry.repeats import Repeats
@@ -111,7 +119,7 @@ class Caller(Visit):
             how.heard.text = text
         problem, read = end.result.error, self.session.steps.results.read
         value = None if problem is not None else value_of(end.result, read, text=text)
-        return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
+        return Done(value, problem, round(end.duration_s * 1e3, 3), had_begun(end))
 
     def _unrecorded(self, call: Call) -> ToolCallEnd | None:
         """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
