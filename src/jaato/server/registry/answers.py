@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -16,7 +17,7 @@ from jaato.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
+from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import Access
@@ -38,6 +39,7 @@ STATUS = {
     "tool.not_found": 404,
     "route.not_found": 404,
     "call.not_found": 404,
+    "result.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
     "tool.fixed": 409,
@@ -102,6 +104,8 @@ STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """The problems of calls that the log, or the store of a tool's results, did not take."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
 RETRY = (b"retry-after", b"1")
+READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
+"""How a session's model reads what was cut off a long text."""
 
 
 class Stream(Protocol):
@@ -166,6 +170,11 @@ def code_for(problem: Problem, *, begun: bool = True) -> str:
     return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
 
 
+def told(words: str) -> str:
+    """Words for who has no session: what was cut off is read from the registry."""
+    return READ.sub(rf"GET {LIST_PATH}:result?handle=\1", words) if "readFile(" in words else words
+
+
 def error_for(
     problem: Problem, request_id: str, *, begun: bool = True, access: Access = "network"
 ) -> ToolError:
@@ -188,7 +197,7 @@ def error_for(
         details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
-    error = error_of(code, problem.message, details)
+    error = error_of(code, told(problem.message), details)
     retryable = problem.retryable or error.retryable
     if (
         code in CUT_OFF

@@ -9,7 +9,7 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, elsewhere, pages, several
+from jaato.server.registry import about, batch, behind, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
@@ -59,6 +59,7 @@ PAGES: dict[Kind, AtOnce] = {
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
     "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -234,9 +235,8 @@ class RegistryDoor:
     def _refused(self, request: Request, answer: Answer) -> Answer:
         route = route_of(request.path)
         kind = None if route is None else route.kind
-        return self._counted(
-            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
-        )
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._counted(answer, kind, request, perf_counter(), id_)
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
