@@ -125,43 +125,46 @@ def test_what_changes_there_shows_here(tmp_path: Path, monkeypatch: pytest.Monke
         anyio.run(main)
 
 
+FAILURES: tuple[tuple[Any, str, int, str, bool], ...] = (
+    (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
+    (failure("tool.timeout", "Slow.", result=True), "504 X", 504, "tool.timeout", False),
+    (
+        failure("tool.cancelled", "Off.", result=True, retryable=True),
+        "503 X",
+        503,
+        "tool.cancelled",
+        True,
+    ),
+    (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
+    (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
+    (
+        failure("tool.handler_error", "It raised.", result=True),
+        "500 X",
+        500,
+        "tool.execution_error",
+        False,
+    ),
+    (b"", "401 Unauthorized", 500, "tool.execution_error", False),
+    (b"", "429 Too Many", 502, "tool.unreachable", True),
+    (b"<html>", "200 OK", 500, "tool.outcome_unknown", False),
+    (b"", "503 Away", 502, "tool.unreachable", True),
+)
+"""What a registry behind may answer, and what the one before it makes of that."""
+
+
 def test_failures_of_others(tmp_path: Path) -> None:
     """What goes wrong with a registry behind keeps its meaning: not there now, refused, another's fault; no key of it leaks."""
-    calls: tuple[tuple[Any, str, int, str, bool], ...] = (
-        (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
-        (failure("tool.timeout", "Slow.", result=True), "504 X", 504, "tool.timeout", False),
-        (
-            failure("tool.cancelled", "Off.", result=True, retryable=True),
-            "503 X",
-            503,
-            "tool.cancelled",
-            True,
-        ),
-        (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
-        (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
-        (
-            failure("tool.handler_error", "It raised.", result=True),
-            "500 X",
-            500,
-            "tool.execution_error",
-            False,
-        ),
-        (b"", "401 Unauthorized", 500, "tool.execution_error", False),
-        (b"", "429 Too Many", 502, "tool.unreachable", True),
-        (b"<html>", "200 OK", 500, "tool.outcome_unknown", False),
-        (b"", "503 Away", 502, "tool.unreachable", True),
-    )
 
     def body_of(at: Served) -> None:
         assert at.invoke("forecast", {"args": {"text": "x"}}).status == 200
-        for answer, line, status, code, retryable in calls:
+        for answer, line, status, code, retryable in FAILURES:
             it.lies["POST"] = body(answer, line)
             error = fails(at.invoke("forecast", {"args": {"text": "x"}}), status, code)
             assert (line, error["retryable"]) == (line, retryable)
             assert "hunter2" not in json.dumps(error)
         with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
-            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(calls))]
-        assert logged == [code for _, _, _, code, _ in calls]  # the log says what the answer said
+            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(FAILURES))]
+        assert logged == [code for _, _, _, code, _ in FAILURES]  # the log says what the answer said
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
         assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
