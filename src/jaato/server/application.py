@@ -83,9 +83,13 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await WebSocketClose()(scope, receive, send)
         return
-    words = worded if scope["path"].lower().split("/", 2)[1] in CONTRACTS else problem
-    id_ = request_id(dict(scope["headers"]).get(b"x-request-id")).decode()
-    await turn_away(scope, send, Refused(404, "There is nothing here.", **{"x-request-id": id_}), words)
+    refused = Refused(404, "There is nothing here.")
+    if scope["path"].lower().split("/", 2)[1] in CONTRACTS:
+        await turn_away(scope, send, refused, worded)
+        return
+    id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))
+    refused.headers["x-request-id"] = id_.decode("ascii")
+    await turn_away(scope, send, refused, problem)
 
 
 def turned_away(scope: Scope, refused: Refused) -> Any:
