@@ -65,7 +65,7 @@ async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: i
     try:
         if offer.tools:
             await door.begin()
-        await serve_stdio(Handlers(door).server(), wire_in, wire_out)
+        await serve_stdio(Handlers(door), wire_in, wire_out)
     finally:
         await door.close()
 

@@ -37,6 +37,7 @@ class Application:
         """Serve while the body runs; in the end every client is sent away."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._door.sweep)
+            group.start_soon(self._handlers.changes.tell)
             try:
                 async with self._sessions.run():
                     yield
@@ -54,7 +55,9 @@ class Application:
             return
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
-            await self._door.leave(f"session {header(scope, b'mcp-session-id')}")
+            key = f"session {header(scope, b'mcp-session-id')}"
+            self._handlers.changes.forget(key)
+            await self._door.leave(key)
 
 
 class Whole:

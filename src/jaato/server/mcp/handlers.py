@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import jaato
 from jaato.errors import JaatoError, StoreError, UnknownTool
+from jaato.server.mcp.changes import Changes, Tell
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.forms import Filled, Form, one_line
 from jaato.server.mcp.held import ANSWER_S, Held
@@ -53,6 +55,7 @@ class Handlers:
         self.door = door
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus, max_subscriptions=1_000)
+        self.changes = Changes(door, self._publish)
 
     def server(self) -> Server[Any]:
         """The server of these handlers."""
@@ -78,6 +81,8 @@ class Handlers:
         visit = self.door.visiting(key_of(ctx))
         start = start_of(params.cursor if params is not None else None)
         specs, more = await self.door.page(visit, start, PAGE)
+        if not more:
+            self.changes.listed(key_of(ctx), teller(ctx))
         return mcp.ListToolsResult(
             tools=[tool_of(spec) for spec in specs], next_cursor=str(start + PAGE) if more else None
         )
@@ -127,10 +132,14 @@ class Handlers:
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
+        self.changes.listed(key_of(ctx), teller(ctx))
         if modern:
-            await self._bus.publish(ToolsListChanged())
+            await self._publish()
         else:
             await ctx.session.send_notification(mcp.ToolListChangedNotification(), ctx.request_id)
+
+    async def _publish(self) -> None:
+        await self._bus.publish(ToolsListChanged())
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         found = self.door.catalog.find(name)
@@ -172,6 +181,13 @@ class Handlers:
         except StoreError:
             raise missing(uri) from None
         return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
+
+
+def teller(ctx: Context) -> Tell | None:
+    """What tells the client that its list of tools has become another; None for one that listens, or does not."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return None
+    return partial(ctx.session.send_notification, mcp.ToolListChangedNotification())
 
 
 def missing(uri: str) -> MCPError:
