@@ -7,6 +7,8 @@ import importlib.util
 import logging
 import sys
 from argparse import Namespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from jaato.cli.options import listed, workspace_of
@@ -15,6 +17,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.blueprint import Blueprint
 
 if TYPE_CHECKING:
+    from jaato.server.mcp.door import Door
     from jaato.server.mcp.offer import Offer
 
 
@@ -57,31 +60,56 @@ async def serve(args: Namespace, offer: Offer) -> int:
 
 async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: int) -> None:
     """Serve the one client at the standard streams."""
-    from jaato.server.mcp.door import open_door
     from jaato.server.mcp.handlers import Handlers
     from jaato.server.mcp.stdio import serve_stdio
 
-    door = open_door(blueprint_of(args), offer)
-    try:
-        if offer.tools:
-            await door.begin()
+    async with opened(args, offer) as door:
         await serve_stdio(Handlers(door), wire_in, wire_out)
-    finally:
-        await door.close()
 
 
 async def serve_http(args: Namespace, offer: Offer) -> None:
     """Serve clients at an address."""
-    from jaato.server.mcp.door import open_door
     from jaato.server.mcp.listen import listen
 
+    async with opened(args, offer) as door:
+        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+
+
+@asynccontextmanager
+async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
+    """The door that is served: to the workspace, or to a registry, whose tools that others put there are followed."""
+    if is_registry(args):
+        from jaato.server.registry.opening import open_registry
+        from jaato.server.registry.upkeep import looked_after
+
+        domains = None if args.domains is None else listed(args.domains)
+        registry = open_registry(blueprint_of(args), domains, args.allow_entry_point, offer.tools)
+        door: Door = registry.callers
+        async with closed_after(door, offer), looked_after(registry.registered.watch()):
+            offer.known(door.catalog)
+            yield door
+        return
+    from jaato.server.mcp.door import open_door
+
     door = open_door(blueprint_of(args), offer)
+    async with closed_after(door, offer):
+        yield door
+
+
+@asynccontextmanager
+async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
+    """Close a door in the end. Raises `ConfigError` where a tool is to be offered that is nowhere."""
     try:
         if offer.tools:
             await door.begin()
-        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+        yield
     finally:
         await door.close()
+
+
+def is_registry(args: Namespace) -> bool:
+    """Whether it is a registry that is served."""
+    return bool(args.registry or args.domains is not None or args.allow_entry_point)
 
 
 def blueprint_of(args: Namespace) -> Blueprint:

@@ -92,6 +92,9 @@ class Handlers:
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Run a tool through the pipeline, or go on with a call whose question is answered here."""
         arguments = params.arguments or {}
+        found = self.door.catalog.find(params.name)
+        if found is not None and not self.door.offer.scope(found.tool):
+            raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(params.name, 200)}")
         try:
             await self.door.begin()
             visit = await self.door.visit(key_of(ctx), client_of(ctx))

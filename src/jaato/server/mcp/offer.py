@@ -30,7 +30,7 @@ class Offer:
         if self.whole:
             return replace(plan, deferred=False)
         if self.tools:
-            return replace(plan, deferred=True, core=tuple(self._known(catalog)))
+            return replace(plan, deferred=True, core=tuple(self.known(catalog)))
         return replace(plan, deferred=True)
 
     def instructions(self, catalog: Catalog) -> str:
@@ -45,7 +45,8 @@ class Offer:
             "Calls that change something may ask the user."
         )
 
-    def _known(self, catalog: Catalog) -> list[str]:
+    def known(self, catalog: Catalog) -> list[str]:
+        """The `tools` by their own names. Raises `ConfigError` for one there is not."""
         names: list[str] = []
         for name in self.tools:
             found = catalog.find(name)

@@ -64,7 +64,7 @@ class Caller(Visit):
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or goes on in the background."""
-        mine = bool(self._running) or bool(self.session.tasks.running())
+        mine = bool(self._running) or bool(self.session.tasks.running()) or super().busy
         return mine or (self.before is not None and self.before.busy)
 
     async def call(
@@ -217,6 +217,8 @@ class Caller(Visit):
             await self.before.ended()
 
     def _heard(self, event: Event) -> None:
+        if self._calls:
+            super()._heard(event)  # of calls over MCP
         if isinstance(event, ToolCallEnd) and event.call_id in self._ends:
             self._ends[event.call_id] = event
         if self._heard_by:

@@ -19,9 +19,11 @@ BROKERS = frozenset(("arp", "mcp"))
 """Plugins whose own tools are about those whose tools they bring."""
 
 
-def is_for_others(tool: Tool, named: Collection[str]) -> bool:
+def is_for_others(tool: Tool, named: Collection[str], only: Collection[str] = ()) -> bool:
     """Whether a tool is served: what looks after registries and MCP servers is for agents of this machine, and for others
-    where it is `named`."""
+    where it is `named`. Where there are some that are served `only`, it is one of them."""
+    if only and tool.name not in only:
+        return False
     if tool.plugin not in BROKERS or tool.name in named:
         return True
     from jaato.plugins.arp.plugin import own_names

@@ -25,10 +25,14 @@ from jaato.settings import Settings
 
 
 def open_registry(
-    blueprint: Blueprint, domains: Iterable[str] | None = None, entry_points: Iterable[str] = ()
+    blueprint: Blueprint,
+    domains: Iterable[str] | None = None,
+    entry_points: Iterable[str] = (),
+    tools: tuple[str, ...] = (),
 ) -> RegistryDoor:
     """The door to the tools of these domains (None: those of the settings) and of the blueprint's plugins, and to the tools
-    that were put there. `entry_points` may be put beside those that the settings allow.
+    that were put there. `entry_points` may be put beside those that the settings allow. Where there are `tools`, there are
+    no others.
 
     Whoever names a domain, or puts a tool, lets its tools be called: they need no other permission, but what a rule denies
     stays denied. What asks is denied, for there is nobody to ask. Raises `JaatoError`s.
@@ -36,13 +40,13 @@ def open_registry(
     workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     names = settings["tool_registry_domains"] if domains is None else list(domains)
-    tools = load_domains(names)
-    allowed = tuple(tool.name for tool in tools if tool.spec.access != "read")
+    loaded = load_domains(names)
+    allowed = tuple(tool.name for tool in loaded if tool.spec.access != "read")
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
     bounds = bounds_of(settings)
-    served = Shelf(tools)  # all versions; a session knows the newest of each by name
+    served = Shelf(loaded)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
         plugins=blueprint.plugins or (),
@@ -50,10 +54,12 @@ def open_registry(
         allow=(*blueprint.allow, *allowed),
     )
     kept = kept_by(settings)
-    offer = Offer(whole=True, scope=partial(is_for_others, named=frozenset(blueprint.allow)))
+    offer = Offer(
+        whole=True, scope=partial(is_for_others, named=frozenset(blueprint.allow), only=frozenset(tools))
+    )
     callers = Callers.opened(described, offer)
     callers.kept = kept
-    for tool in tools:
+    for tool in loaded:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
     offered = filter(offer.scope, callers.catalog)
     everything = Shelf(one for first in offered for one in served.all_of(first))
