@@ -20,6 +20,7 @@ from tests.registry.registering import Hook, put_body, webhook
 
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.audit import Audit, Wanted
+from jaato.server.registry.keys import add_key, keys_in
 from jaato.server.registry.opening import open_registry
 from jaato.server.registry.registered.types import Described
 from jaato.storage.sqlite import SqliteStore
@@ -75,6 +76,32 @@ async def uses(client: Client, mode: str, ear: Ear, house: House, hook: Hook) ->
         await client.call_tool("say", {"text": "x"})
 
 
+async def with_keys(house: House, server: Served, mode: str) -> None:
+    """A key of the registry's lets in for its tools and scopes, and no longer than it is there; what it calls is told by its name."""
+    keys = {
+        name: add_key(house.state, f"{name}-{mode}", scopes, ["calc", "count_*"])
+        for name, scopes in (("reads", ["tools:read"]), ("calls", ["tools:read", "tools:invoke"]))
+    }
+    for name, key in keys.items():
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http,
+            Client(streamable_http_client(server.url, http_client=http), mode=mode) as client,
+        ):
+            assert set(names((await client.list_tools()).tools)) == {"calc", "count_words"}
+            if name == "reads":
+                with pytest.raises(MCPError, match="tools:invoke"):
+                    await client.call_tool("calc", {"expression": "1"})
+                continue
+            assert (await client.call_tool("calc", {"expression": "6*7"})).structured_content["value"] == 42
+            with pytest.raises(MCPError, match="Unknown tool"):
+                await client.call_tool("echo", {"text": "x"})
+            keys_in(house.state).remove(f"calls-{mode}")
+            assert (await http.post(server.url, json={})).status_code == 401
+    wrong = httpx2.AsyncClient(headers={"Authorization": "Bearer jrk_x"})
+    async with wrong:
+        assert (await wrong.post(server.url, json={})).status_code == 401
+
+
 def logged(house: House) -> list[tuple[str, str]]:
     """The calls in the registry's log, and how they ended."""
     store = SqliteStore(house.state / "jaato.db")
@@ -115,6 +142,8 @@ def test_a_registry_over_mcp(tmp_path: Path, over: str) -> None:
                 Client(streamable_http_client(server.url, http_client=http), mode=mode) as client,
             ):
                 await uses(client, mode, ear, house, hook)
+            for each in ERAS:
+                await with_keys(house, server, each)
         finally:
             await anyio.to_thread.run_sync(server.stop)
 
@@ -124,4 +153,4 @@ def test_a_registry_over_mcp(tmp_path: Path, over: str) -> None:
         (house.work / "words.py").write_text(WORDS)
         change(house, hook)
         anyio.run(main, house, hook)
-        assert logged(house) == CALLED
+        assert logged(house) == CALLED + [("calc", "ok")] * (2 if over == "http" else 0)

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaato.cli.options import listed, workspace_of
@@ -17,6 +18,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.blueprint import Blueprint
 
 if TYPE_CHECKING:
+    from jaato.server.gate import Keyring
     from jaato.server.mcp.door import Door
     from jaato.server.mcp.offer import Offer
 
@@ -72,7 +74,8 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
     from jaato.server.mcp.listen import listen
 
     async with opened(args, offer) as door:
-        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+        keyring = keyring_of(args, door) if is_registry(args) else None
+        await listen(door, args.http, args.allow_host, args.allow_origin, announce, keyring)
 
 
 @asynccontextmanager
@@ -105,6 +108,17 @@ async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
         yield
     finally:
         await door.close()
+
+
+def keyring_of(args: Namespace, door: Door) -> Keyring:
+    """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
+    from jaato.runtime.assemble import settings_for
+    from jaato.server.mcp.entered import Everywhere
+    from jaato.server.registry.keys import Keys, rate_in
+
+    blueprint = blueprint_of(args)
+    settings = settings_for(blueprint, blueprint.workspace or Path())
+    return Everywhere(Keys(door.state_dir, rate_in(settings)))
 
 
 def is_registry(args: Namespace) -> bool:

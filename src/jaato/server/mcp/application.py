@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from jaato.server.admission import KEY
 from jaato.server.asgi import MAX_BODY_BYTES, App, Receive, Refused, Scope, Send, body_of, header, replayed
 from jaato.server.gate import rpc_problem, turn_away
 from jaato.server.mcp.door import IDLE_S, MAX_VISITS, Door
@@ -55,7 +56,9 @@ class Application:
             return
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
-            key = f"session {header(scope, b'mcp-session-id')}"
+            held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
+            whose = "" if held is None else f" with {held.who.key}"
+            key = f"session {header(scope, b'mcp-session-id')}{whose}"
             self._handlers.changes.forget(key)
             await self._door.leave(key)
 

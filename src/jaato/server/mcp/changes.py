@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from jaato.server.mcp.door import MAX_VISITS, Door
+from jaato.server.mcp.door import MAX_VISITS, Door, Named
 
 GATHER_S = 0.1
 """What changes together is told once."""
@@ -19,14 +19,17 @@ PATIENCE_S = 5.0
 """How long a client may take to be told."""
 
 Tell = Callable[[], Awaitable[None]]
+Sees = Callable[[str], bool]
+"""Whether there is a tool of this name for a client."""
 
 
 @dataclass(slots=True)
 class Shown:
     """The tools a client was shown last, and how it is told that they are others; None where it listens at the bus."""
 
-    tools: tuple[object, ...]
+    tools: tuple[Named, ...]
     tell: Tell | None
+    sees: Sees
 
 
 class Changes:
@@ -45,12 +48,15 @@ class Changes:
         with suppress(RuntimeError):  # the loop has ended, and so have the clients
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    def listed(self, key: str, tell: Tell | None) -> None:
+    def listed(self, key: str, tell: Tell | None, sees: Sees) -> None:
         """A client was shown the tools there are for it now."""
         self._shown.pop(key, None)
-        self._shown[key] = Shown(self._door.declared(key), tell)
+        self._shown[key] = Shown(self._declared(key, sees), tell, sees)
         while len(self._shown) > MAX_VISITS:
             del self._shown[next(iter(self._shown))]
+
+    def _declared(self, key: str, sees: Sees) -> tuple[Named, ...]:
+        return tuple(one for one in self._door.declared(key) if sees(one.name))
 
     def forget(self, key: str) -> None:
         """A client has gone."""
@@ -80,7 +86,7 @@ class Changes:
         listen = False
         async with anyio.create_task_group() as group:
             for key, shown in list(self._shown.items()):
-                now = self._door.declared(key)
+                now = self._declared(key, shown.sees)
                 if now == shown.tools:
                     continue
                 shown.tools = now

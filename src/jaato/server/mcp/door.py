@@ -30,6 +30,9 @@ IDLE_S = 1_800.0
 SWEEP_S = 60.0
 
 
+Named = Tool | ToolSpec
+
+
 class Door:
     """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
 
@@ -73,7 +76,7 @@ class Door:
         """Call this whenever there are other tools, from any thread; what is given back ends it."""
         return self._runtime.registry.watchers.add(changed)
 
-    def declared(self, key: str) -> tuple[object, ...]:
+    def declared(self, key: str) -> tuple[Named, ...]:
         """What is declared to a client now: two of these are equal where nothing has changed for it."""
         if self.offer.whole:
             return tuple(self.offered())
