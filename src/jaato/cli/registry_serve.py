@@ -71,7 +71,7 @@ async def serve_at(args: Namespace) -> None:
             refuse_empty(door, guard)
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
-                announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
+                announce(f"serving {counted(len(door.callers.offered()))} at {where}{told}")
                 if args.log is not None:
                     logs.keep(file_of(args.log))
                 await anyio.sleep_forever()
