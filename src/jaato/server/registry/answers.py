@@ -68,15 +68,15 @@ RETRYABLE = frozenset(
         "request.timeout",
         "request.idempotency_under_way",
         "request.too_many",
+        "tool.cancelled",
         "tool.timeout",
         "tool.unreachable",
         "registry.unavailable",
         "registry.not_kept",
     )
 )
-"""What may be sent again as it was: nothing was done, or nothing that could be done twice."""
 CUT_OFF = frozenset(("tool.cancelled", "tool.timeout"))
-"""How calls end in the middle."""
+"""How calls end in the middle: `details.begun` says of those that may have had an effect that it may be had twice."""
 CODES = {
     UnknownTool.code: "tool.not_found",
     InvalidArguments.code: "tool.invalid_args",
@@ -195,12 +195,10 @@ def error_for(
         details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
+    elif code in CUT_OFF and code != problem.code and begun and access != "read":
+        details = {**(details or {}), "begun": True}
     error = error_of(code, told(problem.message), details)
-    retryable = problem.retryable or error.retryable
-    if (
-        code in CUT_OFF
-    ):  # another registry knows whether its tool had begun; here what only reads is not done twice
-        retryable = problem.retryable if problem.code == code else access == "read" or not begun
+    retryable = problem.retryable if code == problem.code else problem.retryable or error.retryable
     if retryable is not error.retryable:
         return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
     return error
