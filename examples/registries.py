@@ -1,7 +1,8 @@
 """Two tool registries and an MCP server, a registry that serves their tools on, and an agent that finds them all there.
 
-Each is a program of its own; the MCP server needs the extra `mcp`. The agent uses the model that `JAATO_PROVIDER` and `JAATO_MODEL` name; where nothing is named, the
-replies of a model are played that are written down beside it, so that it needs no key.
+Each is a program of its own; the MCP server needs the extra `mcp`. The agent uses the model that `JAATO_PROVIDER` and
+`JAATO_MODEL` name; where nothing is named, the replies of a model are played that are written down beside it, so that it
+needs no key.
 """
 
 import importlib.util
