@@ -114,13 +114,20 @@ def test_errors(tmp_path: Path) -> None:
 
 
 def test_a_definition_that_changes(tmp_path: Path) -> None:
-    """Where the parameters have changed since they were described, the refusal has the new ones, and they count."""
+    """Where the parameters have changed since they were described, the refusal has the new ones, and they count, also where
+    the registry says by its ETag that nothing has changed."""
+
+    def unchanged(handler: Any) -> None:
+        known = handler.headers.get("If-None-Match")
+        lie = body(b"", "304 Not Modified", ETag=known) if known else body(it.tools["echo"])
+        lie(handler)
 
     async def main() -> None:
         made = plugins(tmp_path)
         await offered(made)
         assert await use(made, "echo", text="x") == {"tool": "echo", "text": "x"}
         it.tools["echo"] = definition("echo", parameters=TAKES_BOTH)
+        it.lies["GET /v1/tools/echo"] = unchanged
         tool = made.catalog.find("echo")
         assert tool is not None
         with pytest.raises(JaatoError) as caught:
@@ -131,6 +138,7 @@ def test_a_definition_that_changes(tmp_path: Path) -> None:
         assert tool.tool.spec.parameters == TAKES_BOTH
         both = {"text": "x", "city": "Bern"}
         assert await use(made, "echo", **both) == {"tool": "echo", **both}
+        it.lies.clear()
         del it.tools["echo"]
         with pytest.raises(JaatoError) as caught:
             await tool.tool.run(both, Call("c", "echo", {}))

@@ -49,12 +49,14 @@ def test_nothing_is_configured(run: Run) -> None:
 
 def test_by_its_address(run: Run, tmp_path: Path) -> None:
     """A registry that is only named on the command line is listed, described and called; nothing of it is kept."""
-    with shop(definition("echo", "Say it again.")) as it:
+    with shop(definition("echo", "Say it again.", source={"by": "\u202eus\x9b"})) as it:
         assert run("list", it.url).out.split() == ["echo", "Say", "it", "again."]
         assert json.loads(run("list", it.url, "--json").out) == [
             {"name": "echo", "description": "Say it again."}
         ]
-        assert json.loads(run("get", f"{it.url}/", "echo").out)["parameters"]["required"] == ["text"]
+        got = run("get", f"{it.url}/", "echo")
+        assert json.loads(got.out) == it.tools["echo"]
+        assert "\\u202eus\\u009b" in got.out  # nothing steers a terminal
         made = run("invoke", f"{it.url}/v1/tools", "echo", '{"text": "é"}', "--token", "abc")
         assert (made.code, json.loads(made.out)) == (0, {"tool": "echo", "text": "é"})
         assert it.asked("POST")[0].headers["authorization"] == "Bearer abc"

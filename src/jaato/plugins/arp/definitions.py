@@ -63,7 +63,8 @@ class Definitions:
         return known
 
     async def get(self, name: str, *, anew: bool = False) -> Known:
-        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`.
+        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`: then it
+        is asked for without a condition, for a registry may be wrong about what has not changed.
 
         Raises `ToolError`s.
         """
@@ -83,7 +84,8 @@ class Definitions:
         if known is not None and kept is not None and not anew and self._is_fresh(name):
             return known
         try:
-            answer = await self._source.ask_definition(name, kept.etag if known and kept else "")
+            etag = kept.etag if known and kept and not anew else ""
+            answer = await self._source.ask_definition(name, etag)
             if answer.status == 304 and known is not None and kept is not None:
                 self._kept.tools[name] = msgspec.structs.replace(kept, at=now)
                 return known
@@ -156,10 +158,9 @@ class Definitions:
             ) from None
         before = self._kept.tools.pop(name, None)
         careful = is_careful(definition) or (before is not None and before.careful)
-        shown = msgspec.structs.replace(
-            definition, description=readable(definition.description), source=UNSET
-        )
-        self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
+        shown = msgspec.structs.replace(definition, description=readable(definition.description))
+        kept = msgspec.structs.replace(shown, source=UNSET)
+        self._kept.tools[name] = KeptDefinition(kept, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)
         self._learnt = True
         return known
