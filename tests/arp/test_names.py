@@ -21,10 +21,15 @@ def lookup(word: str) -> str:
 
 
 def test_names(tmp_path: Path) -> None:
-    """A tool bears its own name; where another has it, or it is one of jaato's own, it has its registry's prefix; with a
-    prefix of the configuration always. What no provider takes as a name is mangled."""
+    """A tool bears its own name; where another has it, it is one of jaato's own, or it begins as those of another registry or an
+    MCP server do, it has its registry's prefix; with a prefix of the configuration always. What no provider takes as a
+    name is mangled."""
     mine = [
-        definition(name) for name in ("search", "only", "readFile", "mcp__files__read", "get weather/today")
+        definition(name)
+        for name in (
+            *("search", "only", "readFile", "mcp__files__read", "get weather/today"),
+            *("p__both", "P__more", "two//search", "MCP:_files:_read", "one__mine"),
+        )
     ]
     with (
         shop(*mine) as one,
@@ -37,9 +42,14 @@ def test_names(tmp_path: Path) -> None:
             made = plugins(tmp_path)
             names = await offered(made)
             mangled = [name for name in names if name.startswith("get_weather_today_")]
-            assert sorted(set(names) - set(mangled)) == [
+            foreign = sorted(name for name in names if name.startswith(("one__MCP__", "one__two__")))
+            assert [name[:-9] for name in foreign] == ["one__MCP__files__read", "one__two__search"]
+            assert sorted({*names} - {*mangled, *foreign}) == [
                 "both",
+                "one__P__more",
                 "one__mcp__files__read",
+                "one__mine",
+                "one__p__both",
                 "one__readFile",
                 "one__search",
                 "only",
