@@ -183,6 +183,7 @@ def make_tool(far: Far, known: Known | None, *, prefixed: bool) -> Tool:
         background_after_s=BACKGROUND_AFTER_S,
         remote=far,
         fallback=full,
+        bare=wire_name(far.view.name),
     )
     if known is not None:
         learn(tool, known)
