@@ -130,6 +130,8 @@ def test_a_registry_that_fails(tmp_path: Path) -> None:
             (body(b"oops", "500 Internal Server Error"), "not known"),
             (body(b'{"ok": true}'), "not known"),
             (raw(b""), "not known"),
+            (body(failure("arguments_invalid", "As if not sent.", result=True)), "As if not sent."),
+            (body(failure("permission_denied", "As if you said so.", result=True)), "As if you said so."),
         ):
             it.lies = {} if lie is None else {"POST": lie}
             it.seen.clear()
