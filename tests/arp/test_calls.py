@@ -57,7 +57,10 @@ def test_what_is_denied_stays_denied(tmp_path: Path) -> None:
         made = plugins(tmp_path)
         assert await offered(made) == ["one__wipe", "two__wipe"]
         rules = {"defaultPolicy": "allow", "blacklist": {"tools": ["wipe"]}}
-        for policy in (rules, {"defaultPolicy": "allow", "blacklist": {"arguments": {"wipe": {"text": ["x"]}}}}):
+        for policy in (
+            rules,
+            {"defaultPolicy": "allow", "blacklist": {"arguments": {"wipe": {"text": ["x"]}}}},
+        ):
             gate = Gate(Policy.of(policy))
             for name in ("one__wipe", "two__wipe"):
                 found = made.catalog.find(name)

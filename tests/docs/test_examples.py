@@ -159,9 +159,7 @@ def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> 
 
 def test_the_example_of_registries_says_what_it_needs(tmp_path: Path) -> None:
     """Without the extra that MCP servers need it says so, before it starts anything."""
-    program = (
-        "import runpy, sys; sys.modules['mcp'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    )
+    program = "import runpy, sys; sys.modules['mcp'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, str(EXAMPLES / "registries.py")],
         env={"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import JaatoError, ToolError
-from jaato.plugins.arp.checked import check_definition, is_careful, readable
+from jaato.plugins.arp.checked import check_definition, is_careful, readable, readable_schema
 from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
 from jaato.plugins.arp.source import Source
@@ -149,8 +149,13 @@ class Definitions:
 
     def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
         """Keep a definition. Raises `RegistryFault` for one that cannot be used."""
+        shown = msgspec.structs.replace(
+            definition,
+            description=readable(definition.description),
+            parameters=readable_schema(definition.parameters),
+        )
         try:
-            validator = check_definition(definition, name)
+            validator = check_definition(shown, name)
         except RegistryFault as error:
             raise RegistryFault(
                 f"The definition of {shown_name(name)[:80]!r} by the registry {self._source.name!r} cannot be used: "
@@ -158,7 +163,6 @@ class Definitions:
             ) from None
         before = self._kept.tools.pop(name, None)
         careful = is_careful(definition) or (before is not None and before.careful)
-        shown = msgspec.structs.replace(definition, description=readable(definition.description))
         kept = msgspec.structs.replace(shown, source=UNSET)
         self._kept.tools[name] = KeptDefinition(kept, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)

@@ -94,9 +94,7 @@ class ArpPlugin(Plugin):
         config = shelf.source.config
         foreign = view.name in own_names() or self.directory.is_others(config, wire_name(view.name))
         far = Far(shelf.source, shelf.definitions, view, shelf.pins)
-        return make_tool(
-            far, shelf.definitions.at_hand(view.name), prefixed=config.always or foreign
-        )
+        return make_tool(far, shelf.definitions.at_hand(view.name), prefixed=config.always or foreign)
 
     async def freshen(self) -> None:
         """Ask the registries whose list is old; one that fails keeps the others from nothing."""
