@@ -70,6 +70,7 @@ async def serve_at(args: Namespace) -> None:
             guard, told = guard_of(names, door, settings, closed=closed)
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
+                door.follow()
                 announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
                 if args.log is not None:
                     logs.keep(file_of(args.log))

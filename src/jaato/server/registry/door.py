@@ -177,7 +177,7 @@ class RegistryDoor:
             answer = inform(route, refusal("request.method_not_allowed", words))
             answer.headers.append((b"allow", b", ".join(methods)))
             return self._counted(answer, route.kind, request, begun, id_)
-        self._follow()
+        self.follow()
         scope = SCOPES[route.kind, request.method]
         found: Answer | None
         if scope is not None and scope not in who.scopes:
@@ -192,7 +192,7 @@ class RegistryDoor:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Have on the shelf what there is by now."""
         if self._followed.changed:
             self.shelf = self._followed.on(self.shelf)
@@ -243,7 +243,7 @@ class RegistryDoor:
         begun = perf_counter()
         kind = pending.route.kind
         await elsewhere.asked(self.onward, self.shelf, pending)
-        self._follow()
+        self.follow()
         answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
         return self._counted(answer, kind, pending.request, begun, pending.id)
 
