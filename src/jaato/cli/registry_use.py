@@ -13,25 +13,31 @@ from jaato.cli.mcp_call import OneCall, Terminal
 from jaato.cli.mcp_use import arguments_of, carried, ended
 from jaato.cli.registry_desk import Desk
 from jaato.cli.table import print_json, print_line, print_rows
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
+from jaato.plugins.arp.checked import name_problem
 from jaato.plugins.arp.directory import Shelf
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call, no_output
+from jaato.tools.names import shown_name
 from jaato.tools.pipeline import run
 
 
 def main(args: Namespace) -> int:
     """Carry out one of them."""
     desk = Desk(args)
-    if args.action == "list" and not args.registry:
+    if args.action == "list" and args.registry is None:
+        if args.token:
+            raise ConfigError("--token is for one registry that is named by its URL.")
         return anyio.run(carried, lambda: registries(desk, args))
     shelf = desk.shelf(args.registry, args.token)
+    if args.action == "list":
+        return anyio.run(carried, lambda: tools(shelf, args))
+    if why := name_problem(args.tool):
+        raise ConfigError(f"No tool is called {shown_name(args.tool)[:80]!r}: that {why}.")
     match args.action:
-        case "list":
-            return anyio.run(carried, lambda: tools(shelf, args))
         case "get":
             return anyio.run(carried, lambda: get(shelf, args))
     arguments = arguments_of(args.arguments)
