@@ -50,29 +50,6 @@ def test_permission(tmp_path: Path) -> None:
         assert anyio.run(ask, {"defaultPolicy": "deny", **allowed}).structured["text"] == "x"
 
 
-def test_what_is_denied_stays_denied(tmp_path: Path) -> None:
-    """A rule that denies a tool denies it also where another registry offers one of its name, and both are called otherwise."""
-
-    async def main() -> None:
-        made = plugins(tmp_path)
-        assert await offered(made) == ["one__wipe", "two__wipe"]
-        rules = {"defaultPolicy": "allow", "blacklist": {"tools": ["wipe"]}}
-        for policy in (
-            rules,
-            {"defaultPolicy": "allow", "blacklist": {"arguments": {"wipe": {"text": ["x"]}}}},
-        ):
-            gate = Gate(Policy.of(policy))
-            for name in ("one__wipe", "two__wipe"):
-                found = made.catalog.find(name)
-                assert found is not None
-                assert gate.explain(Call("c", name, {"text": "x"}), found.tool).effect == "deny"
-        made.shutdown()
-
-    with shop(definition("wipe")) as one, shop(definition("wipe")) as two:
-        configure(tmp_path, one=one.url, two=two.url)
-        anyio.run(main)
-
-
 def test_the_question(tmp_path: Path) -> None:
     """Who is asked for permission is told which registry would carry the call out, and where that is."""
 

@@ -10,7 +10,9 @@ from tests.arp.using import configure, offered, plugins, use
 
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
+from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
+from jaato.tools.permissions import Gate, Policy
 from jaato.tools.tool import Tool, tool, tool_from
 
 
@@ -81,6 +83,29 @@ def test_nobody_is_kept_out(tmp_path: Path) -> None:
             assert len(left) == len(set(left)) >= 1
             made.shutdown()
 
+        anyio.run(main)
+
+
+def test_what_is_denied_stays_denied(tmp_path: Path) -> None:
+    """A rule that denies a tool denies it also where another registry offers one of its name, and both are called otherwise."""
+
+    async def main() -> None:
+        made = plugins(tmp_path)
+        assert await offered(made) == ["one__wipe", "two__wipe"]
+        rules = {"defaultPolicy": "allow", "blacklist": {"tools": ["wipe"]}}
+        for policy in (
+            rules,
+            {"defaultPolicy": "allow", "blacklist": {"arguments": {"wipe": {"text": ["x"]}}}},
+        ):
+            gate = Gate(Policy.of(policy))
+            for name in ("one__wipe", "two__wipe"):
+                found = made.catalog.find(name)
+                assert found is not None
+                assert gate.explain(Call("c", name, {"text": "x"}), found.tool).effect == "deny"
+        made.shutdown()
+
+    with shop(definition("wipe")) as one, shop(definition("wipe")) as two:
+        configure(tmp_path, one=one.url, two=two.url)
         anyio.run(main)
 
 
