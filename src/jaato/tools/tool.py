@@ -69,6 +69,11 @@ class Remote(Protocol):
         of it is what this very call is then held to; one without an id is never made."""
         ...
 
+    def overlook(self, call: Call) -> None:
+        """Note that this call is made though the tool has changed, for everything is allowed: nobody has looked at the
+        change, and the tool as it is now is not what was allowed."""
+        ...
+
     @property
     def kin(self) -> object:
         """What is the same for tools that can be asked for together."""
