@@ -9,7 +9,7 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, elsewhere, pages, several
+from jaato.server.registry import about, batch, behind, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
@@ -46,6 +46,7 @@ PAGES: dict[Kind, AtOnce] = {
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
     "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -131,7 +132,7 @@ class RegistryDoor:
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
         self.onward = callers.onward
-        self._followed = elsewhere.Followed(callers.catalog)
+        self._followed = elsewhere.Followed(callers.catalog, callers.offer)
         callers.watch(self._followed.note)
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
@@ -164,7 +165,7 @@ class RegistryDoor:
             answer = inform(route, refusal("request.method_not_allowed", words))
             answer.headers.append((b"allow", b", ".join(methods)))
             return self._counted(answer, route.kind, request, begun, id_)
-        self.follow()
+        self._follow()
         scope = SCOPES[route.kind, request.method]
         found: Answer | None
         if scope is not None and scope not in who.scopes:
@@ -179,7 +180,7 @@ class RegistryDoor:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)
 
-    def follow(self) -> None:
+    def _follow(self) -> None:
         """Have on the shelf what there is by now."""
         if self._followed.changed:
             self.shelf = self._followed.on(self.shelf)
@@ -221,9 +222,8 @@ class RegistryDoor:
     def _refused(self, request: Request, answer: Answer) -> Answer:
         route = route_of(request.path)
         kind = None if route is None else route.kind
-        return self._counted(
-            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
-        )
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._counted(answer, kind, request, perf_counter(), id_)
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
@@ -231,6 +231,6 @@ class RegistryDoor:
         kind = pending.route.kind
         if self.onward:
             await elsewhere.asked(self.onward, self.shelf, pending)
-            self.follow()
+            self._follow()
         answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
         return self._counted(answer, kind, pending.request, begun, pending.id)
