@@ -1,9 +1,11 @@
 """Two tool registries and an MCP server, a registry that serves their tools on, and an agent that finds them all there.
 
-Each is a program of its own. The agent uses the model that `JAATO_PROVIDER` and `JAATO_MODEL` name; where nothing is named, the
-replies of a model are played that are written down beside it, so that it needs no key.
+Each is a program of its own; the MCP server needs the extra `mcp`. The agent uses the model that `JAATO_PROVIDER` and
+`JAATO_MODEL` name; where nothing is named, the replies of a model are played that are written down beside it, so that it
+needs no key.
 """
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -42,7 +44,10 @@ def registry(home: Path, *arguments: str) -> Iterator[dict[str, str]]:
     with subprocess.Popen(command, env=environ_of(home), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            said, _, token_file = process.stderr.readline().strip().partition("; the token is in ")
+            line = next((line for line in process.stderr if " at http" in line), "")
+            if not line:
+                sys.exit(f"The registry by {home.name} did not start.")
+            said, _, token_file = line.strip().partition("; the token is in ")
             print(said.removeprefix("jaato: ").partition(" at ")[0], "by", home.name, flush=True)
             token = {"token": Path(token_file).read_text().strip()} if token_file else {}
             yield {"url": said.partition(" at ")[2], **token}
@@ -76,5 +81,7 @@ def main(place: Path) -> int:
 
 
 if __name__ == "__main__":
+    if importlib.util.find_spec("mcp") is None:
+        sys.exit("The MCP server needs the extra mcp: pip install 'jaato[mcp]'")
     with tempfile.TemporaryDirectory(prefix="jaato-registries-") as directory:
         sys.exit(main(Path(directory)))

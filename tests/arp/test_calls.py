@@ -92,14 +92,18 @@ def test_errors(tmp_path: Path) -> None:
         await offered(made)
         details = {"left": 3}
         lie = failure("quota.exceeded", "No\x1b more today.", result=True, retryable=True, details=details)
-        for answer in (lie, lie | {"error": lie["error"] | {"code": "EVIL code\n"}}):
+        for code in ("quota.exceeded", "EVIL code\n", "arguments_invalid", "permission_denied", "x" * 200):
+            answer = lie | {"error": lie["error"] | {"code": code}}
             it.lies["POST"] = body(answer, "429 Too Many Requests")
             with pytest.raises(JaatoError) as caught:
                 await use(made, "echo", text="x")
             problem = caught.value.problem  # type: ignore[attr-defined]
-            assert problem.code in ("quota.exceeded", "registry_refused")
             assert problem.message == "The registry 'it': No\\x1b more today."
-            assert (problem.retryable, problem.details) == (True, details)
+            kept = code == "quota.exceeded"
+            assert problem.code == (code if kept else "registry_refused")
+            assert problem.retryable
+            assert {**details, **problem.details} == problem.details
+            assert (problem.details.get("code", "")[:9] == code[:9]) is not kept
         it.lies.clear()
         with pytest.raises(JaatoError, match="It is broken"):
             await use(made, "echo", text="x")
@@ -114,13 +118,20 @@ def test_errors(tmp_path: Path) -> None:
 
 
 def test_a_definition_that_changes(tmp_path: Path) -> None:
-    """Where the parameters have changed since they were described, the refusal has the new ones, and they count."""
+    """Where the parameters have changed since they were described, the refusal has the new ones, and they count, also where
+    the registry says by its ETag that nothing has changed."""
+
+    def unchanged(handler: Any) -> None:
+        known = handler.headers.get("If-None-Match")
+        lie = body(b"", "304 Not Modified", ETag=known) if known else body(it.tools["echo"])
+        lie(handler)
 
     async def main() -> None:
         made = plugins(tmp_path)
         await offered(made)
         assert await use(made, "echo", text="x") == {"tool": "echo", "text": "x"}
         it.tools["echo"] = definition("echo", parameters=TAKES_BOTH)
+        it.lies["GET /v1/tools/echo"] = unchanged
         tool = made.catalog.find("echo")
         assert tool is not None
         with pytest.raises(JaatoError) as caught:
@@ -131,6 +142,7 @@ def test_a_definition_that_changes(tmp_path: Path) -> None:
         assert tool.tool.spec.parameters == TAKES_BOTH
         both = {"text": "x", "city": "Bern"}
         assert await use(made, "echo", **both) == {"tool": "echo", **both}
+        it.lies.clear()
         del it.tools["echo"]
         with pytest.raises(JaatoError) as caught:
             await tool.tool.run(both, Call("c", "echo", {}))

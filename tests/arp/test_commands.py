@@ -49,12 +49,14 @@ def test_nothing_is_configured(run: Run) -> None:
 
 def test_by_its_address(run: Run, tmp_path: Path) -> None:
     """A registry that is only named on the command line is listed, described and called; nothing of it is kept."""
-    with shop(definition("echo", "Say it again.")) as it:
+    with shop(definition("echo", "Say it again.", source={"by": "\u202eus\x9b"})) as it:
         assert run("list", it.url).out.split() == ["echo", "Say", "it", "again."]
         assert json.loads(run("list", it.url, "--json").out) == [
             {"name": "echo", "description": "Say it again."}
         ]
-        assert json.loads(run("get", f"{it.url}/", "echo").out)["parameters"]["required"] == ["text"]
+        got = run("get", f"{it.url}/", "echo")
+        assert json.loads(got.out) == it.tools["echo"]
+        assert "\\u202eus\\u009b" in got.out  # nothing steers a terminal
         made = run("invoke", f"{it.url}/v1/tools", "echo", '{"text": "é"}', "--token", "abc")
         assert (made.code, json.loads(made.out)) == (0, {"tool": "echo", "text": "é"})
         assert it.asked("POST")[0].headers["authorization"] == "Bearer abc"
@@ -65,6 +67,10 @@ def test_by_its_address(run: Run, tmp_path: Path) -> None:
         made = run("invoke", it.url, "echo", '{"text": "x"}', "--stream")
         assert (made.code, made.out, made.err) == (0, "7\n", "at work\n")
         assert run("get", it.url, "nothing").code == 1
+        asked = len(it.seen)
+        for words in (("get", it.url, ".."), ("invoke", it.url, "", "{}")):
+            assert run(*words).code == 2  # what its path would lead to is no tool
+        assert len(it.seen) == asked
         it.lies["POST"] = body({})
         assert "`schema_version`. Whether" in run("invoke", it.url, "echo", '{"text": "x"}').err
         it.lies["GET"] = body({}, "401 Unauthorized")
@@ -173,9 +179,21 @@ def test_writes_nothing_that_is_wrong(run: Run, tmp_path: Path) -> None:
         ["add", "a", "https://x.example", "--timeout", "-1"],
         ["add", "a", "https://x.example", "--header", "Host: y"],
         ["add", "a", "https://u:p@x.example"],
+        ["list", ""],
+        ["list", "--token", "t"],
     ):
         assert run(*words).code == 2, words
-    file = configure(tmp_path / "home")
+    file = configure(tmp_path / "home", w="https://x.example")
+    before = file.read_bytes()
+    for words in (
+        ["add", "q", "https://y.example", "--prefix", "W"],
+        ["add", "w", "https://y.example", "--scope", "workspace"],
+    ):
+        made = run(*words)
+        assert (made.code, "could have names of 'w'" in made.err) == (2, True), words
+    assert file.read_bytes() == before
+    assert not (tmp_path / "work/.jaato/registries.json").exists()
+    assert run("add", "w", "https://y.example", "--replace").code == 0
     file.write_text('{"registries": {"a": {}, "a": {}}}')
     assert run("add", "b", "https://x.example").code == 2
     assert file.read_text() == '{"registries": {"a": {}, "a": {}}}'

@@ -36,7 +36,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     "true": ({"url": URL, "timeout_s": True}, "'timeout_s' must be"),
     "perhaps": ({"url": URL, "enabled": "yes"}, "must be true or false"),
     "a prefix": ({"url": URL, "prefix": "a b"}, 'needs a "prefix"'),
-    "mcp": ({"url": URL, "prefix": "MCP"}, "which others have"),
+    "mcp": ({"url": URL, "prefix": "MCP"}, "as tools of MCP servers"),
+    "a server of mcp": ({"url": URL, "prefix": "mcp__files"}, "as tools of MCP servers"),
+    "mcp_": ({"url": URL}, "as tools of MCP servers"),
 }
 
 

@@ -139,6 +139,10 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
         definition("echo", parameters=json.loads('{"not":' * 60 + "{}" + "}" * 60)),
         "nested too deeply",
     ),
+    "unseen": (
+        definition("echo", parameters={"properties": {"a\u202e": {}, "b": {"const": "\U000e0041"}}}),
+        "have invisible characters (U+202E, U+E0041)",
+    ),
     "no object": (definition("echo", parameters=[]), "cannot be used"),
     "null": (definition("echo", tags=None), "cannot be used"),
     "no version": (
@@ -149,7 +153,8 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
 
 
 def test_a_definition_that_is_none(tmp_path: Path) -> None:
-    """A definition that is not that of the tool, or whose parameters cannot be checked, is not used; the model is told."""
+    """A definition that is not that of the tool, or whose parameters cannot be checked, is not used; the model is told. What
+    is said of parameters hides nothing."""
     with shop(definition("echo")) as it:
         configure(tmp_path, it=it.url)
 
@@ -160,6 +165,14 @@ def test_a_definition_that_is_none(tmp_path: Path) -> None:
                 with pytest.raises(JaatoError) as caught:
                     await definitions.get("echo")
                 assert words in str(caught.value), lie
+                assert "\n" not in str(caught.value)
+            said = {"description": "Send\u200b\U000e0041 it.", "properties": {"a": {"title": "\u202e"}}}
+            it.lies["GET /v1/tools/echo"] = body(definition("echo", parameters=said))
+            known = await directory(tmp_path).named("it").definitions.get("echo")
+            assert known.definition.parameters == {
+                "description": "Send\\u200b\\U000e0041 it.",
+                "properties": {"a": {"title": "\\u202e"}},
+            }
 
         anyio.run(main)
 

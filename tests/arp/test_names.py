@@ -10,7 +10,9 @@ from tests.arp.using import configure, offered, plugins, use
 
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import Toolset
+from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
+from jaato.tools.permissions import Gate, Policy
 from jaato.tools.tool import Tool, tool, tool_from
 
 
@@ -21,10 +23,15 @@ def lookup(word: str) -> str:
 
 
 def test_names(tmp_path: Path) -> None:
-    """A tool bears its own name; where another has it, or it is one of jaato's own, it has its registry's prefix; with a
-    prefix of the configuration always. What no provider takes as a name is mangled."""
+    """A tool bears its own name; where another has it, it is one of jaato's own, or it begins as those of another registry or an
+    MCP server do, it has its registry's prefix; with a prefix of the configuration always. What no provider takes as a
+    name is mangled."""
     mine = [
-        definition(name) for name in ("search", "only", "readFile", "mcp__files__read", "get weather/today")
+        definition(name)
+        for name in (
+            *("search", "only", "readFile", "mcp__files__read", "get weather/today"),
+            *("p__both", "P__more", "two//search", "MCP:_files:_read", "one__mine"),
+        )
     ]
     with (
         shop(*mine) as one,
@@ -37,9 +44,14 @@ def test_names(tmp_path: Path) -> None:
             made = plugins(tmp_path)
             names = await offered(made)
             mangled = [name for name in names if name.startswith("get_weather_today_")]
-            assert sorted(set(names) - set(mangled)) == [
+            foreign = sorted(name for name in names if name.startswith(("one__MCP__", "one__two__")))
+            assert [name[:-9] for name in foreign] == ["one__MCP__files__read", "one__two__search"]
+            assert sorted({*names} - {*mangled, *foreign}) == [
                 "both",
+                "one__P__more",
                 "one__mcp__files__read",
+                "one__mine",
+                "one__p__both",
                 "one__readFile",
                 "one__search",
                 "only",
@@ -71,6 +83,29 @@ def test_nobody_is_kept_out(tmp_path: Path) -> None:
             assert len(left) == len(set(left)) >= 1
             made.shutdown()
 
+        anyio.run(main)
+
+
+def test_what_is_denied_stays_denied(tmp_path: Path) -> None:
+    """A rule that denies a tool denies it also where another registry offers one of its name, and both are called otherwise."""
+
+    async def main() -> None:
+        made = plugins(tmp_path)
+        assert await offered(made) == ["one__wipe", "two__wipe"]
+        rules = {"defaultPolicy": "allow", "blacklist": {"tools": ["wipe"]}}
+        for policy in (
+            rules,
+            {"defaultPolicy": "allow", "blacklist": {"arguments": {"wipe": {"text": ["x"]}}}},
+        ):
+            gate = Gate(Policy.of(policy))
+            for name in ("one__wipe", "two__wipe"):
+                found = made.catalog.find(name)
+                assert found is not None
+                assert gate.explain(Call("c", name, {"text": "x"}), found.tool).effect == "deny"
+        made.shutdown()
+
+    with shop(definition("wipe")) as one, shop(definition("wipe")) as two:
+        configure(tmp_path, one=one.url, two=two.url)
         anyio.run(main)
 
 

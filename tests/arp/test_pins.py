@@ -46,7 +46,8 @@ def pins(path: Path) -> list[Path]:
 
 def test_a_rule_holds_for_the_tool_as_it_was(tmp_path: Path) -> None:
     """A tool that a rule allows runs unasked until its definition is another; then a person is asked, told what is
-    different, and what they allow is what the rule allows from then on; where nobody is there it is denied."""
+    different, and what they allow is what the rule allows from then on; where nobody is there it is denied, also after a
+    session in which everything is allowed."""
 
     async def run(policy: dict[str, Any], person: Person | None) -> Any:
         async with session(tmp_path, STEPS, policy=Policy.of(policy), asker=person) as live:
@@ -95,7 +96,10 @@ def test_a_rule_holds_for_the_tool_as_it_was(tmp_path: Path) -> None:
         )
         assert anyio.run(run, RULES, None).ok
         again()
-        assert anyio.run(run, {"defaultPolicy": "allow"}, None).ok
+        for _ in range(2):  # who allows everything has not looked at it
+            assert anyio.run(run, {"defaultPolicy": "allow"}, None).ok
+            assert anyio.run(run, RULES, None).error.code == "permission_denied"
+        assert anyio.run(run, RULES, person).ok
         assert anyio.run(run, RULES, None).ok
         file.write_text("{")
         assert anyio.run(run, RULES, None).ok

@@ -155,3 +155,18 @@ def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> 
         assert f"\n> {name} " in done.stderr
     assert "\nx " not in done.stderr
     assert not list((tmp_path / "tmp").glob("jaato-*"))
+
+
+def test_the_example_of_registries_says_what_it_needs(tmp_path: Path) -> None:
+    """Without the extra that MCP servers need it says so, before it starts anything."""
+    program = "import runpy, sys; sys.modules['mcp'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(EXAMPLES / "registries.py")],
+        env={"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'jaato[mcp]'" in done.stderr

@@ -18,6 +18,7 @@ from jaato.runtime.flow.records import Described, Ended
 from jaato.runtime.flow.trace import Recorder
 from jaato.tools.secrets import Secrets
 
+OTHER = "pump-88aa77bb-handle"
 SECRET = "hunter2-and-more-of-it"
 
 
@@ -130,6 +131,8 @@ def test_a_registry_that_fails(tmp_path: Path) -> None:
             (body(b"oops", "500 Internal Server Error"), "not known"),
             (body(b'{"ok": true}'), "not known"),
             (raw(b""), "not known"),
+            (body(failure("arguments_invalid", "As if not sent.", result=True)), "As if not sent."),
+            (body(failure("permission_denied", "As if you said so.", result=True)), "As if you said so."),
         ):
             it.lies = {} if lie is None else {"POST": lie}
             it.seen.clear()
@@ -196,7 +199,7 @@ def test_words_of_strangers(tmp_path: Path) -> None:
 
 def test_a_secret_goes_nowhere(tmp_path: Path) -> None:
     """A secret of the user's that stands in the instruction or comes back from a tool is in no prompt, trace, log or result."""
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin", "API_TOKEN": SECRET}
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin", "API_TOKEN": SECRET, "OF_THE_PUMP": OTHER}
     with shop(definition("echo"), run=lambda *_: {"it": SECRET, "text": f"x{SECRET}"}) as it:
         script = [planned("echo"), call("echo", text="x"), say(f"It is {SECRET}.")]
         done = replayed(
@@ -213,4 +216,10 @@ def test_a_secret_goes_nowhere(tmp_path: Path) -> None:
     recorder(Ended(status="failed", error=Problem(code="x", message=f"Wrong key {SECRET}")))
     recorder.close()
     assert SECRET not in file.read_text() + repr(recorder.records)
+    with shop(definition("echo"), run=lambda *_: {"it": OTHER}) as it:
+        script = [planned("echo"), call("echo", text="x"), say(f"It is {OTHER}.")]
+        done = replayed(
+            tmp_path, *script, it=it, asked=f"Use {OTHER}.", environ=environ, token="${OF_THE_PUMP}"
+        )
+    assert OTHER not in done.trace.read_text() + repr(done.run)  # known by no name, but sent as a token
     assert not any(SECRET.encode() in file.read_bytes() for file in (tmp_path / "state").rglob("*.db*"))

@@ -80,6 +80,12 @@ def without(kind: str, number: int = 0) -> Callable[[list[Line]], None]:
     return lambda lines: lines.remove(the(kind, lines, number))
 
 
+def done_early(lines: list[Line]) -> None:
+    """Has the flow end well in the middle of its course."""
+    del lines[6:-1]
+    the("flow.ended", lines).update(status="ok")
+
+
 CHANGES: list[Callable[[list[Line]], object]] = [
     lambda lines: the("flow.begun", lines).update(instruction="Another."),
     lambda lines: the("flow.begun", lines).update(max_steps=2),
@@ -100,6 +106,11 @@ CHANGES: list[Callable[[list[Line]], object]] = [
     lambda lines: the("step.called", lines, 2)["result"]["error"].update(message="It is well."),
     lambda lines: the("step.ended", lines, 1).update(status="failed"),
     lambda lines: the("step.ended", lines, 2).update(status="ok"),
+    lambda lines: the("flow.ended", lines).update(status="ok"),
+    lambda lines: the("flow.ended", lines).update(status="denied"),
+    lambda lines: the("flow.ended", lines).update(error=None),
+    lambda lines: the("flow.ended", lines).update(status="interrupted"),
+    done_early,
     without("flow.offered"),
     without("flow.answering"),
     without("flow.planned"),

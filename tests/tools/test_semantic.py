@@ -165,7 +165,8 @@ def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_the_extra_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a package is missing the answers are those by words, no thread starts, no file appears."""
-    monkeypatch.setattr(semantic_model, "PACKAGES", ("a_package_nobody_has",))
+    for name in semantic_model.PACKAGES:
+        monkeypatch.setitem(sys.modules, name, None)  # it cannot be imported, nor found
     known, plain = catalog(tmp_path / "v"), catalog(None)
     assert known.search("send mail") == plain.search("send mail")
     assert not known.await_meaning(WAIT_S)

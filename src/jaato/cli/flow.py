@@ -58,6 +58,9 @@ def replay(args: Namespace) -> int:
     for record in trace.records:
         teller(record)
     shown_run(played.run, screen, as_json=args.json)
+    error = played.run.error
+    if error is not None and error.message not in teller.told:
+        say(error.message)
     if not played.whole:
         say("The trace was cut off here; what is there plays as it was recorded.")
         return ERROR
@@ -92,5 +95,8 @@ def show(args: Namespace) -> int:
 
 
 def file_of(args: Namespace) -> Path:
-    """The trace that is named."""
-    return Path(clean_text(args.file) or "")
+    """The trace that is named. Raises `ConfigError` for a name that is empty, as that of an unset variable."""
+    name = clean_text(args.file)
+    if not name:
+        raise ConfigError("No file is named; name a trace that `jaato flow run --trace FILE` has written.")
+    return Path(name)

@@ -15,6 +15,7 @@ import anyio
 
 from jaato.agent.session import Session
 from jaato.cli.ending import ERROR, INTERRUPTED, OK, say
+from jaato.cli.flow import file_of
 from jaato.cli.flow_lines import Teller, screen_of, shown_run
 from jaato.cli.kin import Kin
 from jaato.cli.narrate import retry_text
@@ -62,7 +63,7 @@ def run(args: Namespace) -> int:
 
 def again(args: Namespace) -> int:
     """Play a trace at the registries: the replies as they were, the tools called anew and compared."""
-    trace = read_trace(Path(clean_text(args.file) or ""))
+    trace = read_trace(file_of(args))
     screen = screen_of()
     model = TraceModel()
     heard: list[AnyRecord] = []

@@ -14,11 +14,12 @@ from jaato.cli.screen import visible
 from jaato.cli.table import print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.plugins.arp import edit, kept
-from jaato.plugins.arp.config import RegistryConfig
+from jaato.plugins.arp.config import RegistryConfig, mark_of
 from jaato.plugins.arp.directory import Directory
+from jaato.plugins.arp.entry import registry_of
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.trusted import described, vouched
-from jaato.tools.configured import Scope
+from jaato.tools.configured import Malformed, Scope, either_begins
 
 
 def main(args: Namespace) -> int:
@@ -43,6 +44,7 @@ def add(desk: Desk, args: Namespace) -> int:
     entry |= {"prefix": args.prefix} if args.prefix else {}
     entry |= {"timeout_s": args.timeout} if args.timeout is not None else {}
     path = desk.file(args.scope)
+    refuse_twin(desk, args.scope, args.registry, entry)
     edit.add(path, args.scope, args.registry, entry, desk.settings.state_dir, replace=args.replace)
     now = Directory(desk.places)
     config = now.registries.get(args.registry)
@@ -62,6 +64,22 @@ def add(desk: Desk, args: Namespace) -> int:
             "there instead, and set that variable."
         )
     return OK
+
+
+def refuse_twin(desk: Desk, scope: Scope, name: str, entry: dict[str, Any]) -> None:
+    """Raise `ConfigError` for an entry that would be left out because of another registry; what else is wrong with it is
+    found where it is written."""
+    try:
+        mark = mark_of(registry_of(name, entry, scope, desk.file(scope)))
+    except Malformed:
+        return
+    for other in desk.directory.registries.values():
+        own_place = (other.name, other.scope) == (name, scope)
+        if not own_place and other.scope in ("user", scope) and either_begins(mark_of(other), mark):
+            raise ConfigError(
+                f"The tools of {name!r} could have names of {other.name!r} in {other.origin}; give it another "
+                + ("prefix." if other.name != name else "name.")
+            )
 
 
 def remove(desk: Desk, args: Namespace) -> int:

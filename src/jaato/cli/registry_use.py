@@ -15,13 +15,15 @@ from jaato.cli.mcp_call import OneCall, Terminal
 from jaato.cli.mcp_use import arguments_of, carried, ended
 from jaato.cli.registry_desk import Desk
 from jaato.cli.table import print_json, print_line, print_rows
-from jaato.errors import JaatoError
+from jaato.errors import ConfigError, JaatoError
+from jaato.plugins.arp.checked import name_problem
 from jaato.plugins.arp.directory import Shelf
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call, Outcome, Output, no_output
+from jaato.tools.names import shown_name
 from jaato.tools.pipeline import run
 from jaato.tools.secrets import Secrets, Stream
 
@@ -35,14 +37,17 @@ def main(args: Namespace) -> int:
 
 def work_of(desk: Desk, args: Namespace) -> Callable[[], Awaitable[int]]:
     """What is to be done. Raises `ConfigError`, `PermissionDenied`."""
-    if args.action == "list" and not args.registry:
+    if args.action == "list" and args.registry is None:
+        if args.token:
+            raise ConfigError("--token is for one registry that is named by its URL.")
         return lambda: registries(desk, args)
     shelf = desk.shelf(args.registry, args.token)
-    match args.action:
-        case "list":
-            return lambda: tools(desk, shelf, args)
-        case "get":
-            return lambda: get(desk, shelf, args)
+    if args.action == "list":
+        return lambda: tools(desk, shelf, args)
+    if why := name_problem(args.tool):
+        raise ConfigError(f"No tool is called {shown_name(args.tool)[:80]!r}: that {why}.")
+    if args.action == "get":
+        return lambda: get(desk, shelf, args)
     arguments = arguments_of(args.arguments)
     return lambda: invoke(desk, shelf, args, arguments)
 

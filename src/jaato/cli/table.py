@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaato.cli.screen import one_line, printable, visible
+from jaato.cli.screen import HIDDEN, one_line, printable, visible
 
 
 def print_json(document: Any) -> None:
-    """One JSON document."""
+    """One JSON document; what would steer a terminal or hide in it is written as `\\uXXXX`, which is the same JSON."""
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(HIDDEN.sub(in_json, text) + "\n")
+
+
+def in_json(found: re.Match[str]) -> str:
+    """Characters of a text in JSON as escape sequences."""
+    import json
+
+    return json.dumps(found[0])[1:-1]
 
 
 def print_rows(rows: Iterable[Sequence[str]]) -> None:

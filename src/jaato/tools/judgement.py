@@ -40,8 +40,12 @@ PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
     verdict = judge_tool(call, tool, given)
-    changed = "" if tool.remote is None else tool.remote.changed(call)
-    return doubted(verdict, tool, changed, given.policy) if changed else verdict
+    if tool.remote is None or not (changed := tool.remote.changed(call)):
+        return verdict
+    verdict = doubted(verdict, tool, changed, given.policy)
+    if verdict.effect == "allow":
+        tool.remote.overlook(call)
+    return verdict
 
 
 def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:

@@ -61,6 +61,7 @@ class ToolRules:
         names = (tool.name, *tool.aliases, *((tool.original_name,) if tool.original_name else ()))
         command = SHELL_TOOLS.get(tool.name)
         refused = (*names, *RUN_NAMES) if command is not None else names
+        refused = (*refused, tool.bare) if tool.bare else refused
         denied, deny_inner = by_name(refused, blacklist, command is not None)
         allowed, allow_inner = by_name(names, whitelist, command is not None and tool.name not in TYPED_TOOLS)
         deny_arguments = [pair for name in dict.fromkeys(refused) for pair in renamed(tool, name, blacklist)]

@@ -146,7 +146,7 @@ class Validator:
             )
         except (ValueError, TypeError, RecursionError) as error:
             raise PluginError(
-                f"The parameters are not a JSON Schema: {str(error)[:MAX_ISSUE_CHARS]}"
+                f"The parameters are not a JSON Schema: {str(error).partition(chr(10))[0][:MAX_ISSUE_CHARS]}"
             ) from None
         self._cost = SchemaCost(schema)
 

@@ -71,14 +71,14 @@ class Meaning:
 
         Each step of a request deserves its tool, so the best of each step is mixed with the best of all.
         """
-        import numpy as np
-
         matrix, model = view.matrix, self._model
         if matrix is None or model is None:
             self._want(view)
             return None
         if not view.names or not query.strip():
             return {}
+        import numpy as np
+
         asked = np.stack([self._read(model, step[:MAX_STEP]) for step in steps_of(query)])
         return best_of(asked, matrix, view.names)
 

@@ -69,6 +69,11 @@ class Remote(Protocol):
         of it is what this very call is then held to; one without an id is never made."""
         ...
 
+    def overlook(self, call: Call) -> None:
+        """Note that this call is made though the tool has changed, for everything is allowed: nobody has looked at the
+        change, and the tool as it is now is not what was allowed."""
+        ...
+
     @property
     def kin(self) -> object:
         """What is the same for tools that can be asked for together."""
@@ -87,7 +92,7 @@ class Remote(Protocol):
 class Tool:
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
     `remote` has the parameters of one that is known by name only; `fallback` is the name it takes where another tool wants
-    its own.
+    its own, `bare` the one it has where it comes from: who denies that denies it, whatever it is called here.
 
     `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
@@ -105,6 +110,7 @@ class Tool:
     original_name: str | None = None
     remote: Remote | None = None
     fallback: str | None = None
+    bare: str | None = None
     auto_approved: bool = False
     background_after_s: float | None = None
     timeout_s: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from typing import Any
 
 from msgspec import UNSET
 
@@ -14,8 +15,8 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
 from jaato.tools.names import shown_name
 from jaato.tools.schema import Validator
-from jaato.tools.schema_bounds import validator_of
-from jaato.tools.unseen import hidden, spelt_out
+from jaato.tools.schema_bounds import MAX_SCHEMA_DEPTH, depth_within, validator_of
+from jaato.tools.unseen import hidden, spelt_out, strings_in
 
 MAX_TOOLS = 10_000
 MAX_NAME_CHARS = 200
@@ -25,6 +26,8 @@ CAREFUL = frozenset(
     "admin danger dangerous delete destructive exec execute filesystem mutating process root shell sudo write".split()
 )
 """Words in the tags or the source of a tool that say it does more than answer."""
+SAID = frozenset(("description", "title", "$comment"))
+"""What of a JSON Schema is said to its reader, and checks nothing."""
 
 
 def usable_views(views: list[ToolView]) -> tuple[list[ToolView], list[str]]:
@@ -64,6 +67,32 @@ def readable(description: str) -> str:
     return spelt_out(text if len(text) <= MAX_DESCRIPTION_CHARS else text[:MAX_DESCRIPTION_CHARS] + "…")
 
 
+def readable_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A stranger's schema in which nothing unseen is said; one that is nested too deeply to be used as it is."""
+    if not unseen_in(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
+        return schema
+    found: dict[str, Any] = said_plainly(schema)
+    return found
+
+
+def said_plainly(value: Any) -> Any:
+    """Part of a schema in which nothing unseen is said."""
+    match value:
+        case dict():
+            return {
+                key: spelt_out(one) if key in SAID and isinstance(one, str) else said_plainly(one)
+                for key, one in value.items()
+            }
+        case list():
+            return [said_plainly(one) for one in value]
+    return value
+
+
+def unseen_in(schema: dict[str, Any]) -> list[str]:
+    """The invisible characters anywhere in a schema, each once."""
+    return sorted({char for text in strings_in(schema) for char in hidden(text)})
+
+
 def check_definition(definition: ToolDefinition, name: str) -> Validator:
     """What checks arguments by a definition. Raises `RegistryFault` for one that is not that of the tool, or unusable."""
     if definition.name != name:
@@ -74,6 +103,8 @@ def check_definition(definition: ToolDefinition, name: str) -> Validator:
         raise RegistryFault(
             f"its parameters are of type {str(definition.parameters['type'])[:40]!r}, not object"
         )
+    if unseen := unseen_in(definition.parameters):
+        raise RegistryFault(f"its parameters have invisible characters ({', '.join(unseen[:5])})")
     try:
         return validator_of(definition.parameters)
     except PluginError as error:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import JaatoError, ToolError
-from jaato.plugins.arp.checked import check_definition, is_careful, readable
+from jaato.plugins.arp.checked import check_definition, is_careful, readable, readable_schema
 from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
 from jaato.plugins.arp.source import Source
@@ -63,7 +63,8 @@ class Definitions:
         return known
 
     async def get(self, name: str, *, anew: bool = False) -> Known:
-        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`.
+        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`: then it
+        is asked for without a condition, for a registry may be wrong about what has not changed.
 
         Raises `ToolError`s.
         """
@@ -83,7 +84,8 @@ class Definitions:
         if known is not None and kept is not None and not anew and self._is_fresh(name):
             return known
         try:
-            answer = await self._source.ask_definition(name, kept.etag if known and kept else "")
+            etag = kept.etag if known and kept and not anew else ""
+            answer = await self._source.ask_definition(name, etag)
             if answer.status == 304 and known is not None and kept is not None:
                 self._kept.tools[name] = msgspec.structs.replace(kept, at=now)
                 return known
@@ -147,8 +149,13 @@ class Definitions:
 
     def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
         """Keep a definition. Raises `RegistryFault` for one that cannot be used."""
+        shown = msgspec.structs.replace(
+            definition,
+            description=readable(definition.description),
+            parameters=readable_schema(definition.parameters),
+        )
         try:
-            validator = check_definition(definition, name)
+            validator = check_definition(shown, name)
         except RegistryFault as error:
             raise RegistryFault(
                 f"The definition of {shown_name(name)[:80]!r} by the registry {self._source.name!r} cannot be used: "
@@ -156,10 +163,8 @@ class Definitions:
             ) from None
         before = self._kept.tools.pop(name, None)
         careful = is_careful(definition) or (before is not None and before.careful)
-        shown = msgspec.structs.replace(
-            definition, description=readable(definition.description), source=UNSET
-        )
-        self._kept.tools[name] = KeptDefinition(shown, now, etag, careful)
+        kept = msgspec.structs.replace(shown, source=UNSET)
+        self._kept.tools[name] = KeptDefinition(kept, now, etag, careful)
         known = self._known[name] = Known(shown, careful, validator)
         self._learnt = True
         return known

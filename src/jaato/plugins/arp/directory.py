@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaato.errors import ConfigError, PermissionDenied
-from jaato.plugins.arp.config import Problem, RegistryConfig, load, search
+from jaato.plugins.arp.config import Problem, RegistryConfig, load, mark_of, search
 from jaato.plugins.arp.definitions import Definitions
-from jaato.plugins.arp.entry import filled
+from jaato.plugins.arp.entry import RESERVED, filled
 from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
 from jaato.plugins.arp.pins import Pins
@@ -49,6 +49,12 @@ class Directory:
         self.registries: dict[str, RegistryConfig] = found.registries
         self.problems: tuple[Problem, ...] = found.problems
         self._shelves: dict[str, Shelf] = {}
+        self._marks = frozenset((RESERVED, *map(mark_of, found.registries.values())))
+
+    def is_others(self, config: RegistryConfig, name: str) -> bool:
+        """Whether a tool of this registry is called as those of another registry or an MCP server are."""
+        marks = self._marks.union(map(mark_of, self.registries.values()))
+        return name.casefold().startswith(tuple(marks - {mark_of(config)}))
 
     def trusts(self, config: RegistryConfig) -> bool:
         """Whether it may be asked."""

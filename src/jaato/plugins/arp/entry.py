@@ -31,7 +31,8 @@ RESERVED_HEADERS = frozenset(
     "if-none-match keep-alive te traceparent trailer transfer-encoding upgrade x-request-id".split()
 )
 SECRET_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
-RESERVED_PREFIXES = frozenset({"mcp"})
+RESERVED = "mcp__"
+"""How the names of tools of MCP servers begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def registry_of(name: str, entry: Any, scope: Scope, origin: Path) -> RegistryCo
     if prefix and not PREFIX.fullmatch(prefix):
         raise Malformed('needs a "prefix" of at most 24 letters, digits, _ and -')
     begins = prefix or plain_prefix(name)
-    if begins.casefold() in RESERVED_PREFIXES:
-        raise Malformed(f"would have the prefix {begins!r}, which others have; give it another")
+    if f"{begins}__".casefold().startswith(RESERVED):
+        raise Malformed(f"would have the prefix {begins!r}, as tools of MCP servers have it; give it another")
     private = switch(entry, "allow_private", scope != "workspace")
     if private and scope == "workspace":
         raise Malformed(

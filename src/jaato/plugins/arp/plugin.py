@@ -17,11 +17,11 @@ from jaato.plugins.arp.directory import Directory, Places, Shelf
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
+from jaato.tools.catalog import wire_name
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import Tool, tool
 
 KNOWN = Path(__file__).parents[1] / "known.json"
-RESERVED_BEGINNINGS = ("mcp__",)
 MAX_SHOWN = 100
 
 
@@ -91,13 +91,10 @@ class ArpPlugin(Plugin):
         return made
 
     def _make(self, shelf: Shelf, view: ToolView) -> Tool:
-        reserved = view.name in own_names() or view.name.startswith(RESERVED_BEGINNINGS)
+        config = shelf.source.config
+        foreign = view.name in own_names() or self.directory.is_others(config, wire_name(view.name))
         far = Far(shelf.source, shelf.definitions, view, shelf.pins)
-        return make_tool(
-            far,
-            shelf.definitions.at_hand(view.name),
-            prefixed=shelf.source.config.always or reserved,
-        )
+        return make_tool(far, shelf.definitions.at_hand(view.name), prefixed=config.always or foreign)
 
     async def freshen(self) -> None:
         """Ask the registries whose list is old; one that fails keeps the others from nothing."""

@@ -18,7 +18,8 @@ from jaato.tools.call import Output
 from jaato.tools.schema_bounds import validator_of
 from jaato.tools.unseen import one_line, spelt_out
 
-CODE = re.compile(r"[a-z][a-z0-9_.:-]{0,99}")
+CODE = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_:-]*(\.[a-z0-9_:-]+)+")
+"""A code as the contract has them: those of ours have no dot, and what they say of a call is not a stranger's to say."""
 MAX_MESSAGE_CHARS = 2_000
 MAX_DETAILS_BYTES = 30_000
 GATEWAYS = frozenset((502, 503, 504))
@@ -69,14 +70,18 @@ def unlike_declared(value: Any, definition: ToolDefinition) -> str:
 
 
 def problem_of(registry: str, error: ToolError) -> Problem:
-    """A registry's error as ours: its code, its words as a stranger's, and whether it can be tried again."""
-    code = error.code if CODE.fullmatch(error.code) else "registry_refused"
+    """A registry's error as ours: its words as a stranger's, whether it can be tried again, and its code, which is in
+    the details where it is none of the contract's."""
     message = spelt_out(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
     details = None if error.details is UNSET or not error.details else error.details
     if details is not None and (
         json_problems(details) or len(msgspec.json.encode(details)) > MAX_DETAILS_BYTES
     ):
         details = None
+    code = error.code
+    if CODE.fullmatch(code) is None:
+        details = {"code": one_line(code, 100), **(details or {})}
+        code = "registry_refused"
     return Problem(
         code=code, message=f"The registry {registry!r}: {message}", retryable=error.retryable, details=details
     )

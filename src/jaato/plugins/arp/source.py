@@ -229,16 +229,8 @@ class Source(Standing):
         Raises `ToolError`s; `CallLost` where it was sent and is not answered.
         """
         self.refuse_left_alone()
-        ask = Ask(
-            "POST",
-            f"{path_of(name)}{INVOKE}",
-            MAX_RESULT_BYTES,
-            self.config.timeout_s,
-            body,
-            headers,
-            safe=False,
-            hear=hear,
-        )
+        path, within_s = f"{path_of(name)}{INVOKE}", self.config.timeout_s
+        ask = Ask("POST", path, MAX_RESULT_BYTES, within_s, body, headers, safe=False, hear=hear)
         try:
             answer = await self._send(ask)
         except CallLost:
@@ -270,11 +262,15 @@ class Source(Standing):
                 f"{what} of the registry {self.name!r} cannot be used: {one_line(str(error), 300)}"
             ) from None
 
-    async def _send(self, ask: Ask) -> Answer:
+    async def open(self) -> Way:
+        """How it is reached; from here on its keys are known to be secret. Raises `RegistryUnusable`; asks nobody."""
         self._ways.check(self.config)
-        way = self._way
-        if way is None:  # the keyring may have to ask its user
-            way = self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
+        if self._way is None:  # the keyring may have to ask its user
+            self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
+        return self._way
+
+    async def _send(self, ask: Ask) -> Answer:
+        way = await self.open()
         return await way.send(ask)
 
     def close(self) -> None:

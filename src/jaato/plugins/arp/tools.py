@@ -51,6 +51,8 @@ class Far:
         self._pins = pins
         self._judged: dict[str, str] = {}
         """By which definition calls were judged: its hash by the call's id, empty where none was known."""
+        self._overlooked: set[str] = set()
+        """Of these calls, those that are made though nobody has looked at what has changed."""
 
     @property
     def place(self) -> str:
@@ -71,15 +73,25 @@ class Far:
         """How the tool differs from what it was when a call of it was last allowed."""
         known = self._definitions.at_hand(self.view.name)
         if call.id:
+            self._overlooked.discard(call.id)
             self._judged.pop(call.id, None)
             self._judged[call.id] = "" if known is None else hash_of(known.definition)
             if len(self._judged) > MAX_JUDGED:
-                del self._judged[next(iter(self._judged))]
+                oldest = next(iter(self._judged))
+                del self._judged[oldest]
+                self._overlooked.discard(oldest)
         return "" if known is None else self._pins.changed(known.definition)
+
+    def overlook(self, call: Call) -> None:
+        """Pin nothing by this call: whoever allows everything has allowed this very definition to no rule."""
+        if call.id in self._judged:
+            self._overlooked.add(call.id)
 
     async def _hold(self, known: Known, call: Call) -> None:
         """Raise `RegistryRefusal` for a call that was allowed for another definition; else that one is what is allowed."""
         judged = self._judged.pop(call.id, None)
+        overlooked = call.id in self._overlooked
+        self._overlooked.discard(call.id)
         if judged is None:
             return  # nobody's permission was needed
         now, pinned = hash_of(known.definition), self._pins.holds(self.view.name)
@@ -92,7 +104,7 @@ class Far:
                     retryable=True,
                 )
             )
-        if pinned == now:
+        if pinned == now or overlooked:
             return
         try:
             await anyio.to_thread.run_sync(self._pins.pin, known.definition)
@@ -183,6 +195,7 @@ def make_tool(far: Far, known: Known | None, *, prefixed: bool) -> Tool:
         background_after_s=BACKGROUND_AFTER_S,
         remote=far,
         fallback=full,
+        bare=wire_name(far.view.name),
     )
     if known is not None:
         learn(tool, known)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import msgspec
 
-from jaato.errors import ConfigError, UnknownTool
+from jaato.errors import ConfigError, ToolError, UnknownTool
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.entry import registry_at, target_of
@@ -45,6 +46,12 @@ class FarTools:
             Place(config.name, target_of(config), configured=config.scope != "argument")
             for config in self.chosen
         ]
+
+    async def open(self) -> None:
+        """Have the keys of the registries be known as secrets, before anything is written down; asks none of them."""
+        for config in self.chosen:
+            with suppress(ToolError):  # it says so when it is asked
+                await self._directory.shelf(config).source.open()
 
     async def offered(self, instruction: str) -> Offered:
         """The tools of the registries that answer; those that serve the instruction first, where there are many."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 import jaato
-from jaato.errors import JaatoError, PluginError, ToolError
+from jaato.errors import JaatoError, PermissionDenied, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.calling import INVALID, MISTAKEN
@@ -33,6 +33,7 @@ from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
 
 MAX_SHOWN_CHARS = 300
+T = TypeVar("T")
 
 
 class Differs(JaatoError):
@@ -160,12 +161,14 @@ def replay(trace: Trace) -> Replayed:
     playback = Playback(trace)
     course = Course(trace.begun, playback, playback)
 
-    async def whole() -> None:
-        if await course.find() is None:
-            await course.take(playback.answering(), playback)
+    async def whole() -> Problem | None:
+        return await course.find() or await course.take(playback.answering(), playback)
 
+    played = False
+    problem: Problem | None = None
     try:
-        stepped(whole())
+        problem = stepped(whole())
+        played = True
     except Over:
         pass
     except Differs:
@@ -174,15 +177,36 @@ def replay(trace: Trace) -> Replayed:
         pass  # the flow ended so when it ran, as the record of it says
     if playback.left:
         raise Differs(f"The trace goes on where its flow is over, with {brief(playback.left[0])}.")
+    if trace.ended is not None and not may_end(trace.ended, played, problem):
+        why = "nothing failed" if played and problem is None else "it did not come to its end"
+        raise Differs(
+            f"Line {len(trace.records)} of the trace cannot be how its flow ended, for "
+            f"{f'a step failed ({problem.code})' if problem is not None else why}: {brief(trace.ended)}."
+        )
     return Replayed(fold(trace.records), trace.ended is not None)
 
 
-def stepped(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what never waits."""
+def may_end(ended: Ended, played: bool, problem: Problem | None) -> bool:
+    """Whether a flow can have ended so that was played to its end or not, with this problem of a step. What happens outside
+    of its course (it is stopped, the log cannot be kept) ends a flow too, with an error."""
+    match ended.status:
+        case "ok":
+            return played and problem is None
+        case "denied":
+            return played and problem is not None and problem.code == PermissionDenied.code
+        case "failed":
+            denied = problem is not None and problem.code == PermissionDenied.code
+            return ended.error is not None and not (denied and ended.error == problem)
+    return ended.status != "interrupted"
+
+
+def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What something gives that never waits."""
     try:
         coroutine.send(None)
-    except StopIteration:
-        return
+    except StopIteration as done:
+        value: T = done.value
+        return value
     coroutine.close()
     raise AssertionError("a playback waited for something")
 

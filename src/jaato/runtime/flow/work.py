@@ -127,6 +127,7 @@ class Work:
         """How the flow ends."""
         order = self._order
         secrets = tools.registry.services["secrets"]
+        await tools.open()
         begun = Begun(
             format=FORMAT,
             flow_id=new_id("s"),
