@@ -134,8 +134,8 @@ def test_a_client_that_goes_ends_its_call(tmp_path: Path) -> None:
 
 def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that says nothing, a head and a body that do not end: each has its time, and is closed then."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.05)
-    monkeypatch.setattr(patience, "BODY_S", 0.05)
+    monkeypatch.setattr(patience, "HEAD_S", 0.3)
+    monkeypatch.setattr(patience, "BODY_S", 0.3)
     monkeypatch.setattr("jaato.server.registry.listen.LOOK_S", 0.02)
 
     def body(one: Opened) -> None:
