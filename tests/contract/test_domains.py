@@ -47,7 +47,10 @@ BAD = {
     "raises": "def load_tools(): raise OSError('no disk')",
     "no_tool": "def load_tools(): return [7]",
     "syntax": "def load_tools(:",
-    "exits": "raise RuntimeError('at import')",
+    "raises_too": "raise RuntimeError('at import')",
+    "exits": "raise SystemExit(4)",
+    "exits_late": "def load_tools(): raise SystemExit(0)",
+    "generates": "def f() -> int:\n    yield 1\ndef load_tools(): return [f]",
     "no_schema": "from jaato.tools.tool import tool, tool_from\n"
     "@tool(parameters={'type': 'nonsense'})\ndef f() -> int:\n    return 1\ndef load_tools(): return [tool_from(f)]",
     "starred": "def f(*a): return a\ndef load_tools(): return [f]",
@@ -70,6 +73,14 @@ def test_domains_are_refused_that_are_not_there_or_clash() -> None:
             load_domains([name])
     with pytest.raises(ConfigError, match=r"both have a tool 'locked' 2\.1\.0"):
         load_domains(["tests.contract.showing", SHOWING])
+
+
+def test_a_domain_that_has_a_tool_twice_is_told_so(tmp_path: Path) -> None:
+    """It is one domain that is wrong, not two."""
+    file = tmp_path / "twice.py"
+    file.write_text("def f() -> int:\n    return 1\ndef load_tools(): return [f, f]")
+    with pytest.raises(ConfigError, match=r"The domain \S+twice\.py twice has a tool 'f' 0\.1\.0"):
+        load_domains([str(file)])
 
 
 @pytest.mark.parametrize(

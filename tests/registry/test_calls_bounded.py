@@ -164,6 +164,9 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
         reply = one.at.invoke("held", {"args": {}}, prefer="respond-async, wait=0")
         assert "within 0 s" in fails(reply, 504, "tool.timeout")["message"]
         assert reply.headers["preference-applied"] == "wait=0"
+        error = fails(one.at.invoke("deaf", {"args": {}}, prefer="wait=0"), 504, "tool.timeout")
+        assert "it may still be at work" in error["message"]  # nobody can stop a thread
+        free.set()
         one.door.callers.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
         fails(one.at.invoke("forever", {"args": {}}, idempotency_key="k"), 504, "tool.timeout")
@@ -172,7 +175,14 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]
         codes = [end.result.error.code for end in ends_of(one) if end.result.error is not None]
-        assert codes == ["tool_timeout"] * 5
+        assert codes == ["tool_timeout"] * 6
+
+    free = threading.Event()
+
+    @tool(access="read")
+    def deaf() -> None:
+        """Wait in a thread."""
+        free.wait(20)
 
     @tool(access="read")
     async def forever() -> None:
@@ -180,7 +190,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
         await anyio.sleep_forever()
 
     blueprint = held.blueprint()
-    blueprint["tools"] = (*blueprint["tools"], forever)
+    blueprint["tools"] = (*blueprint["tools"], forever, deaf)
     during(tmp_path, body, **blueprint)
 
 
