@@ -144,3 +144,19 @@ def test_what_is_no_json_is_told_in_words_about_it(tmp_path: Path) -> None:
         assert result_of(one.at.invoke("echo", BODY), 200)["result"] == {"text": "x"}
 
     run(tmp_path, body)
+
+
+def test_a_page_that_cannot_be_made_is_answered(tmp_path: Path) -> None:
+    """A tool whose description nobody can send is the registry's fault: it says so, at both doors, and the line goes on."""
+
+    def body(one: Opened) -> None:
+        get = one.at.head("GET", LIST, "x-request-id: r-1")
+        first, second = one.at.raw(get + one.at.head("GET", f"{LIST}/echo"), "GET", "GET")
+        refuses(first, 500, "registry.failed")
+        assert (first.headers["x-request-id"], second.status) == ("r-1", 200)
+
+    def odd() -> None:
+        pass
+
+    odd.__doc__ = "half a \ud800"
+    run(tmp_path, body, tools=(odd,))

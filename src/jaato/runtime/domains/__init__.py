@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from jaato.errors import ConfigError, JaatoError
+from jaato.runtime.domains.checked import check
 from jaato.tools.tool import Tool, tool_from
 
 OWN = {"core": "jaato.runtime.domains.core"}
@@ -46,6 +47,7 @@ def tools_of_domain(name: str) -> list[Tool]:
         found = [tool_of(one) for one in load()]
         for one in found:
             one.plugin = one.plugin or name
+            check(one)
             one.issues({})  # builds the validator: what is no schema is found now, not by the first caller
     except (Exception, SystemExit) as error:
         told = str(error) if isinstance(error, JaatoError) else repr(error)

@@ -173,21 +173,23 @@ class RegistryDoor:
             return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
-            words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = inform(route, refusal("request.method_not_allowed", words))
-            answer.headers.append((b"allow", b", ".join(methods)))
+            right = b", ".join(methods)
+            words = f"Only {right.decode()} is answered here."
+            answer = inform(route, refusal("request.method_not_allowed", words, (b"allow", right)))
             return self._counted(answer, route.kind, request, begun, id_)
         self._follow()
         scope = SCOPES[route.kind, request.method]
-        found: Answer | None
         if scope is not None and scope not in who.scopes:
-            found = denied(route, scope)
+            found: Answer | None = denied(route, scope)
         elif (route.kind, request.method) in WORKS:
             found = self._wrong(route, request)
         elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
             found = None
         else:
-            found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
+            try:
+                found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
+            except Exception as error:  # noqa: BLE001 as that of any work: who asks is answered all the same
+                return unanswered(request, error)
         if found is None:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)
@@ -259,9 +261,8 @@ def turned_away(request: Request, problem: Refused) -> Answer:
 def denied(route: Route, scope: str) -> Answer:
     """Who calls may not do this (RFC 6750, 3.1)."""
     answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
-    answer.headers.append(
-        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
-    )
+    why = f'{REALM}, error="insufficient_scope", scope="{scope}"'
+    answer.headers.append((b"www-authenticate", why.encode()))
     return answer
 
 
