@@ -81,7 +81,7 @@ def test_domains_are_refused_that_are_not_there_or_clash() -> None:
         load_domains(["tests.contract.showing", SHOWING])
 
 
-ODD = {
+ODD: dict[str, tuple[Any, ...]] = {
     "name": ("", "a\ud800", "say:invoke", "..", "a\nb", None),
     "description": ("a\ud800", None),
     "version": ("", "\ud800", 2, None),
@@ -99,7 +99,12 @@ ODD = {
 def test_a_tool_that_others_cannot_be_told_of_is_refused(part: str) -> None:
     """What the contract has no room for in a list, a definition or a call is found before anything is served, by its name."""
     for given in ODD[part]:
-        spec = {"name": "say", "description": "Say.", "parameters": {"type": "object"}, "access": "read"}
+        spec: dict[str, Any] = {
+            "name": "say",
+            "description": "Say.",
+            "parameters": {"type": "object"},
+            "access": "read",
+        }
         rest: dict[str, Any] = {"run": lambda _arguments, _call: None}
         (spec if part in spec else rest)[part] = given
         with pytest.raises(ConfigError, match=r"cannot be served: .+\.$"):

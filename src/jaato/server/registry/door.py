@@ -173,9 +173,9 @@ class RegistryDoor:
             return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
-            right = b", ".join(methods)
-            words = f"Only {right.decode()} is answered here."
-            answer = inform(route, refusal("request.method_not_allowed", words, (b"allow", right)))
+            allow = (b"allow", b", ".join(methods))
+            words = f"Only {allow[1].decode()} is answered here."
+            answer = inform(route, refusal("request.method_not_allowed", words, allow))
             return self._counted(answer, route.kind, request, begun, id_)
         self._follow()
         scope = SCOPES[route.kind, request.method]
@@ -236,9 +236,8 @@ class RegistryDoor:
     def _refused(self, request: Request, answer: Answer) -> Answer:
         route = route_of(request.path)
         kind = None if route is None else route.kind
-        return self._counted(
-            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
-        )
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._counted(answer, kind, request, perf_counter(), id_)
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
