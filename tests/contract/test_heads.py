@@ -102,6 +102,8 @@ def test_http_1_0_needs_no_name(tmp_path: Path) -> None:
         old = one.at.head("GET", "/healthz").replace(b"HTTP/1.1", b"HTTP/1.0")
         line = old.split(b"\r\n")[1] + b"\r\n"
         assert one.at.raw(old.replace(line, b""), "GET")[0].status == 200
+        page = old.replace(line, b"origin: http://evil.example\r\n")
+        refuses(one.at.raw(page, "GET")[0], 403, "auth.forbidden")
         kept = old.replace(b"\r\n\r\n", b"\r\nconnection: keep-alive\r\n\r\n")
         first, second = one.at.raw(kept + old, "GET", "GET")
         assert (first.headers["connection"], second.headers["connection"]) == ("keep-alive", "close")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from jaato.errors import (
     InvalidArguments,
@@ -114,8 +113,7 @@ class Stream(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
     error."""
 

@@ -51,7 +51,7 @@ def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
 async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
     """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Who
     ends calls waits for nobody."""
-    if onward and pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
+    if pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
         await onward.renew(pending.request.header(b"via") or b"")
 
 

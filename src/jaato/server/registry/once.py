@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 
 import msgspec
@@ -32,8 +31,7 @@ CUT_OFF = frozenset(("cancelled", ToolTimeout.code))
 OTHER = "Another request was made with this Idempotency-Key; a new request takes a new key."
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """A call that is asked for: by whom, of which tool, with what, where it comes from, and how long it may take."""
 
     who: Who
@@ -122,7 +120,7 @@ class Once:
             mine.append(made)
 
         origin = {**ask.origin, "idempotency_key": key.key}
-        answer = await make(replace(ask, origin=origin), How(heard, claim=claim))
+        answer = await make(msgspec.structs.replace(ask, origin=origin), How(heard, claim=claim))
         try:
             for made in mine:
                 if heard.begun and heard.end_seq and heard.apart:  # the end of others is soon found
