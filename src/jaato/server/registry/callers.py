@@ -19,7 +19,15 @@ from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
-from jaato.server.registry.course import NOT_BEGUN, UNKNOWN, Done, How, OutcomeUnknown, Running
+from jaato.server.registry.course import (
+    NOT_BEGUN,
+    UNKNOWN,
+    Done,
+    How,
+    OutcomeUnknown,
+    Running,
+    had_begun,
+)
 from jaato.server.registry.keeping import Weight
 from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.rolling import Rolling
@@ -52,7 +60,7 @@ class Caller(Visit):
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or goes on in the background."""
-        mine = bool(self._running) or bool(self.session.tasks.running())
+        mine = bool(self._running) or bool(self.session.tasks.running()) or super().busy
         return mine or (self.before is not None and self.before.busy)
 
     async def call(
@@ -198,6 +206,8 @@ class Caller(Visit):
             await self.before.ended()
 
     def _heard(self, event: Event) -> None:
+        if self._calls:
+            super()._heard(event)  # of calls over MCP
         one = self._running.get(getattr(event, "call_id", None) or "")
         if one is None:
             return  # most have been answered before
@@ -211,7 +221,7 @@ def done_by(end: ToolCallEnd, read: Read, *, text: bool) -> Done:
     """How a call ended that ended so; see `value_of`. Raises `TooLarge`, `StoreError`."""
     problem = end.result.error
     value = None if problem is not None else value_of(end.result, read, text=text)
-    return Done(value, problem, int(end.duration_s * 1e6 + 0.5) / 1e3, end.permission is not None)
+    return Done(value, problem, int(end.duration_s * 1e6 + 0.5) / 1e3, had_begun(end))
 
 
 class Callers(Rolling):

@@ -161,7 +161,7 @@ def answer_to(ask: Ask, done: Done) -> Answer:
     if done.problem.code == "tool_raised" or done.problem.code in STORE | TOLD_INSIDE:
         why = done.problem.traceback or done.problem.message
         LOG.error("Request %s: %s failed: %s", request_id, ask.tool.name, why)
-    error = error_for(done.problem, request_id, begun=done.begun)
+    error = error_for(done.problem, request_id, begun=done.begun, access=ask.tool.spec.access)
     return failure(error, done.latency_ms, *([RETRY] if error.code == "registry.unavailable" else []))
 
 

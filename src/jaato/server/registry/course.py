@@ -24,6 +24,15 @@ UNKNOWN = (
 )
 
 
+def had_begun(end: ToolCallEnd) -> bool:
+    """Whether the tool was run, as far as the end of its call says: one that was cancelled keeps no permission, and has its
+    origin itself where there is no start that has it."""
+    problem = end.result.error
+    if problem is not None and problem.code == NOT_BEGUN.code:
+        return end.origin is None
+    return end.permission is not None
+
+
 class OutcomeUnknown(JaatoError):
     """A call that may have been carried out, and whose end is not in the log."""
 

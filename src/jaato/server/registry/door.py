@@ -9,7 +9,7 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, elsewhere, pages, several
+from jaato.server.registry import about, batch, behind, elsewhere, pages, several
 from jaato.server.registry.answers import Answer, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
@@ -46,6 +46,7 @@ PAGES: dict[Kind, AtOnce] = {
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
     "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -131,7 +132,7 @@ class RegistryDoor:
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
         self.onward = callers.onward
-        self._followed = elsewhere.Followed(callers.catalog)
+        self._followed = elsewhere.Followed(callers.catalog, callers.offer)
         callers.watch(self._followed.note)
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
@@ -224,9 +225,8 @@ class RegistryDoor:
     def _refused(self, request: Request, answer: Answer) -> Answer:
         route = route_of(request.path)
         kind = None if route is None else route.kind
-        return self._counted(
-            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
-        )
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._counted(answer, kind, request, perf_counter(), id_)
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""

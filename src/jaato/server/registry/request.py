@@ -25,6 +25,7 @@ ACTIONS: dict[bytes, Kind] = {
     b":cancel": "cancel",
     b":metrics": "metrics",
     b":openapi": "openapi",
+    b":result": "result",
 }
 """What can be done with all of them, by what follows the path of the list."""
 BESIDE: dict[bytes, Kind] = {
@@ -54,6 +55,7 @@ Kind = (
         "batchGet",
         "batchInvoke",
         "cancel",
+        "result",
         "health",
         "version",
         "metrics",
@@ -75,6 +77,7 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("next_version", b"GET"): None,
     ("batchInvoke", b"POST"): "tools:invoke",
     ("cancel", b"POST"): "tools:invoke",
+    ("result", b"GET"): "tools:invoke",
     ("batchGet", b"POST"): "tools:read",
     ("health", b"GET"): None,
     ("version", b"GET"): None,
