@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,29 @@ WHOLE = st.integers(-(10**12), 10**12)
 def value(expression: str, path: Path = Path("/tmp")) -> Any:
     """What the tool gives as the value."""
     return Desk(CalculationPlugin, path).call("calculate", expression=expression)["value"]
+
+
+def test_the_work_grows_with_the_expression_and_no_faster() -> None:
+    """Each number of a long sum is read where it stands, not by going through the whole text again; lines do not matter."""
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    def worked(numbers: int) -> int:
+        nonlocal steps
+        steps = 0
+        sys.setprofile(count)
+        try:
+            found = evaluate("(" + "+\r\n".join(["1"] * numbers) + ")")
+        finally:
+            sys.setprofile(None)
+        assert found == numbers
+        return steps
+
+    assert worked(800) < 10 * worked(100)
+    assert evaluate("(1.5 +\r 22 *\n\u00d7".replace("*\n", "") + " 2)") == Fraction(91, 2)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, Anyone(names_of("127.0.0.1", port)), listener):
+        async with serving(door, Anyone(names_of("127.0.0.1", port, any_port=True)), listener):
             yield Opened(door, Served(f"http://127.0.0.1:{port}"))
     finally:
         await door.callers.close()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from tests.contract import showing
 
 from jaato.errors import ConfigError
+from jaato.protocol.specs import ToolSpec
 from jaato.runtime.domains import load_domains
+from jaato.runtime.domains.checked import check
 from jaato.runtime.domains.core import plain_number
 from jaato.settings import load
 from jaato.tools.arithmetic.expression import evaluate
 from jaato.tools.call import Call
+from jaato.tools.tool import Tool, tool_from
 
 SHOWING = str(Path(showing.__file__))
 
@@ -47,7 +52,11 @@ BAD = {
     "raises": "def load_tools(): raise OSError('no disk')",
     "no_tool": "def load_tools(): return [7]",
     "syntax": "def load_tools(:",
-    "exits": "raise RuntimeError('at import')",
+    "raises_too": "raise RuntimeError('at import')",
+    "exits": "raise SystemExit(4)",
+    "exits_late": "def load_tools(): raise SystemExit(0)",
+    "by_place": "def f(a, /): return a\ndef load_tools(): return [f]",
+    "generates": "def f() -> int:\n    yield 1\ndef load_tools(): return [f]",
     "no_schema": "from jaato.tools.tool import tool, tool_from\n"
     "@tool(parameters={'type': 'nonsense'})\ndef f() -> int:\n    return 1\ndef load_tools(): return [tool_from(f)]",
     "starred": "def f(*a): return a\ndef load_tools(): return [f]",
@@ -70,6 +79,60 @@ def test_domains_are_refused_that_are_not_there_or_clash() -> None:
             load_domains([name])
     with pytest.raises(ConfigError, match=r"both have a tool 'locked' 2\.1\.0"):
         load_domains(["tests.contract.showing", SHOWING])
+
+
+ODD: dict[str, tuple[Any, ...]] = {
+    "name": ("", "a\ud800", "say:invoke", "..", "a\nb", None),
+    "description": ("a\ud800", None),
+    "version": ("", "\ud800", 2, None),
+    "tags": ("core", ("",), ("\ud800",), (1,), None),
+    "returns": ({"maximum": math.nan}, {"const": "\ud800"}, []),
+    "parameters": (None, [], {"type": "array"}, {"properties": {"a": {"maximum": math.inf}}}),
+    "access": ("nonsense", None),
+    "timeout_s": (0, -1.0, math.nan),
+    "run": (None, 7),
+}
+
+
+@pytest.mark.spec("C9", "")
+@pytest.mark.parametrize("part", ODD)
+def test_a_tool_that_others_cannot_be_told_of_is_refused(part: str) -> None:
+    """What the contract has no room for in a list, a definition or a call is found before anything is served, by its name."""
+    for given in ODD[part]:
+        spec: dict[str, Any] = {
+            "name": "say",
+            "description": "Say.",
+            "parameters": {"type": "object"},
+            "access": "read",
+        }
+        rest: dict[str, Any] = {"run": lambda _arguments, _call: None}
+        (spec if part in spec else rest)[part] = given
+        with pytest.raises(ConfigError, match=r"cannot be served: .+\.$"):
+            check(Tool(ToolSpec(**spec), **rest))
+    for name in ("a/b", "caf\u00e9", "a b", "%41", "a.b", "say:invoked"):
+        check(Tool(ToolSpec(name, "", {"type": "object"}), lambda _arguments, _call: None, tags=("a",)))
+
+
+def test_a_default_that_json_cannot_carry_is_not_told() -> None:
+    """Such an argument may be left out, and nobody reads that it is null."""
+
+    def wait(at_most: float = math.inf, many: int = 10**30, name: str = "x") -> str:
+        """Wait."""
+        return f"{at_most} {many} {name}"
+
+    made = tool_from(wait)
+    properties = (made.checked or {})["properties"]
+    assert [one.get("default", "none") for one in properties.values()] == ["none", "none", "x"]
+    check(made)
+    assert made.run({}, Call("c", "wait", {})) == f"inf {10**30} x"
+
+
+def test_a_domain_that_has_a_tool_twice_is_told_so(tmp_path: Path) -> None:
+    """It is one domain that is wrong, not two."""
+    file = tmp_path / "twice.py"
+    file.write_text("def f() -> int:\n    return 1\ndef load_tools(): return [f, f]")
+    with pytest.raises(ConfigError, match=r"The domain \S+twice\.py twice has a tool 'f' 0\.1\.0"):
+        load_domains([str(file)])
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,20 @@ def test_a_name_twice_in_an_object_is_no_call(tmp_path: Path) -> None:
             assert one.at.invoke("echo", good).status == 200
 
     run(tmp_path, body)
+
+
+def test_a_thread_that_is_too_slow_is_not_said_to_be_stopped(tmp_path: Path) -> None:
+    """Nobody can stop a thread: that it may go on is said to who would make the call again."""
+    free = threading.Event()
+
+    @tool(access="read")
+    def deaf() -> None:
+        """Wait in a thread."""
+        free.wait(20)
+
+    def body(one: Opened) -> None:
+        error = fails(one.at.invoke("deaf", {"args": {}}, prefer="wait=0"), 504, "tool.timeout")
+        free.set()
+        assert error["message"].endswith("was told to stop; it may still be at work.")
+
+    run(tmp_path, body, tools=(deaf,))

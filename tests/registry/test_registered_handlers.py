@@ -97,7 +97,8 @@ def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
     described = tmp_path / "described.json"
     described.write_text("{}")
     entry = {"command": sys.executable, "args": [str(Path(small_server.__file__)), str(described)]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": entry}}))
+    gone = {"command": sys.executable, "args": ["-c", "import nothing_of_this_name"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": entry, "gone": gone}}))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
     schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
@@ -120,6 +121,11 @@ def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
         refuses(one.put("bad", put_body({**handler, "tool": "none"})), 400, "tool.invalid_definition")
         for server in ("theirs", "other"):
             refuses(one.put("bad", put_body({**handler, "server": server})), 403, "tool.handler_forbidden")
+        assert one.put("lost", put_body({**handler, "server": "gone", "tool": "x"})).status == 201
+        error = fails(one.at.invoke("lost", {"args": {"text": ""}}), 502, "tool.unreachable")
+        assert error["retryable"] is True
+        assert "ModuleNotFoundError" not in error["message"]  # what its process said is the operator's
+        assert "the registry's log has why, under request" in error["message"]
 
     try:
         during(tmp_path, body)

@@ -23,7 +23,8 @@ def shown_as(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def took_too_long(tool: Tool, limit_s: float) -> str:
     """What is said of a call that was stopped for that."""
-    return f"{tool.name} did not finish within {limit_s:g} s and was stopped."
+    end = "and was stopped" if tool.is_async else "and was told to stop; it may still be at work"
+    return f"{tool.name} did not finish within {limit_s:g} s {end}."
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -64,7 +64,9 @@ async def serve_at(args: Namespace) -> None:
     try:
         door = open_registry(blueprint, settings["tool_registry_domains"], args.allow_entry_point)
         try:
-            names = names_of(host, listener.getsockname()[1], args.allow_host, args.allow_origin)
+            names = names_of(
+                host, listener.getsockname()[1], args.allow_host, args.allow_origin, any_port=True
+            )
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door, settings, closed=closed)

@@ -127,7 +127,7 @@ def strict(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         plain(data)
         raise InvalidShape(f"This is not what is expected here: {error}") from None
     except ValueError as error:
-        raise InvalidJson(f"This is no JSON: {error if data else 'it is empty'}") from None
+        raise InvalidJson(f"This is no JSON: {fault_of(data, error)}") from None
     except RecursionError:
         raise InvalidJson("This is nested too deeply to be read.") from None
 
@@ -140,9 +140,22 @@ def plain(data: bytes) -> None:
     except msgspec.ValidationError:
         return  # a number beyond what can be kept, which is JSON all the same
     except ValueError as error:
-        raise InvalidJson(f"This is no JSON: {error}") from None
+        raise InvalidJson(f"This is no JSON: {fault_of(data, error)}") from None
     except RecursionError:
         raise InvalidJson("This is nested too deeply to be read.") from None
+
+
+def fault_of(data: bytes, error: ValueError) -> str:
+    """What is wrong with bytes that are no JSON; the decoder's own words are about the piece it was at."""
+    if not data.strip():
+        return "it is empty"
+    try:
+        NAMES.decode(data.decode())
+    except UnicodeDecodeError as problem:
+        return f"its byte {problem.start} is not UTF-8"
+    except (ValueError, RecursionError):
+        return str(error)
+    return "a text has half a character (a lone surrogate)"  # which is all that the one reads and the other does not
 
 
 def names_of(made: Invocation) -> int:

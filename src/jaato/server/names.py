@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaato.server.asgi import Refused, Scope
 
 SAID = frozenset((b"host", b"origin"))
+PORT = re.compile(r":[0-9]{1,5}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a request may say in `Host` and `Origin`; compared whole, in lower case."""
+    """What a request may say in `Host` and `Origin`; compared whole, in lower case. For `any_port` the port of `Host` says
+    nothing: where one is forwarded, it is not the server's own."""
 
     hosts: frozenset[str]
     origins: frozenset[str]
+    any_port: frozenset[str] = frozenset()
 
     def check(self, scope: Scope) -> None:
-        """Raises `Refused` for none or two names, for another name, and for a page of another origin."""
+        """Raises `Refused` for none or two names, for another name, and for a page of another origin. HTTP/1.0 needs no
+        name (RFC 9112, 3.2), and no browser speaks it."""
         said = [line for line in scope["headers"] if line[0] in SAID]
         hosts = [value for key, value in said if key == b"host"]
-        if len(hosts) != 1:
+        if len(hosts) != 1 and (hosts or scope.get("http_version") != "1.0"):
             raise Refused(400, "A request says once in Host what it takes the server for.")
-        if hosts[0].decode("latin-1").lower() not in self.hosts:
+        if hosts and not self.known(hosts[0].decode("latin-1").lower()):
             raise Refused(421, "This server is not called that; --allow-host adds a name.")
-        if len(said) > 1 and any(
+        if len(said) > len(hosts) and any(
             key == b"origin" and value.decode("latin-1").lower() not in self.origins for key, value in said
         ):
             raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")
 
+    def known(self, host: str) -> bool:
+        """Whether the server is called that."""
+        return host in self.hosts or (bool(self.any_port) and PORT.sub("", host) in self.any_port)
+
 
 def names_of(
-    host: str, port: int, hosts: Iterable[str] = (), origins: Iterable[str] = (), *, secure: bool = False
+    host: str,
+    port: int,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    *,
+    secure: bool = False,
+    any_port: bool = False,
 ) -> Names:
-    """The names of a server at this address: its own, those of loopback, and the ones that are given."""
+    """The names of a server at this address: its own, those of loopback, and the ones that are given. With `any_port`
+    its own and those of loopback are good with any port, or without one."""
     own = {"127.0.0.1", "localhost", "[::1]"}
     if host not in ("", "0.0.0.0", "::"):  # noqa: S104 compared, not bound
         own.add(f"[{host}]" if ":" in host else host)
@@ -44,7 +60,8 @@ def names_of(
     allowed |= {f"{name.strip().lower()}:{port}" for name in hosts if not has_port(name)}
     known = {f"http{'s' * secure}://{name}" for name in allowed if has_port(name) or port == usual}
     given = {origin.strip().lower().rstrip("/") for origin in origins} - {"null", "*", ""}
-    return Names(frozenset(name.lower() for name in allowed - {""}), frozenset(known | given))
+    loose = frozenset(name.lower() for name in own) if any_port else frozenset[str]()
+    return Names(frozenset(name.lower() for name in allowed - {""}), frozenset(known | given), loose)
 
 
 def has_port(name: str) -> bool:

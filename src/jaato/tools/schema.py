@@ -42,6 +42,10 @@ def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct]
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise PluginError(f"The tool {name} takes *{parameter.name}; name each of its arguments instead.")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise PluginError(
+                f"The tool {name} takes {parameter.name} by its place; have it taken by its name."
+            )
         entry = (parameter.name, described(annotation))
         match parameter.default:
             case inspect.Parameter.empty:
@@ -68,9 +72,9 @@ def schema_of(kind: Any) -> dict[str, Any]:
         own_name = reference.rsplit("/", 1)[1]
         schema = definitions[own_name] if uses(definitions, reference) else definitions.pop(own_name)
         schema = dict(schema)
-    untitle(schema)
-    for definition in definitions.values():
-        untitle(definition)
+    for one in (schema, *definitions.values()):
+        untitle(one)
+        undefault(one)
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -87,6 +91,13 @@ def uses(value: Any, reference: str) -> bool:
 def untitle(schema: dict[str, Any]) -> None:
     """Drop a generated title: it costs tokens and says what the name says."""
     schema.pop("title", None)
+
+
+def undefault(schema: dict[str, Any]) -> None:
+    """Drop the defaults that JSON cannot carry, such as an infinity: who reads the schema could not give them either."""
+    for one in schema.get("properties", {}).values():
+        if "default" in one and json_problems(one["default"]):
+            del one["default"]
 
 
 def foreign_schema(kind: Any) -> dict[str, Any]:

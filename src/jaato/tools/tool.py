@@ -190,6 +190,10 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     if not WIRE_NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
     plain_function = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.isgeneratorfunction(plain_function) or inspect.isasyncgenfunction(plain_function):
+        raise PluginError(
+            f"The tool {name} is a generator: give the whole result, and show progress with call.output."
+        )
     struct, call_parameter = arguments_struct(plain_function)
     checked = options.parameters or schema_of(struct)
     spec = ToolSpec(

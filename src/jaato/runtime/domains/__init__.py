@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from jaato.errors import ConfigError, JaatoError
+from jaato.runtime.domains.checked import check
 from jaato.tools.tool import Tool, tool_from
 
 OWN = {"core": "jaato.runtime.domains.core"}
@@ -26,9 +27,13 @@ def load_domains(names: Iterable[str]) -> list[Tool]:
         for one in tools_of_domain(name):
             key = (one.name, one.version)
             if key in tools:
-                raise ConfigError(
-                    f"The domains {tools[key][1]} and {name} both have a tool {one.name!r} {one.version}."
+                first = tools[key][1]
+                whose = (
+                    f"The domain {name} twice has"
+                    if first == name
+                    else f"The domains {first} and {name} both have"
                 )
+                raise ConfigError(f"{whose} a tool {one.name!r} {one.version}.")
             tools[key] = (one, name)
     return [one for one, _ in tools.values()]
 
@@ -42,8 +47,9 @@ def tools_of_domain(name: str) -> list[Tool]:
         found = [tool_of(one) for one in load()]
         for one in found:
             one.plugin = one.plugin or name
+            check(one)
             one.issues({})  # builds the validator: what is no schema is found now, not by the first caller
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = str(error) if isinstance(error, JaatoError) else repr(error)
         raise ConfigError(f"The domain {name!r} cannot give its tools: {told:.300}") from error
     return found
@@ -67,7 +73,7 @@ def module_of(name: str) -> ModuleType:
         for path in (OWN.get(name), f"{FOLDER}.{name}", name):
             if path is not None and is_there(path):
                 return importlib.import_module(path)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"The domain {name!r} cannot be loaded: {error!r:.300}") from error
     raise ConfigError(
         f"There is no domain {name!r}: name one of {', '.join(OWN)}, a module by its import path, or a file ending in .py."

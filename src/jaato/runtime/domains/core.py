@@ -56,8 +56,7 @@ def calc(
         ),
     ],
 ) -> dict[str, Any]:
-    """Work out arithmetic: operators as in Python, roots, logarithms, trigonometry, statistics. Whole numbers and decimals
-    are exact on the way. Returns the expression and its value."""
+    """Work out arithmetic on numbers: operators as in Python, roots, logarithms, statistics. Returns the value."""
     return {"expression": expression, "value": plain_number(evaluate(expression))}
 
 

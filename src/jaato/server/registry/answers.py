@@ -99,6 +99,8 @@ PASSED_ON = frozenset(
     "tool.outcome_unknown tool.result_too_large permission.denied".split()
 )
 """Codes with which another registry has answered to a call that was served on."""
+TOLD_INSIDE = frozenset(("mcp_server_failed",))
+"""Problems whose words are for the operator: they have the end of what a process said of itself."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """The problems of calls that the log, or the store of a tool's results, did not take."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
@@ -185,6 +187,11 @@ def error_for(
         return error_of(
             code,
             f"The tool could not keep what it made; the registry's log has why, under request {request_id}.",
+        )
+    if problem.code in TOLD_INSIDE:
+        return error_of(
+            code,
+            f"What is behind the tool does not answer; the registry's log has why, under request {request_id}.",
         )
     if code == "tool.handler_error":
         return error_of(

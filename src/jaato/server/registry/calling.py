@@ -16,6 +16,7 @@ from jaato.server.registry.answers import (
     NOT_STORED,
     RETRY,
     STORE,
+    TOLD_INSIDE,
     UNAVAILABLE,
     Answer,
     busy,
@@ -157,7 +158,7 @@ def answer_to(ask: Ask, done: Done) -> Answer:
     request_id = ask.origin["request_id"]
     if done.problem is None:
         return success(done.value, done.latency_ms)
-    if done.problem.code == "tool_raised" or done.problem.code in STORE:
+    if done.problem.code == "tool_raised" or done.problem.code in STORE | TOLD_INSIDE:
         why = done.problem.traceback or done.problem.message
         LOG.error("Request %s: %s failed: %s", request_id, ask.tool.name, why)
     error = error_for(done.problem, request_id, begun=done.begun, access=ask.tool.spec.access)

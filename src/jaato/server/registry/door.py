@@ -29,7 +29,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
-from jaato.server.registry.said import denied, identified, inform, said, turned_away
+from jaato.server.registry.said import denied, identified, inform, said, turned_away, unanswered
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
@@ -175,7 +175,10 @@ class RegistryDoor:
         elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
             found = None
         else:
-            found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
+            try:
+                found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
+            except Exception as error:  # noqa: BLE001 as that of any work: who asks is answered all the same
+                return unanswered(request, error)
         if found is None:
             return Pending(route, request, id_, who)
         return self._counted(found, route.kind, request, begun, id_)

@@ -12,7 +12,7 @@ def fault_of(request: Request, version: str) -> str:
     """What is wrong with a head: words that say so, or nothing. A target in absolute form is made a path."""
     if version not in VERSIONS:
         return NO_HTTP
-    if request.method == b"CONNECT":
+    if request.method == b"CONNECT" and not request.path.startswith(b"/"):
         return "There is no tunnel here."
     if not request.path.startswith(b"/") and not local(request):
         return "Nothing but HTTP is spoken here."

@@ -43,7 +43,7 @@ class Anyone:
 
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
-        self.names.check({"headers": request.headers})
+        self.names.check(head_of(request))
         if self.rate is not None and not is_open(request):
             wait_s, told = self.asked.take(network_of(peer), self.rate)
             if wait_s:
@@ -66,7 +66,7 @@ class Keyed:
 
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
-        head: Scope = {"headers": request.headers}
+        head = head_of(request)
         self.names.check(head)
         if is_open(request):
             return NOBODY
@@ -103,6 +103,11 @@ class Free:
             LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
         return keyed.admit(request, peer)
+
+
+def head_of(request: Request) -> Scope:
+    """What names are looked for in."""
+    return {"headers": request.headers, "http_version": "1.0" if request.old else "1.1"}
 
 
 def wrong(token: str, keys: Keys | None, failures: Failures, peer: str) -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 import httptools
@@ -13,6 +14,9 @@ MAX_HEAD_BYTES = 32_768
 MAX_HEADERS = 100
 EXCESS = 16
 """How many bytes of framing there may be for each of a body, beyond as many as a head has: chunks have lengths."""
+UNKNOWN = re.compile(rb"(?:\r\n)*([!#-'*+.^-`|~0-9A-Za-z-]{1,32}) /")
+"""Where a request begins whose method the parser has never heard of; it is a token (RFC 9110, 5.6.2)."""
+STAND_IN = b"PATCH"
 TOO_LONG = f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers."
 
 
@@ -46,6 +50,7 @@ class Incoming:
         self._url, self._headers, self._body = b"", Headers(), list[bytes]()
         self._head_bytes = self._raw_bytes = self._size = self._requests = 0
         self._closes = self._upgrades = self._resumed = False
+        self._method = b""
         self.request: Request | None = None
         self.begun = False
         self.over = False
@@ -59,6 +64,7 @@ class Incoming:
     def feed(self, data: bytes) -> None:
         """Take what has come. Raises what the one who is told raises."""
         before = self._requests
+        fresh = not self.begun and self.request is None
         while data and not self.over:
             try:
                 self._parser.feed_data(data)
@@ -70,6 +76,13 @@ class Incoming:
             except httptools.HttpParserCallbackError as error:
                 self.over = True
                 raise (error.__context__ or error) from None
+            except httptools.HttpParserInvalidMethodError:
+                named = UNKNOWN.match(data) if fresh and self._requests <= before + 1 else None
+                fresh = False
+                if named is None:
+                    self._wrong(NO_HTTP)
+                else:
+                    data = self._renamed(named, data)
             except httptools.HttpParserError:
                 self._wrong(NO_HTTP)
         if self._requests == before and (self.begun or self.request is not None) and not self.over:
@@ -86,6 +99,12 @@ class Incoming:
             path = self._url.partition(b"?")[0]
             known = Request(self._parser.get_method(), path, self._headers)
         self._told.wrong(code, words, known)
+
+    def _renamed(self, named: re.Match[bytes], data: bytes) -> bytes:
+        """The same request by a method that the parser knows and nobody here answers; `request` has its own."""
+        self._parser = httptools.HttpRequestParser(self)
+        self._method = named[1]
+        return STAND_IN + data[named.end(1) :]
 
     def _resume(self) -> None:
         """Go on after a request for another protocol, which is answered as if it had not said so (RFC 9110, 7.8).
@@ -143,7 +162,8 @@ class Incoming:
         self._closes = not parser.should_keep_alive()
         self._upgrades = parser.should_upgrade()
         path, _, query = self._url.partition(b"?")
-        self.request = request = Request(parser.get_method(), path, self._headers, query)
+        method, self._method = self._method or parser.get_method(), b""
+        self.request = request = Request(method, path, self._headers, query)
         version = parser.get_http_version()
         request.old = version == "1.0"
         if words := fault_of(request, version):

@@ -74,7 +74,11 @@ def found_in(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
 
 
 def unknown(name: str) -> ToolError:
-    """There is no such tool."""
+    """There is no such tool; an empty name is one that could not be read."""
+    if not name:
+        return error_of(
+            "tool.not_found", "The name is no UTF-8, percent-encoded; GET /v1/tools lists the tools."
+        )
     return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
 
 
@@ -83,7 +87,7 @@ def sent(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Answer:
     known = request.header(b"if-none-match")
     packed = accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None
     tag = page.gzipped_etag if packed else page.etag
-    if known is not None and names_tag(known, (page.etag, page.gzipped_etag)):
+    if known is not None and names_tag(request.joined(b"if-none-match"), (page.etag, page.gzipped_etag)):
         return Answer(304, b"", [(b"etag", tag), FRESH, SHARED, *beside])
     if packed and page.gzipped is not None:
         return Answer(

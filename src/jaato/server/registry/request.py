@@ -133,6 +133,10 @@ class Request(Struct):
             self._first = dict(reversed(self.headers))
         return self._first.get(name)
 
+    def joined(self, name: bytes) -> bytes:
+        """A header that is a list, of which there may be several (RFC 9110, 5.3)."""
+        return b",".join([value for key, value in self.headers if key == name])
+
     def have(self, headers: Headers) -> None:
         """Be with these headers in place of those it had."""
         self.headers, self._first = headers, None

@@ -14,6 +14,9 @@ from jaato.server.registry.request import Request
 
 ENTRY = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSES = b"connection: close\r\n\r\n"
+KEPT = b"connection: keep-alive\r\n\r\n"
+"""What HTTP/1.0 wants to be told (RFC 9112, C.2.2)."""
 AT_ONCE = struct.pack("ii", 1, 0)
 
 
@@ -44,7 +47,7 @@ def head_of(answer: Answer, request: Request, *, closes: bool, framing: bytes) -
     for name, value in request.told:
         parts += (name, b": ", value, b"\r\n")
     parts.append(framing)
-    parts.append(b"connection: close\r\n\r\n" if closes else b"\r\n")
+    parts.append(CLOSES if closes else KEPT if request.old else b"\r\n")
     return parts
 
 

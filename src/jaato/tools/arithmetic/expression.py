@@ -28,6 +28,8 @@ MAX_S = 5.0
 """How long one expression is worked on; no single step takes long."""
 GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
 """A number as print groups its digits; in Python the commas would make several numbers of it."""
+LINE_END = re.compile(r"\r\n|\r|\n")
+"""What ends a line for Python's parser, which counts bytes in each."""
 SIGNS = {0xD7: "*", 0xF7: "/", 0x2212: "-"}
 """The signs of print, as Python writes them."""
 Value = Number | bool | list[Any]
@@ -91,7 +93,7 @@ class Evaluation:
     """One expression being worked out."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text
+        self._lines = [line.encode() for line in LINE_END.split(text)]
         self._until = time.monotonic() + MAX_S
 
     def check(self, depth: int) -> None:
@@ -108,7 +110,7 @@ class Evaluation:
             case ast.Constant(value=bool(known)):
                 return known
             case ast.Constant(value=int() | float()):
-                return literal(ast.get_source_segment(self._lines, node) or "")
+                return literal(self._lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode())
             case ast.Name(id=name):
                 return constant(name)
             case ast.BinOp():
