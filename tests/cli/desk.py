@@ -84,7 +84,7 @@ class Desk:
             or {name: env[name] for name in env if name.startswith(("PYTHON", "LD_"))} != PYTHON
         )
         if not prefix and not own:
-            forked = warm(self.env | {"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}"}).run(
+            forked = warm().run(
                 list(args), data=data, cwd=cwd or self.work, env=env, timeout_s=TIMEOUT_S
             )
             return subprocess.CompletedProcess(
