@@ -31,7 +31,14 @@ PACKAGES = (
     *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
     *("jaato.providers", "jaato.server"),
 )
-OTHERS = ("anyio._backends._asyncio", "websockets.protocol", "httpx2", "uvicorn")
+OTHERS = (
+    "anyio._backends._asyncio",
+    "websockets.protocol",
+    "httpx2",
+    "uvicorn",
+    "jaato.server.mcp.stdio",
+    "jaato.server.mcp.listen",
+)
 
 
 def load() -> None:
