@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -114,10 +115,8 @@ def test_cancellation_goes_on_after_the_killing(shell: Shell) -> None:
             await shell.plugin.run("echo $$; sleep 600", call=shell.call(output=seen.append))
 
     anyio.run(main)
-    assert (
-        not Path(f"/proc/{seen[0].strip()}").exists()
-        or "Z" in Path(f"/proc/{seen[0].strip()}/stat").read_text()
-    )
+    with suppress(OSError):  # it is gone, or goes while it is read
+        assert "Z" in Path(f"/proc/{seen[0].strip()}/stat").read_text()
 
 
 def test_the_token_stops_a_command_from_any_thread(shell: Shell) -> None:
