@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.arp.serving import Refused, body, definition, done, shop, streamed
+from tests.arp.serving import Refused, body, definition, done, failure, shop, streamed
 from tests.arp.using import configure
 from tests.cli.desk import Desk
 
@@ -76,6 +76,38 @@ def test_by_its_address(run: Run, tmp_path: Path) -> None:
     bare = run("list", it.url.removeprefix("http://"))
     assert (bare.code, f"by its URL ({it.url})" in bare.err) == (2, True)
     assert not (tmp_path / "home/.cache" / "jaato" / "registries").exists()
+
+
+def test_a_key_that_is_said_again_is_not_shown(run: Run, tmp_path: Path) -> None:
+    """What a registry says of the key it was asked with is masked: in a list, a definition, a result, an error, in pieces of
+    a stream; so is that of a registry that is configured."""
+    key = ("--token", TOKEN)
+    said = {"you sent": f"Bearer {TOKEN}", TOKEN: 1}
+    wrong = failure("tool.execution_error", f"not with {TOKEN}", result=True)
+    half = len(TOKEN) // 2
+    pieces = [
+        b'{"type":"output","text":"with %b"}\n' % part
+        for part in (TOKEN[:half].encode(), TOKEN[half:].encode() + b" ")
+    ]
+    pieces[1] = pieces[1].replace(b"with ", b"")
+    with shop(definition("echo", f"Knows {TOKEN}.")) as it:
+        given = {"registries": {"it": {"url": it.url, "token": TOKEN}}}
+        (tmp_path / "home/.config/jaato").mkdir(parents=True)
+        (tmp_path / "home/.config/jaato/registries.json").write_text(json.dumps(given))
+        shown = [run("list", it.url, *key), run("get", it.url, "echo", *key)]
+        it.lies["POST"] = body(done(said))
+        call = ("invoke", it.url, "echo", '{"text": "x"}', *key)
+        shown += [run(*call, "--json"), run("invoke", "it", "echo", '{"text": "x"}')]
+        it.lies["POST"] = body(wrong, "500 X")
+        shown.append(run(*call))
+        it.lies["POST"] = streamed("application/x-ndjson", *pieces, b'{"type":"result","result":%b}' % ANSWER)
+        shown.append(run(*call, "--stream"))
+        it.lies["GET"] = body(failure("x.y", f"not {TOKEN}", result=False), "400 No")
+        shown.append(run("get", it.url, "echo", *key))
+        assert {one.headers["authorization"] for one in it.seen} == {f"Bearer {TOKEN}"}
+    for one in shown:
+        assert TOKEN not in one.out + one.err, one
+        assert "[masked:Authorization:" in one.out + one.err, one
 
 
 @pytest.mark.spec("C10", "Environment variables and files")

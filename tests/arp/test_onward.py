@@ -27,14 +27,15 @@ from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
+ROOT = Path(__file__).parents[2]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-NAMES = {"echo", "calc", "time_now", "registries", "refresh_registry"}
-"""What a registry has of its own that serves the plugin's tools."""
+NAMES = {"echo", "calc", "time_now"}
+"""What a registry has of its own."""
 
 
 @asynccontextmanager
 async def onward(path: Path, **registries: Any) -> AsyncIterator[Opened]:
-    """A registry that serves on what these have."""
+    """A registry that serves on what these have, and nothing of what looks after them."""
     path.mkdir(exist_ok=True)
     if registries:
         configure(path, **registries)
@@ -124,35 +125,46 @@ def test_what_changes_there_shows_here(tmp_path: Path, monkeypatch: pytest.Monke
         anyio.run(main)
 
 
+FAILURES: tuple[tuple[Any, str, int, str, bool], ...] = (
+    (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
+    (failure("tool.timeout", "Slow.", result=True), "504 X", 504, "tool.timeout", False),
+    (
+        failure("tool.cancelled", "Off.", result=True, retryable=True),
+        "503 X",
+        503,
+        "tool.cancelled",
+        True,
+    ),
+    (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
+    (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
+    (
+        failure("tool.handler_error", "It raised.", result=True),
+        "500 X",
+        500,
+        "tool.execution_error",
+        False,
+    ),
+    (b"", "401 Unauthorized", 500, "tool.execution_error", False),
+    (b"", "429 Too Many", 502, "tool.unreachable", True),
+    (b"<html>", "200 OK", 500, "tool.outcome_unknown", False),
+    (b"", "503 Away", 502, "tool.unreachable", True),
+)
+"""What a registry behind may answer, and what the one before it makes of that."""
+
+
 def test_failures_of_others(tmp_path: Path) -> None:
     """What goes wrong with a registry behind keeps its meaning: not there now, refused, another's fault; no key of it leaks."""
-    calls: tuple[tuple[Any, str, int, str, bool], ...] = (
-        (failure("tool.timeout", "Slow.", result=True, retryable=True), "504 X", 504, "tool.timeout", True),
-        (failure("permission.denied", "No.", result=True), "403 X", 403, "permission.denied", False),
-        (failure("quota.exceeded", "No more.", result=True), "429 X", 500, "tool.execution_error", False),
-        (
-            failure("tool.handler_error", "It raised.", result=True),
-            "500 X",
-            500,
-            "tool.execution_error",
-            False,
-        ),
-        (b"", "401 Unauthorized", 500, "tool.execution_error", False),
-        (b"", "429 Too Many", 502, "tool.unreachable", True),
-        (b"<html>", "200 OK", 500, "tool.outcome_unknown", False),
-        (b"", "503 Away", 502, "tool.unreachable", True),
-    )
 
     def body_of(at: Served) -> None:
         assert at.invoke("forecast", {"args": {"text": "x"}}).status == 200
-        for answer, line, status, code, retryable in calls:
+        for answer, line, status, code, retryable in FAILURES:
             it.lies["POST"] = body(answer, line)
             error = fails(at.invoke("forecast", {"args": {"text": "x"}}), status, code)
             assert (line, error["retryable"]) == (line, retryable)
             assert "hunter2" not in json.dumps(error)
         with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
-            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(calls))]
-        assert logged == [code for _, _, _, code, _ in calls]  # the log says what the answer said
+            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(FAILURES))]
+        assert logged == [code for _, _, _, code, _ in FAILURES]  # the log says what the answer said
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
         assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
@@ -190,7 +202,10 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second = served
         for _ in range(3):
             seen = [names(first), names(second)]
-        assert sorted(len(one) for one in seen) == [5, 10]
+        assert sorted(len(one) for one in seen) == [
+            4,
+            8,
+        ]  # each offers the one that was named, and not the other
         told = [result_of(at.invoke("registries", {"args": {}}), 200)["result"] for at in (first, second)]
         rows = [row for one in told for row in one["registries"]]
         assert [row["state"] for row in rows].count("unreachable") == 1
@@ -206,7 +221,12 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 path.mkdir()
                 configure(path, other=f"http://127.0.0.1:{other}")
                 described = Blueprint(
-                    workspace=path, state_dir=path, environ={"HOME": str(path)}, plugins=("arp",), yes=True
+                    workspace=path,
+                    state_dir=path,
+                    environ={"HOME": str(path)},
+                    plugins=("arp",),
+                    yes=True,
+                    allow=("registries",),
                 )
                 door = open_registry(described)
                 stack.push_async_callback(door.callers.close)
@@ -219,17 +239,26 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
     """The tools of configured MCP servers are served with their schemas, also where nobody has started one before; what
-    changes there shows, a server that cannot start is left out, and what one refuses is told."""
+    changes there shows, a server that cannot start is left out, and what one refuses is told. Of one that ends in the
+    middle of a call it is not said that nothing was done."""
     described = tmp_path / "described.json"
     described.write_text("{}")
     program = {"command": sys.executable, "args": [str(Path(small_server.__file__)), str(described)]}
     broken = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"small": program, "broken": broken}}))
+    end = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.mcp import small_server as it; import os, pathlib"
+    end += f"\nit.called = lambda *_: os._exit(3)\nit.main(pathlib.Path({str(described)!r}))"
+    ends = {"command": sys.executable, "args": ["-c", end]}
+    servers = {"small": program, "broken": broken, "ends": ends}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
     def body_of(at: Served) -> None:
-        assert {name for name in names(at) if name.startswith("mcp__")} == {
-            f"mcp__small__{name}" for name in small_server.TOOLS
+        assert names(at) - NAMES == {
+            f"mcp__{server}__{name}" for server in ("small", "ends") for name in small_server.TOOLS
         }
+        lost = fails(at.invoke("mcp__ends__greet", {"args": {"name": "x"}}), 500, "tool.outcome_unknown")
+        assert (lost["retryable"], lost["details"]["code"]) == (False, "mcp_call_lost")
+        for hidden in ("mcp_connect", "call_mcp_tool"):
+            fails(at.invoke(hidden, {"args": {"server": "small"}}), 404, "tool.not_found")
         told = at.send("GET", "/v1/tools/mcp__small__greet").json
         assert told["parameters"] == small_server.TOOLS["greet"]
         assert told["source"]["domain"] == "mcp"

@@ -14,7 +14,7 @@ from tests.contract.serving import Opened, run
 
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
-from jaato.server.registry import line as lines
+from jaato.server.registry import patience
 from jaato.testing.arp.peer import fails, read, refuses, result_of
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -39,12 +39,11 @@ def test_a_call_is_in_the_log_by_the_ids_it_is_known_by(tmp_path: Path) -> None:
         reply = one.at.invoke("look", given, x_request_id="r-1", traceparent=header)
         assert result_of(reply, 200)["result"] == "looked"
 
-        starts = [event for event in one.log() if isinstance(event, ToolCallStart)]
-        ends = [event for event in one.log() if isinstance(event, ToolCallEnd)]
+        events = [event for event in one.log() if isinstance(event, ToolCallStart | ToolCallEnd)]
         known = {"request_id": "r-1", "trace_id": TRACE, "flow_id": "f-1", "step_id": "s-1"}
-        assert [event.origin for event in starts] == [known]
-        assert [event.arguments for event in starts] == [{}]
-        assert [event.result.ok for event in ends] == [True]
+        assert [event.origin for event in events if event.origin is not None] == [known]
+        assert [event.arguments for event in events if event.arguments is not None] == [{}]
+        assert [event.result.ok for event in events if isinstance(event, ToolCallEnd)] == [True]
         assert (seen[0].context, seen[0].trace) == (given["context"], given["trace"])
 
     run(tmp_path, body, tools=(look,))
@@ -135,8 +134,8 @@ def test_a_client_that_goes_ends_its_call(tmp_path: Path) -> None:
 
 def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that says nothing, a head and a body that do not end: each has its time, and is closed then."""
-    monkeypatch.setattr(lines, "HEAD_S", 0.05)
-    monkeypatch.setattr(lines, "BODY_S", 0.05)
+    monkeypatch.setattr(patience, "HEAD_S", 0.05)
+    monkeypatch.setattr(patience, "BODY_S", 0.05)
     monkeypatch.setattr("jaato.server.registry.listen.LOOK_S", 0.02)
 
     def body(one: Opened) -> None:

@@ -16,8 +16,7 @@ from tests.contract import waiting
 from tests.contract.serving import Opened, opened, run
 from tests.server.serving import served
 
-from jaato.server.registry import line as lines
-from jaato.server.registry import listen
+from jaato.server.registry import listen, patience
 from jaato.testing.arp.peer import Reply, Served, fails, read, refuses, result_of
 from jaato.tools.tool import tool
 
@@ -162,7 +161,7 @@ def test_targets_have_many_forms(tmp_path: Path) -> None:
 
 def test_who_waits_for_its_turn_is_told_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`100 Continue` comes when it is a request's turn, and never to HTTP/1.0; a call is not ended by a slow body behind it."""
-    monkeypatch.setattr(lines, "BODY_S", 0.05)
+    monkeypatch.setattr(patience, "BODY_S", 0.05)
     monkeypatch.setattr(listen, "LOOK_S", 0.02)
     free = threading.Event()
 
@@ -217,8 +216,8 @@ def test_the_one_idle_longest_makes_room(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_who_reads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that takes its answer bit by bit has it whole; one that takes nothing is left, and the system keeps nothing for it."""
-    monkeypatch.setattr(lines, "UNREAD_S", 0.4)
-    monkeypatch.setattr(lines, "UNREAD_BYTES", 1)
+    monkeypatch.setattr(patience, "UNREAD_S", 0.4)
+    monkeypatch.setattr(patience, "UNREAD_BYTES", 1)
     monkeypatch.setattr(listen, "LOOK_S", 0.02)
     size = 1_000_000
 

@@ -148,7 +148,7 @@ def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> 
     assert done.stdout.splitlines() == [
         "serving 1 tool by weather",
         "serving 1 tool by trains",
-        "serving 10 tools by all",
+        "serving 3 tools by all",
         "A train leaves at 11:04 to Brig, it rains from noon, and you say: ein Billett, bitte.",
     ]
     for name in ("list_tools", "departures", "forecast", "all__mcp__phrases__phrase"):

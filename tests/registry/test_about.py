@@ -142,6 +142,17 @@ def test_on_the_one_application_everything_is_under_the_path_of_the_list(tmp_pat
                 assert all(path.startswith("/v1/tools") for path in paths)
                 assert b"jaato_sessions_live" in at.send("GET", "/metrics").body
                 refuses(Served(at.url).send("GET", "/v1/tools:metrics"), 401, "auth.required")
+                for path in (
+                    "/v1",
+                    "/v1/nothing",
+                    "/v1/tools/",
+                    "/V1/tools",
+                ):  # a client of the contract's may ask
+                    refuses(at.send("GET", path), 404, "route.not_found")
+                for path in ("/", "/favicon.ico", "/healthz", "/v2/tools"):
+                    reply = at.send("GET", path)
+                    assert (reply.status, reply.json["error"]["code"]) == (404, "not_found"), path
+                    assert "schema_version" not in reply.json
 
             await anyio.to_thread.run_sync(body)
 

@@ -13,6 +13,8 @@ import anyio.to_thread
 import msgspec
 import pytest
 from tests.registry.opened import Opened, during
+from tests.registry.registering import Registry, put_body
+from tests.registry.registering import during as registering
 
 from jaato.cli.registry_log import put
 from jaato.errors import ConfigError
@@ -223,3 +225,55 @@ def test_bounds_that_are_none(tmp_path: Path, setting: str) -> None:
 
     with pytest.raises(ConfigError, match=r"number from zero up|no rate|is no number"):
         start()
+
+
+def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each PUT and DELETE is in the log by who sent it, its request and trace, with the version, who carries out the calls, and
+    why it was refused; what is secret in it is not. What cannot be noted is not done."""
+    state = tmp_path / "state"
+    key = add_key(state, "ci", ["tools:write"])
+    hook = {
+        "type": "webhook",
+        "url": "http://127.0.0.1:9/hook?key=hush-hush",
+        "secret": "hush-hush-hush-hush",
+    }
+    parent = f"00-{TRACE}-b7ad6b7169203331-01"
+
+    def body(one: Registry) -> None:
+        mine = replace(one, at=replace(one.at, token=key))
+        assert mine.put("say", put_body(hook), x_request_id="p-1", traceparent=parent).status == 201
+        assert mine.put("say", put_body(hook, "2.0.0"), x_request_id="p-2").status == 201
+        assert mine.put("say", put_body(hook), x_request_id="p-3", if_none_match="*").status == 412
+        assert one.put("echo", put_body(hook), x_request_id="p-4").status == 409
+        assert one.delete("say", x_request_id="p-5").status == 204
+        assert one.delete("say", x_request_id="p-6").status == 404
+        with closing(SqliteStore(state / "jaato.db")) as store:
+            audit = Audit(store, Wanted())
+            found = audit.newest(100)
+            assert [call.request_id for call in Audit(store, Wanted(trace=TRACE)).newest(9)] == ["p-1"]
+            assert len(Audit(store, Wanted(tool="say", key="ci")).newest(9)) == 3
+            put(found, Secrets(), as_json=False)
+            put(found, Secrets(), as_json=True)
+        handler = "webhook http://127.0.0.1:9"
+        assert [(e.request_id, e.who, e.action, e.tool, e.version, e.handler, e.outcome) for e in found] == [
+            ("p-1", "key ci", "put", "say", "1.0.0", handler, "ok"),
+            ("p-2", "key ci", "put", "say", "2.0.0", handler, "ok"),
+            ("p-3", "key ci", "put", "say", "1.0.0", handler, "request.precondition_failed"),
+            ("p-4", "owner", "put", "echo", "1.0.0", handler, "tool.fixed"),
+            ("p-5", "owner", "delete", "say", "1.0.0, 2.0.0", None, "ok"),
+            ("p-6", "owner", "delete", "say", None, None, "tool.not_found"),
+        ]
+        caller = one.door.callers.visiting("token owner")
+        assert caller is not None
+        connection = caller.session.journal.store._guard._connection  # type: ignore[attr-defined]
+        connection.execute("PRAGMA query_only = 1")
+        refused = one.put("late", put_body(hook))
+        assert (refused.status, refused.json["code"]) == (507, "registry.not_kept")
+        assert one.get("late").status == 404
+        connection.execute("PRAGMA query_only = 0")
+        assert one.put("late", put_body(hook)).status == 201
+
+    registering(tmp_path, body)
+    said = capsys.readouterr().out
+    assert "put say 2.0.0" in said
+    assert "hush" not in said

@@ -49,6 +49,12 @@ class Held:
         """Take too long."""
         await anyio.sleep_forever()
 
+    @tool(access="read", timeout_s=50.0)
+    async def reads(self) -> None:
+        """Look, without end."""
+        self.begun.release()
+        await anyio.sleep_forever()
+
     @tool(access="execute", background_after_s=0.0)
     async def slow(self, background: bool = False) -> str:
         """Take longer than others wait."""
@@ -62,7 +68,7 @@ class Held:
 
     def blueprint(self) -> dict[str, Any]:
         """What a registry is to serve."""
-        tools = (self.held, self.late, self.slow, self.locked)
+        tools = (self.held, self.late, self.reads, self.slow, self.locked)
         return {"tools": tools, "allow": ("held", "slow", "numbered"), "deny": ("locked",)}
 
 
@@ -162,7 +168,11 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
             assert fails(reply, 504, "tool.timeout")["retryable"] is True
             assert "preference-applied" not in reply.headers
         reply = one.at.invoke("held", {"args": {}}, prefer="respond-async, wait=0")
-        assert "within 0 s" in fails(reply, 504, "tool.timeout")["message"]
+        error = fails(reply, 504, "tool.timeout")
+        assert ("within 0 s" in error["message"], error["retryable"]) == (True, False)
+        for _ in range(2):  # with a key nothing is done twice, and the answer is another for no other attempt
+            reply = one.at.invoke("held", {"args": {}}, prefer="wait=0", idempotency_key="k-1")
+            assert fails(reply, 504, "tool.timeout")["retryable"] is False
         assert reply.headers["preference-applied"] == "wait=0"
         one.door.callers.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
@@ -172,7 +182,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]
         codes = [end.result.error.code for end in ends_of(one) if end.result.error is not None]
-        assert codes == ["tool_timeout"] * 5
+        assert codes == ["tool_timeout"] * 6
 
     @tool(access="read")
     async def forever() -> None:
@@ -244,19 +254,25 @@ def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
         beside.ask(lambda: one.at.invoke("held", {"args": {}}, x_request_id="r-1"))
         many = {"calls": [{"name": "held", "args": {}}] * 3}
         beside.ask(lambda: one.at.send("POST", ALL, many, x_request_id="r-2"))
-        for _ in range(4):
+        beside.ask(lambda: one.at.invoke("reads", {"args": {}}, x_request_id="r-3"))
+        for _ in range(5):
             assert held.begun.acquire(timeout=20)
         refuses(one.at.send("POST", CANCEL, {"request_id": "r-0"}), 404, "call.not_found")
         refuses(one.at.send("POST", CANCEL, {"request_id": 1}), 400, "request.invalid_shape")
         refuses(one.at.send("POST", CANCEL, b"["), 400, "request.invalid_json")
         assert one.at.send("POST", CANCEL, {"request_id": "r-1"}).json["cancelled"] == 1
         assert one.at.send("POST", CANCEL, {"request_id": "r-2"}).json["cancelled"] == 3
+        assert one.at.send("POST", CANCEL, {"request_id": "r-3"}).json["cancelled"] == 1
         replies = {reply.headers["x-request-id"]: reply for reply in beside.done()}
-        assert fails(replies["r-1"], 503, "tool.cancelled")["retryable"] is True
+        assert (
+            fails(replies["r-1"], 503, "tool.cancelled")["retryable"] is False
+        )  # it may have done something
+        read = replies["r-3"]
+        assert fails(read, 503, "tool.cancelled")["retryable"] is True
         assert codes_of(replies["r-2"].json) == ["tool.cancelled"] * 3
         refuses(one.at.send("POST", CANCEL, {"request_id": "r-1"}), 404, "call.not_found")
         codes = [end.result.error.code for end in ends_of(one) if end.result.error is not None]
-        assert (codes, held.now) == (["cancelled"] * 4, 0)
+        assert (codes, held.now) == (["cancelled"] * 5, 0)
 
     during(tmp_path, body, **held.blueprint())
 

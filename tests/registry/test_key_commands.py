@@ -30,10 +30,10 @@ def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
 
 
 @contextmanager
-def process(env: dict[str, str], home: Path) -> Iterator[Served]:
-    """A registry that serves `core` as a program of its own."""
+def process(env: dict[str, str], home: Path, *flags: str) -> Iterator[Served]:
+    """A registry that serves `core`, if nothing else is said, as a program of its own."""
     command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
-    command += ["--log", str(home / "log")]
+    command += ["--log", str(home / "log"), *flags]
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
@@ -90,10 +90,16 @@ def test_tools_that_were_put_are_for_who_has_a_key(tmp_path: Path, desk_env: dic
         while at.send("GET", "/v1/tools").status == 200:
             threading.Event().wait(0.05)
         fails(at.invoke("say", {"args": {"text": "x"}}), 401, "auth.required")
-    with process(desk_env, tmp_path) as at:
+    with process(desk_env, tmp_path, "--domains", ",") as at:  # they are enough to serve
         fails(at.invoke("say", {"args": {"text": "x"}}), 401, "auth.required")
         mine = replace(at, token=(tmp_path / "s/jaato/registry-token").read_text().strip())
-        assert "say" in [tool["name"] for tool in mine.send("GET", "/v1/tools").json]
+        assert [tool["name"] for tool in mine.send("GET", "/v1/tools").json] == ["say"]
+        assert mine.send("DELETE", "/v1/tools/say").status == 204
+    reaching = {**desk_env, "JAATO_ALLOW_HOSTS": "127.0.0.1"}
+    with process(reaching, tmp_path, "--domains", ",", "--token") as at:
+        mine = replace(at, token=mine.token)
+        assert mine.send("GET", "/v1/tools").json == []
+        assert mine.send("PUT", "/v1/tools/say", put_body(hook)).status == 201
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,12 +17,15 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.callers import Caller, Callers
+from jaato.server.registry.course import How
+from jaato.server.registry.heard import Heard
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool, tool
 
 SECRET = "hunter2-hunter2-hunter2"
+DONE = threading.Event()
 
 
 class Full(SqliteStore):
@@ -58,6 +62,21 @@ async def talk(call: Call) -> None:
 
 
 @tool(access="read")
+async def spoil(words: list[str]) -> int:
+    """Change what it was given."""
+    words += ["b", "c"]
+    return len(words)
+
+
+@tool(access="read")
+async def wait() -> None:
+    """Wait until it is told."""
+    with anyio.fail_after(10):
+        while not DONE.is_set():
+            await anyio.sleep(0.001)
+
+
+@tool(access="read")
 async def fail() -> None:
     """Raise something."""
     raise RuntimeError("no")
@@ -76,7 +95,7 @@ async def opened(path: Path) -> AsyncIterator[tuple[Caller, Full, Callers]]:
         workspace=path,
         state_dir=path / "state",
         environ={"HOME": str(path)},
-        tools=(look, learn, talk, fail, change),
+        tools=(look, learn, talk, spoil, wait, fail, change),
         allow=("change",),
     )
     callers = open_registry(given, []).callers
@@ -123,13 +142,13 @@ def test_an_effect_is_in_the_log_before_its_answer(tmp_path: Path) -> None:
             await caller.call(tool_of(caller, "look"), asked(text="a"), {})
             assert logged(caller, store)[2:] == []
             await caller.call(tool_of(caller, "change"), asked(), {})
-            assert logged(caller, store)[2:] == ["Start look", "End look", "Start change", "End change"]
+            assert logged(caller, store)[2:] == ["End look", "Start change", "End change"]
             assert (await caller.call(tool_of(caller, "fail"), asked(), {})).problem is not None
-            assert logged(caller, store)[6:] == ["Start fail", "End fail"]
+            assert logged(caller, store)[5:] == ["End fail"]
             async with anyio.create_task_group() as group:
                 for name in ("change", "look", "change"):
                     group.start_soon(caller.call, tool_of(caller, name), asked(), {})
-            assert logged(caller, store)[8:].count("End change") == 2
+            assert logged(caller, store)[6:].count("End change") == 2
 
     anyio.run(main)
 
@@ -149,10 +168,10 @@ def test_what_only_reads_is_in_the_log_soon_after_its_answer(tmp_path: Path) -> 
             with anyio.fail_after(10):
                 while not commits:
                     await anyio.sleep(journals.UNHURRIED_S)
-            assert logged(caller, store) == ["Start look", "End look"] * 3
+            assert logged(caller, store) == ["End look"] * 3
             assert len(set(commits)) == 1
             await caller.call(tool_of(caller, "look"), asked(text="d"), {})
-            assert len(logged(caller, store)) == 6
+            assert len(logged(caller, store)) == 3
             return caller.session.state.session_id
 
     session_id = anyio.run(main)
@@ -160,6 +179,56 @@ def test_what_only_reads_is_in_the_log_soon_after_its_answer(tmp_path: Path) -> 
     ends = [event for event in store.read(session_id) if isinstance(event, ToolCallEnd)]
     store.close()
     assert len(ends) == 4
+
+
+def test_a_read_that_is_over_at_once_is_one_event(tmp_path: Path) -> None:
+    """A call that only reads and ends before its start is written is one event: its end has the arguments as they were, and
+    where it comes from. One that takes longer has a start, in time, with the moment it began at."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            origin = {"request_id": "r-1", "flow_id": "f-1"}
+            await caller.call(tool_of(caller, "spoil"), asked(words=["a"]), origin)
+            await caller.call(tool_of(caller, "fail"), asked(), {"request_id": "r-2"})
+            async with anyio.create_task_group() as group:
+                group.start_soon(caller.call, tool_of(caller, "wait"), asked(), {"request_id": "r-3"})
+                with anyio.fail_after(10):
+                    while "Start wait" not in logged(caller, store):
+                        await anyio.sleep(journals.UNHURRIED_S)
+                assert "End wait" not in logged(caller, store)
+                DONE.set()
+            caller.session.journal.let_go()
+            spoil, fail, start, wait = [
+                event
+                for event in store.read(caller.session.state.session_id)
+                if isinstance(event, ToolCallStart | ToolCallEnd)
+            ]
+            assert isinstance(spoil, ToolCallEnd)
+            assert (spoil.origin, spoil.arguments) == (origin, {"words": ["a"]})
+            assert isinstance(fail, ToolCallEnd)
+            assert (fail.origin, fail.arguments, fail.result.ok) == ({"request_id": "r-2"}, {}, False)
+            assert isinstance(start, ToolCallStart)
+            assert (start.tool, start.origin, start.arguments) == ("wait", {"request_id": "r-3"}, {})
+            assert isinstance(wait, ToolCallEnd)
+            assert (wait.origin, wait.arguments) == (None, None)
+            assert wait.timestamp > start.timestamp
+            assert not caller.session.journal.owed
+
+    anyio.run(main)
+
+
+def test_a_read_that_is_followed_has_a_start(tmp_path: Path) -> None:
+    """Who hears of a call hears that it begins."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            heard = Heard(listens=True)
+            await caller.call(tool_of(caller, "look"), asked(text="a"), {}, None, How(heard))
+            assert heard.begun
+            caller.session.journal.let_go()
+            assert logged(caller, store) == ["Start look", "End look"]
+
+    anyio.run(main)
 
 
 def test_what_is_said_meanwhile_is_seen_after_the_beginning(tmp_path: Path) -> None:
@@ -199,7 +268,7 @@ def test_nothing_is_answered_while_the_log_cannot_be_written(
                     "seen": text
                 }
             caller.session.journal.let_go()
-            assert logged(caller, store) == ["Start look", "End look"] * 3
+            assert logged(caller, store) == ["End look"] * 3
 
     anyio.run(main)
 

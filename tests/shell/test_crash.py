@@ -18,14 +18,12 @@ from jaato.tools.processes.warden import cgroup
 HERE = Path(__file__).parent
 
 
-def start(command: str, workspace: Path, *more: str) -> subprocess.Popen[str]:
+def start(command: str, workspace: Path, *more: str, **environ: str) -> subprocess.Popen[str]:
     """A process of its own that runs the command through the tool."""
     paths = os.pathsep.join([SOURCES, str(HERE.parent.parent)])
-    spool = workspace / "spool"  # of its own: others spool at the same time
-    spool.mkdir(mode=0o700)
     return subprocess.Popen(
         [sys.executable, str(HERE / "long_call.py"), command, str(workspace), *more],
-        env={"PATH": settings.environment()["PATH"], "PYTHONPATH": paths, "TMPDIR": str(spool)},
+        env={"PATH": settings.environment()["PATH"], "PYTHONPATH": paths, **environ},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -131,7 +129,9 @@ def gone_pid(pid: int) -> bool:
 @pytest.mark.slow
 def test_a_flood_of_output_costs_no_memory(tmp_path: Path) -> None:
     """Three hundred megabytes leave jaato's memory flat, its loop free and little to show."""
-    running = start("yes 0123456789abcdef | head -c 300M", tmp_path, "memory")
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    running = start("yes 0123456789abcdef | head -c 300M", tmp_path, "memory", TMPDIR=str(spools))
     assert running.stdout is not None
     with running.stdout as report:
         lines = report.read().splitlines()
@@ -141,7 +141,7 @@ def test_a_flood_of_output_costs_no_memory(tmp_path: Path) -> None:
     assert int(grown_kb) < 4_000
     assert int(supervisor_kb) < 40_000
     assert int(shown) < 3_000_000
-    assert not list((tmp_path / "spool").iterdir())
+    assert not list(spools.iterdir())
 
 
 def test_a_pipe_that_somebody_else_holds_delays_nothing(tmp_path: Path) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from traceback import format_exception
+from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from jaato.agent.background import Background
+from jaato.agent.contained import Ending, contained, current_task, first_of, own, shown_as, took_too_long
 from jaato.agent.heed import heeding
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
 from jaato.agent.touched import files_changed
 from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
-from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
+from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart, now
 from jaato.protocol.messages import ToolCall
-from jaato.tools.call import CURRENT, Call, Door, Outcome, clean, problem_of, text_of
+from jaato.tools.call import CURRENT, Call, Door, Outcome
 from jaato.tools.catalog import Found
 from jaato.tools.permissions import Decision, digest_of
 from jaato.tools.pipeline import run
@@ -37,8 +39,8 @@ class SessionSteps:
         self._session = session
         self.results = Results(session.journal)
         self.workers = Workers(MAX_CALLS_AT_ONCE)
-        self._reading: set[str] = set()
-        """The calls of other programs that have begun and can have no effect."""
+        self._reading: dict[str, dict[str, Any]] = {}
+        """The arguments of other programs' calls that have begun and can have no effect."""
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
         self.background = Background(session, self, self._loop)
@@ -62,12 +64,13 @@ class SessionSteps:
             )
         return None
 
-    async def permit(self, call: Call, tool: Tool) -> Decision | None:
+    def permit(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Decision | None]:
         """The session's gate; a call that had begun has passed it."""
-        if call.again:
-            begun = self._session.state.started[call.id].permission
-            return None if begun is None else Decision(allowed=True, permission=begun)
-        return await self._session.gate.check(call, tool)
+        return self._permitted(call) if call.again else self._session.gate.check(call, tool)
+
+    async def _permitted(self, call: Call) -> Decision | None:
+        begun = self._session.state.started[call.id].permission
+        return None if begun is None else Decision(allowed=True, permission=begun)
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
@@ -76,33 +79,48 @@ class SessionSteps:
             raise CancelledException("The program ends; what has not begun begins in the next one.")
         if call.again:
             return
-        start = ToolCallStart(
-            **journal.head(),
-            call_id=call.id,
-            tool=call.name,
-            arguments=call.arguments,
-            turn_id=call.turn_id or None,
-            permission=permission,
-            digest=digest_of(call) if tool.spec.access != "read" else None,
-            origin=call.origin,
-        )
         call.begun = True
         if call.door == "registry" and tool.spec.access == "read":
-            journal.hold(start, hurried=False)  # what only reads has no effect that it must come before
-            self._reading.add(call.id)
+            self._reading[call.id] = call.arguments
+            if call.followed:
+                journal.hold(self._start(call, permission), hurried=False)  # it comes before no effect
+            else:
+                journal.owe(call.id, partial(self._start, call, permission, now(), call.arguments))
         else:
-            journal.record(start)
+            digest = digest_of(call) if tool.spec.access != "read" else None
+            journal.record(self._start(call, permission, digest=digest))
 
-    async def invoke(self, call: Call, tool: Tool) -> Any:
+    def _start(
+        self,
+        call: Call,
+        permission: Permission | None,
+        moment: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        digest: str | None = None,
+    ) -> ToolCallStart:
+        """The start of a call, at this moment, with the arguments it had then."""
+        return ToolCallStart(
+            **self._session.journal.head(),
+            timestamp=moment or now(),
+            call_id=call.id,
+            tool=call.name,
+            arguments=call.arguments if arguments is None else arguments,
+            turn_id=call.turn_id or None,
+            permission=permission,
+            digest=digest,
+            origin=call.origin,
+        )
+
+    def invoke(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Any]:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
         threshold_s = tool.background_after_s
         asked_for = call.arguments.get("background") is True
         if threshold_s is None or call.door == "background" or (call.door == "registry" and not asked_for):
             bounded = tool.timeout_s is not None or call.within_s is not None
-            return await (self.run_tool if bounded else self._run_plain)(call, tool)
+            return (self.run_tool if bounded else self._run_plain)(call, tool)
         if asked_for:
             threshold_s = 0.0
-        return await self.background.run_movable(call, tool, threshold_s)
+        return self.background.run_movable(call, tool, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """What plugins add to the result of a call that succeeded."""
@@ -115,28 +133,28 @@ class SessionSteps:
         journal = self._session.journal
         result = self.results.of(call, outcome)
         metadata = outcome.metadata
-        continuation = metadata.get("continuation_id")
         if isinstance(call.output, OutputSink):
             call.output.end()
+        read = self._reading.pop(call.id, None)
+        whole = read is not None and journal.waive(call.id)
         told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
             tool=call.name,
             result=result,
-            duration_s=round(outcome.duration_s, 6),
+            duration_s=int(outcome.duration_s * 1e6 + 0.5) / 1e6,
             permission=outcome.permission,
-            continuation_id=None if continuation is None else clean(text_of(continuation, str)),
-            show_output=metadata.get("show_output") is not False,
-            show_popup=metadata.get("show_popup") is not False,
-            origin=None if call.begun else call.origin,
+            **(shown_as(metadata) if metadata else {}),
+            origin=call.origin if whole or not call.begun else None,
+            arguments=read if whole else None,
         )
         if call.door == "registry":
             for change in told:
                 journal.hold(change)
-            read = call.id in self._reading
-            self._reading.discard(call.id)
-            journal.hold(end, hurried=not (read and outcome.ok) or bool(told))  # else answered when durable
+            journal.hold(
+                end, hurried=read is None or not outcome.ok or bool(told)
+            )  # else answered when durable
         else:
             journal.record(*told, end)
 
@@ -241,52 +259,3 @@ class SessionSteps:
             malformed=asked.malformed,
             workspace=session.workspace,
         )
-
-
-def took_too_long(tool: Tool, limit_s: float) -> str:
-    """What is said of a call that was stopped for that."""
-    return f"{tool.name} did not finish within {limit_s:g} s and was stopped."
-
-
-def current_task() -> asyncio.Task[Any] | None:
-    """The task that runs now; None outside a loop, where coroutines are thrown away."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
-def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first failure of a group, as a single call would have raised it."""
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
-def own(value: Any) -> Any:
-    """Arguments as the tool's own: what it changes in them is changed neither in the history nor in an event."""
-    match value:
-        case dict():
-            return {key: item if item.__class__ is str else own(item) for key, item in value.items()}
-        case list():
-            return [own(item) for item in value]
-    return value
-
-
-class Ending(ToolError):
-    """What a tool raised that would end more than its call; its words are no more ours than those of any exception."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.problem = problem_of(error, "".join(format_exception(error, limit=-12)))
-        super().__init__(self.problem.message)
-
-
-def contained(tool: Tool, call: Call) -> Any:
-    """Run a synchronous tool in a worker thread; what would end the thread is an error of the tool."""
-    try:
-        return tool.run(call.arguments, call)
-    except Exception:
-        raise
-    except BaseException as error:
-        raise Ending(error) from error

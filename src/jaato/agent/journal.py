@@ -50,6 +50,8 @@ class Journal:
         self.family = Family(state)
         self._next = state.seq + 1
         self.held: list[Held] = []
+        self.owed: dict[str, Callable[[], Event]] = {}
+        """What makes events that are not held yet, by what they are waived by."""
         self._held_since = 0
         self._due = NEVER
         self.sound = True
@@ -99,13 +101,27 @@ class Journal:
         """
         held = self.held
         if not held:
-            self._held_since, self._due = self.secrets.known, NEVER
+            self._held_since = self.secrets.known
         held.append((masked_event(event, self.secrets), seen, holder or self, hurried))
         if hurried or len(held) >= MOST_HELD:
             if self._due < SOON:
                 self._due = SOON
                 asyncio.get_running_loop().call_soon(self.let_go)
-        elif self._due < LATER:
+        else:
+            self._in_time()
+
+    def owe(self, name: str, make: Callable[[], Event]) -> None:
+        """Make an event and commit it within `UNHURRIED_S`, or before anything is shown, unless it is waived by then."""
+        self.owed[name] = make
+        self._in_time()
+
+    def waive(self, name: str) -> bool:
+        """An owed event is not needed any more; False where it has been made."""
+        return self.owed.pop(name, None) is not None
+
+    def _in_time(self) -> None:
+        """Have what is held and owed be let go of in time."""
+        if self._due < LATER:
             self._due = LATER
             asyncio.get_running_loop().call_later(UNHURRIED_S, self.let_go)
 
@@ -124,7 +140,12 @@ class Journal:
             self.record()
 
     def let_go(self) -> None:
-        """Commit what is held now; why it could not be is raised by the next `record` of each pen."""
+        """Commit what is held now, and what is owed; why it could not be is raised by the next `record` of each pen."""
+        if self.owed:
+            owed, self.owed = self.owed, {}
+            for make in owed.values():
+                self.hold(make(), hurried=False)
+        self._due = NEVER
         if not self.held:
             return
         holders = [one[2] for one in self.held]
@@ -250,6 +271,14 @@ class Branch(Journal):
     ) -> None:
         """As the root's."""
         self._root.hold(event, seen, holder or self, hurried=hurried)
+
+    def owe(self, name: str, make: Callable[[], Event]) -> None:
+        """As the root's."""
+        self._root.owe(name, make)
+
+    def waive(self, name: str) -> bool:
+        """As the root's."""
+        return self._root.waive(name)
 
     def let_go(self) -> None:
         """As the root's."""

@@ -86,24 +86,23 @@ def reader(kind: type) -> Reader | None:
     return found
 
 
-def texts_of(struct: msgspec.Struct, clean: set[str]) -> list[str] | None:
-    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean.
-    None where something is neither plain data nor a struct, or there is too much. It makes nothing and calls little: most
-    events hold no secret."""
-    texts: list[str] = []
+def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
+    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean,
+    and the names in objects, whatever they are. None where something is neither plain data nor a struct, or there is too
+    much. It makes nothing and calls little: most events hold no secret."""
+    texts: set[str] = set()
     left: list[Any] = [struct]
     for value in left:  # which grows
         kind = value.__class__
         if kind is str:
-            if value not in clean:
-                texts.append(value)
-        elif value is None or kind in NUMBERS:
-            continue
+            texts.add(value)
         elif kind is dict:
-            left += value
+            texts.update(value)
             left += value.values()
             if len(left) > MOST_VALUES:
                 return None
+        elif value is None or kind in NUMBERS:
+            continue
         elif kind is list or kind is tuple:
             left += value
             if len(left) > MOST_VALUES:
@@ -115,7 +114,7 @@ def texts_of(struct: msgspec.Struct, clean: set[str]) -> list[str] | None:
                 left += fields[1](value)
         else:
             return None
-    return texts
+    return texts - clean
 
 
 def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:

@@ -23,19 +23,18 @@ class OutputSink:
     What is said after the call's end is dropped, unless the call `outlives` its result as a background task.
     """
 
+    outlives = False
+    also: Callable[[str], None] | None = None
+    _chars = _offset = 0
+    _due = _over = False
+    _stream: Stream | None = None
+
     def __init__(self, journal: Journal, call_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self._journal = journal
         self._call_id = call_id
         self._loop = loop
         self._lock = threading.Lock()
         self._parts: deque[str] = deque()
-        self._chars = 0
-        self._offset = 0
-        self._due = False
-        self._over = False
-        self.outlives = False
-        self.also: Callable[[str], None] | None = None
-        self._stream: Stream | None = None
 
     def __call__(self, text: str) -> None:
         """Show text."""

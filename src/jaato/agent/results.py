@@ -11,11 +11,14 @@ from jaato.agent.masking import masked_bytes, masked_file
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
-from jaato.tools.call import Call, Outcome, result_of
+from jaato.tools.call import Call, Outcome, Output, result_of
 from jaato.tools.pipeline import failed
 
 RESULT_CHARS = 30_000
 """Characters of a result the model gets at once; the rest is behind its handle."""
+
+ANY_PARTS = (Output, Media)
+"""Values whose parts a tool may have made of anything."""
 
 
 class Results:
@@ -28,7 +31,8 @@ class Results:
         """The outcome as the log takes it; what cannot be written at all is a failure of the tool. Raises `StoreError`."""
         try:
             result = self.bounded(result_of(call, outcome))
-            encode(result)
+            if not outcome.ok or type(outcome.value) in ANY_PARTS:
+                encode(result)  # other values were encoded as they were made text
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 a tool's value may be of any kind and run code of its own

@@ -102,6 +102,8 @@ class State:
     def apply(self, event: Event) -> None:
         """Take one event in."""
         self.seq = max(self.seq, event.seq)
+        if type(event) is ToolCallEnd:
+            return self._call_ended(event)  # what there is most of is not compared with everything else
         match event:
             case MessageUser():
                 self._settle()
@@ -112,8 +114,6 @@ class State:
             case ToolCallStart():
                 self.started[event.call_id] = event
                 self.answered.pop(event.call_id, None)
-            case ToolCallEnd():
-                self._call_ended(event)
             case TurnCompleted():
                 self.open_turn = None
                 self.turns += 1
@@ -134,6 +134,7 @@ class State:
                 self.disabled = frozenset(event.disabled)
             case _:
                 self._apply_rest(event)
+        return None
 
     def _apply_rest(self, event: Event) -> None:
         match event:

@@ -7,6 +7,9 @@ import importlib.util
 import logging
 import sys
 from argparse import Namespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaato.cli.options import listed, workspace_of
@@ -15,6 +18,8 @@ from jaato.errors import ConfigError
 from jaato.runtime.blueprint import Blueprint
 
 if TYPE_CHECKING:
+    from jaato.server.gate import Keyring
+    from jaato.server.mcp.door import Door
     from jaato.server.mcp.offer import Offer
 
 
@@ -57,31 +62,68 @@ async def serve(args: Namespace, offer: Offer) -> int:
 
 async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: int) -> None:
     """Serve the one client at the standard streams."""
-    from jaato.server.mcp.door import open_door
     from jaato.server.mcp.handlers import Handlers
     from jaato.server.mcp.stdio import serve_stdio
 
-    door = open_door(blueprint_of(args), offer)
-    try:
-        if offer.tools:
-            await door.begin()
-        await serve_stdio(Handlers(door).server(), wire_in, wire_out)
-    finally:
-        await door.close()
+    async with opened(args, offer) as door:
+        await serve_stdio(Handlers(door), wire_in, wire_out)
 
 
 async def serve_http(args: Namespace, offer: Offer) -> None:
     """Serve clients at an address."""
-    from jaato.server.mcp.door import open_door
     from jaato.server.mcp.listen import listen
 
+    async with opened(args, offer) as door:
+        keyring = keyring_of(args, door) if is_registry(args) else None
+        await listen(door, args.http, args.allow_host, args.allow_origin, announce, keyring)
+
+
+@asynccontextmanager
+async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
+    """The door that is served: to the workspace, or to a registry, whose tools that others put there are followed."""
+    if is_registry(args):
+        from jaato.server.registry.opening import open_registry
+        from jaato.server.registry.upkeep import looked_after
+
+        domains = None if args.domains is None else listed(args.domains)
+        registry = open_registry(blueprint_of(args), domains, args.allow_entry_point, offer.tools)
+        door: Door = registry.callers
+        async with closed_after(door, offer), looked_after(registry.registered.watch()):
+            offer.known(door.catalog)
+            yield door
+        return
+    from jaato.server.mcp.door import open_door
+
     door = open_door(blueprint_of(args), offer)
+    async with closed_after(door, offer):
+        yield door
+
+
+@asynccontextmanager
+async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
+    """Close a door in the end. Raises `ConfigError` where a tool is to be offered that is nowhere."""
     try:
         if offer.tools:
             await door.begin()
-        await listen(door, args.http, args.allow_host, args.allow_origin, announce)
+        yield
     finally:
         await door.close()
+
+
+def keyring_of(args: Namespace, door: Door) -> Keyring:
+    """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
+    from jaato.runtime.assemble import settings_for
+    from jaato.server.mcp.entered import Everywhere
+    from jaato.server.registry.keys import Keys, rate_in
+
+    blueprint = blueprint_of(args)
+    settings = settings_for(blueprint, blueprint.workspace or Path())
+    return Everywhere(Keys(door.state_dir, rate_in(settings)))
+
+
+def is_registry(args: Namespace) -> bool:
+    """Whether it is a registry that is served."""
+    return bool(args.registry or args.domains is not None or args.allow_entry_point)
 
 
 def blueprint_of(args: Namespace) -> Blueprint:

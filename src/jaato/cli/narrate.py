@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaato.cli.below import below_lines
 from jaato.cli.call_lines import call_text, printable_line, result_lines
@@ -68,8 +69,10 @@ class Narrator:
             case MessageModel():
                 self._message(event)
             case ToolCallStart():
-                self.screen.note(f"> {call_text(event.tool, event.arguments, self.screen.width - 2)}", "cyan")
+                self._begun(event.tool, event.arguments)
             case ToolCallEnd():
+                if event.arguments is not None:
+                    self._begun(event.tool, event.arguments)
                 self._ended(event)
             case ToolOutput() if self.verbose:
                 for line in event.text.splitlines():
@@ -78,6 +81,9 @@ class Narrator:
                 self.screen.note(retry_text(event), "yellow")
             case _:
                 self._rest(event)
+
+    def _begun(self, tool: str, arguments: dict[str, Any]) -> None:
+        self.screen.note(f"> {call_text(tool, arguments, self.screen.width - 2)}", "cyan")
 
     def _below(self, event: Event) -> None:
         """What a subagent does."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from jaato.cli.options import clean_text, workspace_of
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp.config import file_of
 from jaato.plugins.arp.directory import Directory, Places, Shelf
 from jaato.plugins.arp.entry import registry_at
@@ -15,6 +16,7 @@ from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
 from jaato.tools.configured import Scope
+from jaato.tools.secrets import Secrets
 
 
 class Desk:
@@ -26,6 +28,8 @@ class Desk:
                 setattr(args, name, clean_text(getattr(args, name)))
         self.workspace = workspace_of(args)
         self.settings: Settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
+        self.secrets = Secrets(shapes=False) if self.settings["mask_secrets"] else Secrets.none()
+        """The keys that registries are asked with; one that says them again has them shown to nobody."""
         self.places = Places(
             self.workspace,
             self.settings.config_dir,
@@ -33,6 +37,7 @@ class Desk:
             self.settings.cache_dir,
             self.settings.environ,
             tuple(self.settings["allow_hosts"]),
+            self.secrets,
         )
         self.directory = Directory(self.places)
         self.trusted = Trusted(self.settings.state_dir)
@@ -40,6 +45,14 @@ class Desk:
     def file(self, scope: Scope) -> Path:
         """The configuration file of a scope."""
         return file_of(scope, self.workspace, self.settings.config_dir)
+
+    async def unsaid(self, work: Callable[[], Awaitable[int]]) -> int:
+        """Some work; what it raises is without the keys. Raises `JaatoError`s."""
+        try:
+            return await work()
+        except JaatoError as error:
+            error.args = tuple(map(self.secrets.masked, error.args))
+            raise
 
     def shelf(self, text: str, token: str | None) -> Shelf:
         """The registry of this name or, for a URL, one made of it for this command. Raises `ConfigError`, and

@@ -90,9 +90,9 @@ def cells(entry: Entry) -> tuple[str, ...]:
     return (
         entry.time[:19].replace("T", " "),
         entry.who,
-        entry.tool,
+        " ".join(one for one in (entry.action, entry.tool, entry.version) if one),
         entry.outcome,
         "" if entry.ms is None else f"{entry.ms:.1f} ms",
         entry.request_id or "",
-        "  ".join([one for one in (*ids, entry.message or "") if one]),
+        "  ".join([one for one in (*ids, entry.handler or "", entry.message or "") if one]),
     )

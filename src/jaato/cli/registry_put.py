@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,7 +35,7 @@ def main(args: Namespace) -> int:
     desk = Desk(args)
     config = desk.shelf(args.registry, args.token).source.config
     ask = put(args, config) if args.action == "put" else delete(args, config)
-    return anyio.run(carried, lambda: sent(desk, config, ask, args))
+    return anyio.run(carried, lambda: desk.unsaid(lambda: sent(desk, config, ask, args)))
 
 
 def put(args: Namespace, config: RegistryConfig) -> Ask:
@@ -117,25 +118,25 @@ async def sent(desk: Desk, config: RegistryConfig, ask: Ask, args: Namespace) ->
     way = await anyio.to_thread.run_sync(desk.directory.open_way, config)
     answer = await way.send(ask)
     if answer.status not in (200, 201, 204):
-        return refused(answer)
+        return refused(answer, desk.secrets.mask)
     if args.action == "delete":
         print_line(f"deleted {visible(args.tool)}" + (f" {visible(args.version)}" if args.version else ""))
         return OK
     made = decode_definition(answer.body)
     if args.json:
-        print_json(json.loads(answer.body))
+        print_json(desk.secrets.masked(json.loads(answer.body)))
     else:
         done = "created" if answer.status == 201 else "replaced"
         print_line(f"{done} {made.name} {made.version}, ETag {answer.header('etag')}")
     return OK
 
 
-def refused(answer: Answer) -> int:
+def refused(answer: Answer, mask: Callable[[str], str]) -> int:
     """Say why a registry did not do it; gives the exit code."""
     try:
         error = decode_error(answer.body)
     except JaatoError:
         say(f"The registry answered HTTP {answer.status}, and not as a registry of ours does.")
         return ERROR
-    say(f"{one_line(error.message, 2_000)} ({one_line(error.code, 100)})")
+    say(mask(f"{one_line(error.message, 2_000)} ({one_line(error.code, 100)})"))
     return CODES.get(answer.status, ERROR)

@@ -68,9 +68,10 @@ async def serve_at(args: Namespace) -> None:
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door, settings, closed=closed)
+            refuse_empty(door, guard)
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
-                announce(f"serving {counted(len(door.shelf.tools))} at {where}{told}")
+                announce(f"serving {counted(len(door.callers.offered()))} at {where}{told}")
                 if args.log is not None:
                     logs.keep(file_of(args.log))
                 await anyio.sleep_forever()
@@ -135,10 +136,17 @@ def settings_of(args: Namespace, blueprint: Blueprint) -> Settings:
         "tool_registry_port": args.port,
         "tool_registry_domains": None if args.domains is None else list(listed(args.domains)),
     }
-    settings = settings.with_flags(flags)
-    if not settings["tool_registry_domains"] and not blueprint.plugins:
-        raise ConfigError("There is nothing to serve: name domains (--domains core) or plugins.")
-    return settings
+    return settings.with_flags(flags)
+
+
+def refuse_empty(door: RegistryDoor, guard: Guard) -> None:
+    """Raise `ConfigError` where there is no tool, and nobody who comes may put one there."""
+    from jaato.server.registry.guards import Free
+
+    if not door.shelf.tools and isinstance(guard, Free):
+        raise ConfigError(
+            "There is nothing to serve: name domains (--domains core) or plugins, or let tools be put here (--token)."
+        )
 
 
 def announce(text: str) -> None:

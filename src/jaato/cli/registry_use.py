@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,23 +21,30 @@ from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.protocol.ids import new_id
-from jaato.tools.call import Call, no_output
+from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.pipeline import run
+from jaato.tools.secrets import Secrets, Stream
 
 
 def main(args: Namespace) -> int:
     """Carry out one of them."""
     desk = Desk(args)
+    work = work_of(desk, args)
+    return anyio.run(carried, lambda: desk.unsaid(work))
+
+
+def work_of(desk: Desk, args: Namespace) -> Callable[[], Awaitable[int]]:
+    """What is to be done. Raises `ConfigError`, `PermissionDenied`."""
     if args.action == "list" and not args.registry:
-        return anyio.run(carried, lambda: registries(desk, args))
+        return lambda: registries(desk, args)
     shelf = desk.shelf(args.registry, args.token)
     match args.action:
         case "list":
-            return anyio.run(carried, lambda: tools(shelf, args))
+            return lambda: tools(desk, shelf, args)
         case "get":
-            return anyio.run(carried, lambda: get(shelf, args))
+            return lambda: get(desk, shelf, args)
     arguments = arguments_of(args.arguments)
-    return anyio.run(carried, lambda: invoke(desk, shelf, args, arguments))
+    return lambda: invoke(desk, shelf, args, arguments)
 
 
 async def registries(desk: Desk, args: Namespace) -> int:
@@ -52,7 +61,7 @@ async def registries(desk: Desk, args: Namespace) -> int:
         async with anyio.create_task_group() as tasks:
             for config in desk.directory.usable():
                 tasks.start_soon(check, desk.directory.shelf(config))
-    rows = [described(desk, name, failures) for name in desk.directory.registries]
+    rows = desk.secrets.masked([described(desk, name, failures) for name in desk.directory.registries])
     if args.json:
         problems = [
             {"registry": one.registry, "file": str(one.origin), "text": one.text}
@@ -113,23 +122,24 @@ def print_registries(rows: list[dict[str, Any]]) -> None:
             say(f"{row['name']}: left out: {text}")
 
 
-async def tools(shelf: Shelf, args: Namespace) -> int:
+async def tools(desk: Desk, shelf: Shelf, args: Namespace) -> int:
     """The tools of one registry, as it offers them now; as it did, where it cannot be asked."""
     code = OK
-    source = shelf.source
+    source, mask = shelf.source, desk.secrets.mask
     try:
         await source.ask_list()
     except JaatoError as error:
         if not source.kept.at:
             raise
-        say(f"{error} These are the tools it had.")
+        say(f"{mask(str(error))} These are the tools it had.")
         code = ERROR
+    rows = [(mask(view.name), mask(view.description)) for view in source.kept.views]
     if args.json:
-        print_json([{"name": view.name, "description": view.description} for view in source.kept.views])
+        print_json([{"name": name, "description": description} for name, description in rows])
         return code
-    print_rows((view.name, first_line(view.description)) for view in source.kept.views)
+    print_rows((name, first_line(description)) for name, description in rows)
     for text in source.kept.dropped:
-        say(f"left out: {text}")
+        say(f"left out: {mask(text)}")
     return code
 
 
@@ -138,10 +148,10 @@ def first_line(text: str) -> str:
     return text.split("\n", 1)[0][:200]
 
 
-async def get(shelf: Shelf, args: Namespace) -> int:
+async def get(desk: Desk, shelf: Shelf, args: Namespace) -> int:
     """The definition of one tool."""
     known = await shelf.definitions.get(args.tool, anew=True)
-    print_json(msgspec.to_builtins(known.definition))
+    print_json(desk.secrets.masked(msgspec.to_builtins(known.definition)))
     return OK
 
 
@@ -152,13 +162,28 @@ async def invoke(desk: Desk, shelf: Shelf, args: Namespace, arguments: dict[str,
     tool = make_tool(Far(shelf.source, shelf.definitions, view, shelf.pins), known, prefixed=True)
     assert tool.name == full_name(shelf.source.config, args.tool)
     terminal = Terminal()
+    heard = Stream(desk.secrets)
     call = Call(
         id=new_id("c"),
         name=tool.name,
         arguments=arguments,
         door="user",
-        output=terminal.show if args.stream else no_output,
+        output=(lambda text: terminal.show(heard.feed(text))) if args.stream else no_output,
         keep=terminal.keep,
         workspace=desk.workspace,
     )
-    return ended(await run(call, OneCall(tool, desk.settings, desk.workspace)), terminal, as_json=args.json)
+    outcome = await run(call, OneCall(tool, desk.settings, desk.workspace))
+    terminal.show(heard.end())
+    return ended(unsaid(outcome, desk.secrets), terminal, as_json=args.json)
+
+
+def unsaid(outcome: Outcome, secrets: Secrets) -> Outcome:
+    """How a call ended, without what was secret in what it was asked with."""
+    if outcome.problem is not None:
+        outcome.problem = msgspec.structs.replace(
+            outcome.problem, message=secrets.mask(outcome.problem.message)
+        )
+    if isinstance(outcome.value, Output):
+        text, structured = secrets.mask(outcome.value.text), secrets.masked(outcome.value.structured)
+        outcome.value = replace(outcome.value, text=text, structured=structured)
+    return outcome

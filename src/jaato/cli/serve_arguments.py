@@ -13,6 +13,19 @@ def serve_arguments(serve: ArgumentParser) -> None:
     add("--all-tools", action="store_true", help="list every tool from the start, not a few and discovery")
     add("--tools", metavar="A,B", help="offer these tools and no others")
     add("--plugins", metavar="X,Y", help="offer the tools of these plugins only")
+    add(
+        "--registry",
+        action="store_true",
+        help="offer what `jaato registry serve` does, and no plugins but those named",
+    )
+    add("--domains", metavar="A,B", help="of a registry with these domains (default: core)")
+    add(
+        "--allow-entry-point",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="serve functions that were put into the registry, such as 'package.module:*'",
+    )
     add = serve.add_argument_group("permissions").add_argument
     add("--yes", action="store_true", help="allow everything that no rule denies")
     add(

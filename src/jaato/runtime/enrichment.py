@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
-from jaato.agent.calls import own
+from jaato.agent.contained import own
 from jaato.agent.heed import heeding
 from jaato.errors import PluginError
 from jaato.log import logger

@@ -9,22 +9,24 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketClose
 
 import jaato
 from jaato.protocol.frames import PROTOCOL
 from jaato.server.admission import KEY
-from jaato.server.asgi import App, Refused, Scope
+from jaato.server.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.connection import Connection
-from jaato.server.gate import problem
+from jaato.server.gate import problem, turn_away
 from jaato.server.hub import Hub
 from jaato.server.metrics import Metrics
 from jaato.server.registry.mounted import PATH as TOOLS
-from jaato.server.registry.mounted import nothing_here, worded
+from jaato.server.registry.mounted import worded
 from jaato.server.registry.next.paths import PREFIX as LATER
 from jaato.server.wire import EXTENSION, FramedSocket
 
 PATH = "/v1/connect"
+CONTRACTS = frozenset(path.split("/")[1] for path in (TOOLS, LATER))
+"""How paths begin that are the registry's to speak of where they lead nowhere, however they are written."""
 
 
 def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:
@@ -72,6 +74,22 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
     made.router.default = nothing_here
     made.router.redirect_slashes = False  # a redirect would repeat what the client calls us
     return made
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """What a path is answered that leads nowhere, with the id of its request."""
+    from jaato.server.registry.request import request_id
+
+    if scope["type"] == "websocket":
+        await WebSocketClose()(scope, receive, send)
+        return
+    refused = Refused(404, "There is nothing here.")
+    if scope["path"].lower().split("/", 2)[1] in CONTRACTS:
+        await turn_away(scope, send, refused, worded)
+        return
+    id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))
+    refused.headers["x-request-id"] = id_.decode("ascii")
+    await turn_away(scope, send, refused, problem)
 
 
 def turned_away(scope: Scope, refused: Refused) -> Any:

@@ -94,7 +94,8 @@ async def turn_away(scope: Scope, send: Send, refused: Refused, form: Form) -> N
 
 def problem(_scope: Scope, refused: Refused) -> Any:
     """A refusal as the server's own routes give it."""
-    return {"error": {"code": "not_allowed", "message": refused.text, "retryable": refused.status == 429}}
+    code = "not_found" if refused.status == 404 else "not_allowed"
+    return {"error": {"code": code, "message": refused.text, "retryable": refused.status == 429}}
 
 
 def rpc_problem(_scope: Scope, refused: Refused) -> Any:

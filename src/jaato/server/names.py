@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from jaato.server.asgi import Refused, Scope
 
+SAID = frozenset((b"host", b"origin"))
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -17,18 +19,15 @@ class Names:
 
     def check(self, scope: Scope) -> None:
         """Raises `Refused` for none or two names, for another name, and for a page of another origin."""
-        hosts: list[bytes] = []
-        origins: list[bytes] = []
-        for key, value in scope["headers"]:
-            if key == b"host":
-                hosts.append(value)
-            elif key == b"origin":
-                origins.append(value)
+        said = [line for line in scope["headers"] if line[0] in SAID]
+        hosts = [value for key, value in said if key == b"host"]
         if len(hosts) != 1:
             raise Refused(400, "A request says once in Host what it takes the server for.")
         if hosts[0].decode("latin-1").lower() not in self.hosts:
             raise Refused(421, "This server is not called that; --allow-host adds a name.")
-        if any(origin.decode("latin-1").lower() not in self.origins for origin in origins):
+        if len(said) > 1 and any(
+            key == b"origin" and value.decode("latin-1").lower() not in self.origins for key, value in said
+        ):
             raise Refused(403, "Pages of this origin may not call; --allow-origin adds one.")
 
 

@@ -93,9 +93,9 @@ def decoded(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
     return event
 
 
-def position(log: Log, row: Row) -> tuple[int, str, bytes]:
-    """A row as it is stored."""
-    return (log.number << SEQ_BITS) + row[0], row[1], row[2]
+def position(log: Log, row: Row) -> tuple[int, str, bytearray]:
+    """A row as it is stored. Of bytes, SQLite's module asks each time whether they want to be something else."""
+    return (log.number << SEQ_BITS) + row[0], row[1], bytearray(row[2])
 
 
 def size_of(rows: list[Row]) -> int:
@@ -114,7 +114,7 @@ def changes_row(events: Sequence[Event], log: Log) -> bool:
 
 def insert_events(connection: sqlite3.Connection, log: Log, rows: list[Row]) -> bool:
     """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap, or the lease was lost."""
-    values: list[int | str | bytes] = []
+    values: list[int | str | bytearray] = []
     for row in rows:
         values += position(log, row)
     values.append(log.fence)

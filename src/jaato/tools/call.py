@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -40,14 +40,13 @@ def no_handles(handle: str, _offset: int, _limit: int) -> bytes:
     raise LookupError(f"no result {handle} is known here")
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A call on its way through the pipeline; a tool asks for it by a parameter `call: Call`.
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
     (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `begun`
-    that its start is in the log. `stands_for` is the
+    that its start is in the log, or will be; `followed` that somebody waits to hear of it. `stands_for` is the
     active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
     the call is. `within_s` is how long it may run at most, where that is less than the tool's own time; `overdue_s` how long
     it had, where whoever cancels it does so for that. A tool that changes files appends to `changed`, so that clients learn
@@ -64,17 +63,18 @@ class Call:
     output: Callable[[str], None] = no_output
     keep: Callable[[bytes | Path], str] = no_blobs
     read_handle: Callable[[str, int, int], bytes] = no_handles
-    services: Mapping[str, Any] = field(default_factory=dict)
+    services: Mapping[str, Any] = msgspec.field(default_factory=dict)
     malformed: str | None = None
     stands_for: str = ""
     again: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
     begun: bool = False
+    followed: bool = False
     within_s: float | None = None
     overdue_s: float | None = None
-    token: CancelToken = field(default_factory=CancelToken)
-    changed: list[FileChange] = field(default_factory=list)
+    token: CancelToken = msgspec.field(default_factory=CancelToken)
+    changed: list[FileChange] = msgspec.field(default_factory=list)
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)
@@ -97,15 +97,14 @@ UI_KEYS = frozenset(("continuation_id", "show_output", "show_popup"))
 """Executor metadata: how a client should show the call; never part of what the model reads."""
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """How a call ended: the tool's own value or the problem, and by which permission."""
 
     ok: bool
     value: Any = None
     problem: Problem | None = None
     permission: Permission | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     duration_s: float = 0.0
 
 
@@ -142,6 +141,8 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
         problem = outcome.problem or Problem(code="tool_failed", message="The call failed.")
         return ToolResult(call.id, call.name, False, error=problem)
     match outcome.value:
+        case dict() | list():
+            pass  # most are
         case Output(text=text, structured=structured, media=media):
             content: list[Text | Media] = [Text(clean(text))] if text else []
             return ToolResult(call.id, call.name, True, [*content, *media], plain(structured))
@@ -152,10 +153,10 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
         case str() as text:
             return ToolResult(call.id, call.name, True, [Text(clean(text))])
     value = plain(outcome.value)
-    shown = value
+    data = encode(value)
     if isinstance(value, dict) and not UI_KEYS.isdisjoint(value):
-        shown = {k: v for k, v in value.items() if k not in UI_KEYS}
-    return ToolResult(call.id, call.name, True, [Text(encode(shown).decode())], value)
+        data = encode({k: v for k, v in value.items() if k not in UI_KEYS})
+    return ToolResult(call.id, call.name, True, [Text(data.decode())], value)
 
 
 def plain(value: Any) -> Any:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
 
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
-MAX_QUESTIONS = 3
-MAX_SETTLED = 4_096
+MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
 
 
 class Open:

@@ -32,6 +32,11 @@ SIGN_BEGINNINGS = frozenset(
 """What a secret of a known shape may have begun with."""
 MOST_SIGN = max(map(len, SIGN_BEGINNINGS))
 
+SIGN = re.compile("|".join(map(re.escape, secret_shapes.SIGNS)))
+NOTHING = re.compile("(?!)")
+SHORT_CHARS = 2_000
+"""A text that is shorter is looked through once for all signs; in a longer one each is found faster by itself."""
+
 REMEMBERED, REMEMBERED_CHARS = 1000, 200
 """Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
 
@@ -47,6 +52,7 @@ class Secrets:
         self._key = randomness.token_bytes(16)
         self._values = Values()
         self._signs = secret_shapes.SIGNS if shapes else ()
+        self._sign = SIGN.search if shapes else NOTHING.search
         self.clean: set[str] = set()
         """Texts that hold no secret, as far as it is known; another set when more is."""
         self.known = 0
@@ -87,7 +93,7 @@ class Secrets:
         return len(text) >= LEAST_CHARS and self._holds(text)
 
     def _holds(self, text: str) -> bool:
-        if any(map(text.__contains__, self._signs)):
+        if self._sign(text) if len(text) < SHORT_CHARS else any(map(text.__contains__, self._signs)):
             return True
         few = self._values.few
         if few is not None:
@@ -105,9 +111,12 @@ class Secrets:
         return text
 
     def spotless(self, texts: Collection[str], clean: set[str]) -> bool:
-        """Whether certainly none of these texts holds a secret; they are looked at together. `clean` is what `clean` was
-        before they were chosen."""
-        if self._holds("\n".join(texts)):
+        """Whether certainly none of these texts holds a secret, and all are texts; they are looked at together. `clean` is
+        what `clean` was before they were chosen."""
+        try:
+            if self._holds("\n".join(texts)):
+                return False
+        except TypeError:
             return False
         self._remember(clean, texts)
         return True

@@ -19,7 +19,7 @@ from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.deadline import Deadline, shown_progress
 from jaato.plugins.mcp.elicit import CALLER, Caller
-from jaato.plugins.mcp.faults import ServerFault, ServerRefusal
+from jaato.plugins.mcp.faults import CallLost, ServerFault, ServerRefusal
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.listener import Listener
 from jaato.plugins.mcp.manifest import Manifest
@@ -32,6 +32,7 @@ from jaato.plugins.mcp.transport import Transport
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
 """How long after a lost subscription the next is asked for."""
 R = TypeVar("R")
+Asking = Callable[[Session, Deadline], Awaitable[R]]
 
 
 class Connection:
@@ -203,7 +204,7 @@ class Connection:
                 return await finished(session, result, show)
             return result
 
-        return await self._asked(ask, caller, f"the tool {name}")
+        return await self._asked(ask, caller, f"the tool {name}", CallLost)
 
     async def read(self, uri: str, caller: Caller) -> types.ReadResourceResult:
         """Read a resource. Raises as `call`."""
@@ -241,9 +242,9 @@ class Connection:
         return list((await self._asked(ask, None, "a completion")).completion.values[:100])
 
     async def _asked(
-        self, ask: Callable[[Session, Deadline], Awaitable[R]], caller: Caller | None, what: str
+        self, ask: Asking[R], caller: Caller | None, what: str, lost: type[ServerFault] = ServerFault
     ) -> R:
-        """The answer to a request, in its time; what goes wrong, as an error of ours."""
+        """The answer to a request, in its time; what goes wrong, as an error of ours: `lost` from when it may have been sent."""
         session = self._session
         if session is None:
             raise await self._gone(what)
@@ -260,39 +261,37 @@ class Connection:
                 return result
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                raise await self._gone(what, error.message) from None
+                raise await self._gone(what, error.message, lost) from None
             self.timeouts = 0
             if error.code == types.PARSE_ERROR:
-                raise ServerFault(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
+                raise lost(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
             raise ServerRefusal(f"The MCP server {name} refused {what}: {refusal(error)}") from None
         except JaatoError:
             raise
         except BaseExceptionGroup as group:
-            raise ServerFault(f"The MCP server {name} failed at {what}: {said_by(first_of(group))}") from None
+            raise lost(f"The MCP server {name} failed at {what}: {said_by(first_of(group))}") from None
         except (ValueError, RuntimeError) as error:
-            raise ServerFault(
-                f"The MCP server {name} answered {what} not as the protocol has it: {first_line(error)}"
-            ) from None
+            said = f"answered {what} not as the protocol has it: {first_line(error)}"
+            raise lost(f"The MCP server {name} {said}") from None
         finally:
             if caller is not None:
                 self._listener.callers.remove(caller)
         self.timeouts += 1
-        raise ServerFault(
+        raise lost(
             f"The MCP server {name} did not answer {what} within {self.config.call_timeout_s:g} s "
             f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
         )
 
-    async def _gone(self, what: str, said: str = "") -> JaatoError:
+    async def _gone(self, what: str, said: str = "", lost: type[ServerFault] = ServerFault) -> JaatoError:
         """That the connection ended, with the reason as soon as it is known."""
         with anyio.move_on_after(3):
             await self.over.wait()
         if self.fault is not None:
             return self.fault
-        why = self.why or said
-        return ServerFault(
-            f"The MCP server {self.config.name} ended before it answered {what}; whether it did what was asked is "
-            f"not known. {why} The next call starts it again."
+        told = (
+            f"ended before it answered {what}; whether it did what was asked is not known. {self.why or said}"
         )
+        return lost(f"The MCP server {self.config.name} {told} The next call starts it again.")
 
 
 async def unresolved(_result: Any, _context: Any) -> types.CallToolResult:

@@ -12,6 +12,13 @@ class ServerFault(ToolError):
     retryable = True
 
 
+class CallLost(ServerFault):
+    """A call was sent, and there is no answer to be had: it may have been carried out."""
+
+    code = "mcp_call_lost"
+    retryable = False
+
+
 class SessionForgotten(ServerFault):
     """The server does not know our session any more and did nothing for the request: a new one is begun."""
 

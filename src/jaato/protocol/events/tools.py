@@ -45,7 +45,9 @@ class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     show_output: bool = True
     show_popup: bool = True
     origin: dict[str, str] | None = None
-    """Where a call comes from that was refused before it began; that of another is in its start."""
+    """Where a call comes from of which there is no start."""
+    arguments: dict[str, Any] | None = None
+    """What a call was made with that has run and of which there is no start: it could only read, and was over at once."""
 
 
 class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):

@@ -59,6 +59,8 @@ class Calls:
         more = say.of_permission(event.permission)
         if self._content:
             more["gen_ai.tool.call.result"] = say.result(result)
+            if event.arguments is not None:
+                more["gen_ai.tool.call.arguments"] = say.cut(say.json(event.arguments))
         failed = "" if result.ok else "_OTHER" if result.error is None else result.error.code or "_OTHER"
         return begun.span(end_ns, more, failed)
 

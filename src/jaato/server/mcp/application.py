@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from jaato.server.admission import KEY
 from jaato.server.asgi import MAX_BODY_BYTES, App, Receive, Refused, Scope, Send, body_of, header, replayed
 from jaato.server.gate import rpc_problem, turn_away
 from jaato.server.mcp.door import IDLE_S, MAX_VISITS, Door
@@ -37,6 +38,7 @@ class Application:
         """Serve while the body runs; in the end every client is sent away."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._door.sweep)
+            group.start_soon(self._handlers.changes.tell)
             try:
                 async with self._sessions.run():
                     yield
@@ -54,7 +56,11 @@ class Application:
             return
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
-            await self._door.leave(f"session {header(scope, b'mcp-session-id')}")
+            held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
+            whose = "" if held is None else f" with {held.who.key}"
+            key = f"session {header(scope, b'mcp-session-id')}{whose}"
+            self._handlers.changes.forget(key)
+            await self._door.leave(key)
 
 
 class Whole:

@@ -22,11 +22,15 @@ from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
 from jaato.server.onward import Onward
 from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
 
 LOG = logger("server.mcp")
 MAX_VISITS = 256
 IDLE_S = 1_800.0
 SWEEP_S = 60.0
+
+
+Named = Tool | ToolSpec
 
 
 class Door:
@@ -68,9 +72,25 @@ class Door:
         """Every tool there is to be found."""
         return self._runtime.registry.subset(None)
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call this whenever there are other tools, from any thread."""
-        self._runtime.registry.watchers.add(changed)
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever there are other tools, from any thread; what is given back ends it."""
+        return self._runtime.registry.watchers.add(changed)
+
+    def declared(self, key: str) -> tuple[Named, ...]:
+        """What is declared to a client now: two of these are equal where nothing has changed for it."""
+        if self.offer.whole:
+            return tuple(self.offered())
+        visit = self.visiting(key)
+        return tuple(visit.declared() if visit is not None else self.first())
+
+    def offered(self) -> list[Tool]:
+        """Every tool that is offered."""
+        return [tool for tool in self.catalog if self.offer.scope(tool)]
+
+    async def renew(self) -> None:
+        """Have others asked of whom what is known is old, where their tools are offered without being asked for."""
+        if self.offer.whole or self.offer.tools:
+            await self.onward.renew()
 
     async def begin(self) -> None:
         """Have others, where their tools are offered without being asked for, say what there is. Raises `ConfigError` for a
@@ -91,7 +111,7 @@ class Door:
             return specs[start : start + most], len(specs) > start + most
         if start == 0:
             await self.onward.renew()
-        tools = list(self.catalog)
+        tools = self.offered()
         page = await self.onward.described(tools[start : start + most])
         if visit is not None:
             visit.session.activate([tool.name for tool in page])  # those that came since it began
@@ -100,7 +120,7 @@ class Door:
     def first(self) -> list[ToolSpec]:
         """The tools a client is shown before its first call."""
         if not self._plan.deferred:
-            return [tool.spec for tool in self.catalog]
+            return [tool.spec for tool in self.offered()]
         if self._plan.core is None:
             return [tool.spec for tool in self.catalog.core]
         found = [self.catalog.find(name) for name in self._plan.core]

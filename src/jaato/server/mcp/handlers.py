@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,7 +17,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import jaato
 from jaato.errors import JaatoError, StoreError, UnknownTool
+from jaato.server.mcp.changes import Changes, Tell
 from jaato.server.mcp.door import Door
+from jaato.server.mcp.entered import allowed, sees, who_of
 from jaato.server.mcp.forms import Filled, Form, one_line
 from jaato.server.mcp.held import ANSWER_S, Held
 from jaato.server.mcp.present import SCHEME, contents_of, failed, result_of, tool_of, uri_of
@@ -53,6 +56,7 @@ class Handlers:
         self.door = door
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus, max_subscriptions=1_000)
+        self.changes = Changes(door, self._publish)
 
     def server(self) -> Server[Any]:
         """The server of these handlers."""
@@ -75,11 +79,15 @@ class Handlers:
         self, ctx: Context, params: mcp.PaginatedRequestParams | None
     ) -> mcp.ListToolsResult:
         """The tools declared to this client, in pages."""
+        who = allowed(ctx, "tools:read")
         visit = self.door.visiting(key_of(ctx))
         start = start_of(params.cursor if params is not None else None)
         specs, more = await self.door.page(visit, start, PAGE)
+        if not more:
+            self.changes.listed(key_of(ctx), teller(ctx), partial(sees, who))
         return mcp.ListToolsResult(
-            tools=[tool_of(spec) for spec in specs], next_cursor=str(start + PAGE) if more else None
+            tools=[tool_of(spec) for spec in specs if sees(who, spec.name)],
+            next_cursor=str(start + PAGE) if more else None,
         )
 
     async def call_tool(
@@ -87,9 +95,13 @@ class Handlers:
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Run a tool through the pipeline, or go on with a call whose question is answered here."""
         arguments = params.arguments or {}
+        who = allowed(ctx, "tools:invoke")
+        found = self.door.catalog.find(params.name)
+        if found is not None and not (self.door.offer.scope(found.tool) and sees(who, found.tool.name)):
+            raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(params.name, 200)}")
         try:
             await self.door.begin()
-            visit = await self.door.visit(key_of(ctx), client_of(ctx))
+            visit = await self.door.visit(key_of(ctx), client_of(ctx) if who is None else who.name)
             if params.request_state is not None:
                 held = visit.unpark(params.request_state, params.name, arguments)
                 if held is None:
@@ -127,10 +139,14 @@ class Handlers:
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
+        self.changes.listed(key_of(ctx), teller(ctx), partial(sees, who_of(ctx)))
         if modern:
-            await self._bus.publish(ToolsListChanged())
+            await self._publish()
         else:
             await ctx.session.send_notification(mcp.ToolListChangedNotification(), ctx.request_id)
+
+    async def _publish(self) -> None:
+        await self._bus.publish(ToolsListChanged())
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         found = self.door.catalog.find(name)
@@ -172,6 +188,13 @@ class Handlers:
         except StoreError:
             raise missing(uri) from None
         return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
+
+
+def teller(ctx: Context) -> Tell | None:
+    """What tells the client that its list of tools has become another; None for one that listens, or does not."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return None
+    return partial(ctx.session.send_notification, mcp.ToolListChangedNotification())
 
 
 def missing(uri: str) -> MCPError:
@@ -241,14 +264,16 @@ def client_of(ctx: Context) -> str:
 
 
 def key_of(ctx: Context) -> str:
-    """Which visit a request belongs to: that of the connection; without one, that of the client's name."""
-    request = ctx.request
+    """Which visit a request belongs to: that of the connection; without one, that of the client's name. With a key of the
+    registry's, only with that."""
+    request, who = ctx.request, who_of(ctx)
     if request is None:
         return "stdio"
+    whose = "" if who is None else f" with {who.key}"
     session = request.headers.get("mcp-session-id")
     if session is not None and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        return f"session {session}"
-    return f"client {client_of(ctx)}"
+        return f"session {session}{whose}"
+    return f"client {client_of(ctx)}{whose}"
 
 
 def start_of(cursor: str | None) -> int:

@@ -12,14 +12,16 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as mcp
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from jaato.server.mcp.handlers import Handlers
 
 MAX_MESSAGE_BYTES = 16_000_000
 CHUNK_BYTES = 65_536
@@ -47,10 +49,13 @@ def own_streams() -> tuple[int, int]:
     return wire_in, wire_out
 
 
-async def serve_stdio(server: Server[Any], wire_in: int, wire_out: int) -> None:
+async def serve_stdio(handlers: Handlers, wire_in: int, wire_out: int) -> None:
     """Serve the client at these descriptors until it says no more, or reads no more."""
-    async with streams(wire_in, wire_out) as (inbox, outbox):
+    server = handlers.server()
+    async with streams(wire_in, wire_out) as (inbox, outbox), anyio.create_task_group() as group:
+        group.start_soon(handlers.changes.tell)
         await server.run(inbox, outbox, server.create_initialization_options())
+        group.cancel_scope.cancel()
 
 
 @asynccontextmanager

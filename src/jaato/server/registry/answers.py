@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from typing import Any, Protocol, Self
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from jaato.errors import (
     InvalidArguments,
@@ -16,9 +16,10 @@ from jaato.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from jaato.protocol.arp import SCHEMA_VERSION, Metrics, ToolError, ToolResult
+from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
+from jaato.protocol.specs import Access
 from jaato.server.registry.request import Headers
 
 JSON = (b"content-type", b"application/json")
@@ -37,6 +38,7 @@ STATUS = {
     "tool.not_found": 404,
     "route.not_found": 404,
     "call.not_found": 404,
+    "result.not_found": 404,
     "request.method_not_allowed": 405,
     "request.timeout": 408,
     "tool.fixed": 409,
@@ -66,13 +68,15 @@ RETRYABLE = frozenset(
         "request.timeout",
         "request.idempotency_under_way",
         "request.too_many",
-        "tool.cancelled",
         "tool.timeout",
         "tool.unreachable",
         "registry.unavailable",
         "registry.not_kept",
     )
 )
+"""What may be sent again as it was: nothing was done, or nothing that could be done twice."""
+CUT_OFF = frozenset(("tool.cancelled", "tool.timeout"))
+"""How calls end in the middle."""
 CODES = {
     UnknownTool.code: "tool.not_found",
     InvalidArguments.code: "tool.invalid_args",
@@ -87,6 +91,7 @@ CODES = {
     "registry_call_lost": "tool.outcome_unknown",
     "registry.unavailable": "tool.unreachable",
     "mcp_server_failed": "tool.unreachable",
+    "mcp_call_lost": "tool.outcome_unknown",
 }
 """The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
 PASSED_ON = frozenset(
@@ -98,6 +103,8 @@ STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """The problems of calls that the log, or the store of a tool's results, did not take."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
 RETRY = (b"retry-after", b"1")
+READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
+"""How a session's model reads what was cut off a long text."""
 
 
 class Stream(Protocol):
@@ -112,8 +119,7 @@ class Stream(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
     error."""
 
@@ -162,8 +168,16 @@ def code_for(problem: Problem, *, begun: bool = True) -> str:
     return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
 
 
-def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolError:
-    """A problem of the pipeline's in the contract's words. What an exception says that is no error of ours stays here."""
+def told(words: str) -> str:
+    """Words for who has no session: what was cut off is read from the registry."""
+    return READ.sub(rf"GET {LIST_PATH}:result?handle=\1", words) if "readFile(" in words else words
+
+
+def error_for(
+    problem: Problem, request_id: str, *, begun: bool = True, access: Access = "network"
+) -> ToolError:
+    """A problem of the pipeline's in the contract's words, of a tool with this access. What an exception says that is no
+    error of ours stays here."""
     code = code_for(problem, begun=begun)
     if code == "registry.unavailable":
         return error_of(code, UNAVAILABLE)
@@ -181,7 +195,12 @@ def error_for(problem: Problem, request_id: str, *, begun: bool = True) -> ToolE
         details = {**(details or {}), "code": problem.code}
     if code == "tool.invalid_args":
         details = {"issues": [], **(details or {})}
-    error = error_of(code, problem.message, details)
-    if problem.retryable and not error.retryable:
-        return ToolError(SCHEMA_VERSION, code, error.message, True, error.details)
+    error = error_of(code, told(problem.message), details)
+    retryable = problem.retryable or error.retryable
+    if (
+        code in CUT_OFF
+    ):  # another registry knows whether its tool had begun; here what only reads is not done twice
+        retryable = problem.retryable if problem.code == code else access == "read" or not begun
+    if retryable is not error.retryable:
+        return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
     return error

@@ -14,10 +14,14 @@ from jaato.server.registry.answers import code_for
 TITLE = "registry: "
 """What the names of its sessions begin with."""
 PAGE = 100
+ACTION = "action"
+"""What of an origin says that a tool was not called, but put or taken away."""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One call: `time` is ISO 8601 UTC, `outcome` is ok, unfinished, or the contract's code."""
+    """One call, or where there is an `action`, one tool that was put or deleted.
+
+    `time` is ISO 8601 UTC, `outcome` is ok, unfinished, or the contract's code."""
 
     time: str
     who: str
@@ -32,6 +36,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     permission: str | None = None
     session: str = ""
     call: str = ""
+    action: str | None = None
+    version: str | None = None
+    handler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +96,21 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
     origin = (start.origin if start is not None else None) or (end.origin if end is not None else None) or {}
     problem = None if end is None else end.result.error
     outcome = "unfinished" if end is None else "ok"
+    action = origin.get(ACTION)
     if end is not None and problem is not None:
-        outcome = code_for(problem, begun=end.permission is not None)
+        outcome = problem.code if action else code_for(problem, begun=end.permission is not None)
+    tool = start.tool if start is not None else end.tool if end is not None else ""
+    if action and start is not None:
+        tool = str(start.arguments.get("name", ""))
+    told = end.result.structured if action and end is not None else None
+    told = told if isinstance(told, dict) else {}
     permission = (start.permission if start is not None else None) or (
         end.permission if end is not None else None
     )
     return Entry(
         time=known.timestamp,
         who=who,
-        tool=start.tool if start is not None else end.tool if end is not None else "",
+        tool=tool,
         outcome=outcome,
         ms=None if end is None else round(end.duration_s * 1e3, 3),
         message=None if problem is None else problem.message,
@@ -108,6 +121,9 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
         permission=None if permission is None else f"{permission.decision}: {permission.reason}",
         session=known.session_id,
         call=start.call_id if start is not None else end.call_id if end is not None else "",
+        action=action,
+        version=told.get("version"),
+        handler=told.get("handler"),
     )
 
 

@@ -19,13 +19,20 @@ from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
-from jaato.server.registry.course import NOT_BEGUN, UNKNOWN, Done, How, OutcomeUnknown, Running
-from jaato.server.registry.heard import Heard
+from jaato.server.registry.course import (
+    NOT_BEGUN,
+    UNKNOWN,
+    Done,
+    How,
+    OutcomeUnknown,
+    Running,
+    had_begun,
+)
 from jaato.server.registry.keeping import Weight
 from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.rolling import Rolling
-from jaato.server.registry.values import value_of
-from jaato.tools.call import Call, Outcome
+from jaato.server.registry.values import Read, value_of
+from jaato.tools.call import Outcome
 from jaato.tools.others import INVOCATION
 from jaato.tools.pipeline import run
 from jaato.tools.policy import Policy
@@ -44,10 +51,7 @@ class Caller(Visit):
     """One caller's session, and the calls it has under way."""
 
     def __init__(self, session: Session, client: str) -> None:
-        self._ends: dict[str, ToolCallEnd | None] = {}
         self._running: dict[str, Running] = {}
-        self._heard_by: dict[str, Heard] = {}
-        self._stopped: set[str] = set()
         super().__init__(session, client)
         self.weight = Weight(session)
         self.before: Caller | None = None
@@ -56,7 +60,7 @@ class Caller(Visit):
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or goes on in the background."""
-        mine = bool(self._running) or bool(self.session.tasks.running())
+        mine = bool(self._running) or bool(self.session.tasks.running()) or super().busy
         return mine or (self.before is not None and self.before.busy)
 
     async def call(
@@ -74,66 +78,59 @@ class Caller(Visit):
         """
         if len(self._running) >= MAX_AT_ONCE:
             raise Overloaded(f"{MAX_AT_ONCE} calls of this caller are under way; try again later.")
-        asked = ToolCall(new_id("c"), tool.name, invocation.args)
-        id_, task = asked.call_id, asyncio.current_task()
-        call = self.session.steps.call(asked, "", "registry")
+        steps, id_ = self.session.steps, new_id("c")
+        call = steps.call(ToolCall(id_, tool.name, invocation.args), "", "registry")
         call.origin = dict(origin)
         call.within_s = within_s
+        call.followed = how is not None
         call.services = {**call.services, INVOCATION: invocation}
-        self._ends[id_] = None
         outcome: Outcome | None = None
-        stopped = False
-        self._running[id_] = Running(task, call, tool, asyncio.get_running_loop().time())
+        ended = False
+        loop = asyncio.get_running_loop()
+        one = self._running[id_] = Running(asyncio.current_task(loop), call, tool, loop.time())
         try:
-            outcome = await (
-                run(call, self.session.steps, tool) if how is None else self._as(how, call, tool)
-            )
-            if how is None and tool.spec.access == "read" and self._ends[id_] is None:
-                self._ends[id_] = self._unrecorded(call)
-            if self._ends[id_] is None:
-                await self._recorded(call)
+            outcome = await (run(call, steps, tool) if how is None else self._as(how, one))
+            if one.end is None and how is None and tool.spec.access == "read":
+                one.end = self._unrecorded(id_)
+            if one.end is None:
+                await self._recorded(one)
         except asyncio.CancelledError:
-            if id_ not in self._stopped or task is None or task.uncancel():
+            if not one.stopped or one.task is None or one.task.uncancel():
                 raise
-            stopped = True
+            ended = True
             self._flush()
         except StoreError as error:
             self._refused(error, id_, tool)
         finally:
-            end = self._ends.pop(id_)
             del self._running[id_]
-            self._stopped.discard(id_)
-            self._heard_by.pop(id_, None)
-        if end is None:
-            return self._unended(id_, tool, stopped=stopped)
+        if one.end is None:
+            return self._unended(id_, tool, stopped=ended)
         text = outcome is not None and isinstance(outcome.value, str)
         if how is not None:
             how.heard.text = text
-        problem, read = end.result.error, self.session.steps.results.read
-        value = None if problem is not None else value_of(end.result, read, text=text)
-        return Done(value, problem, round(end.duration_s * 1e3, 3), end.permission is not None)
+        return done_by(one.end, steps.results.read, text=text)
 
-    def _unrecorded(self, call: Call) -> ToolCallEnd | None:
+    def _unrecorded(self, id_: str) -> ToolCallEnd | None:
         """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
         where nobody is to know of the end before it is in the log, and while the log cannot be written."""
         journal = self.session.journal
-        if not 0 < len(journal.held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
+        held = journal.held
+        if not 0 < len(held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
             return None
-        end, _, _, hurried = journal.held[-1]
-        if hurried or not isinstance(end, ToolCallEnd) or end.call_id != call.id:
-            return None
-        return end
+        end, _, _, hurried = held[-1]
+        return end if not hurried and isinstance(end, ToolCallEnd) and end.call_id == id_ else None
 
-    async def _recorded(self, call: Call) -> None:
+    async def _recorded(self, one: Running) -> None:
         """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
-        if len(self._running) > 1 and self._ends[call.id] is None:
+        if len(self._running) > 1:
             await asyncio.sleep(0)  # what others hold is committed before it is our turn again
-        if self._ends[call.id] is None:
+        if one.end is None:
             self.session.journal.flush()
 
-    async def _as(self, how: How, call: Call, tool: Tool) -> Outcome:
+    async def _as(self, how: How, one: Running) -> Outcome:
         """Run it so."""
-        self._heard_by[call.id] = how.heard
+        call, tool = one.call, one.tool
+        one.heard = how.heard
         places = how.places if how.places is not None and how.places.counted(tool.name) else None
         if places is not None:
             before = asyncio.get_running_loop().time()
@@ -182,10 +179,10 @@ class Caller(Visit):
             self.before.stop()
 
     def _stop(self, id_: str) -> None:
-        task = self._running[id_].task
-        if task is not None and id_ not in self._stopped:
-            self._stopped.add(id_)
-            task.cancel()
+        one = self._running[id_]
+        if one.task is not None and not one.stopped:
+            one.stopped = True
+            one.task.cancel()
 
     def hurry(self, within_s: float) -> None:
         """Stop the calls that are under way for longer, of tools that have no time of their own."""
@@ -209,12 +206,22 @@ class Caller(Visit):
             await self.before.ended()
 
     def _heard(self, event: Event) -> None:
-        if isinstance(event, ToolCallEnd) and event.call_id in self._ends:
-            self._ends[event.call_id] = event
-        if self._heard_by:
-            heard = self._heard_by.get(getattr(event, "call_id", None) or "")
-            if heard is not None:
-                heard.hear(event)
+        if self._calls:
+            super()._heard(event)  # of calls over MCP
+        one = self._running.get(getattr(event, "call_id", None) or "")
+        if one is None:
+            return  # most have been answered before
+        if isinstance(event, ToolCallEnd):
+            one.end = event
+        if one.heard is not None:
+            one.heard.hear(event)
+
+
+def done_by(end: ToolCallEnd, read: Read, *, text: bool) -> Done:
+    """How a call ended that ended so; see `value_of`. Raises `TooLarge`, `StoreError`."""
+    problem = end.result.error
+    value = None if problem is not None else value_of(end.result, read, text=text)
+    return Done(value, problem, int(end.duration_s * 1e6 + 0.5) / 1e3, had_begun(end))
 
 
 class Callers(Rolling):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
-from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation
+from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, decode_invocation
 from jaato.server.registry.answers import (
     NOT_STORED,
     RETRY,
@@ -32,7 +32,7 @@ from jaato.server.registry.pages import looked_up
 from jaato.server.registry.places import Places
 from jaato.server.registry.repeats import Taken
 from jaato.server.registry.request import Pending, trace_id
-from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.shelf import Kept, Shelf
 from jaato.server.registry.values import TooLarge
 from jaato.server.registry.wishes import CONTENT_TYPES, NONE, Form, Wishes, wishes_of
 
@@ -62,7 +62,7 @@ class Calls:
         """The answer to a call."""
         request = pending.request
         found = looked_up(shelf, pending.route.name, request.query)
-        if isinstance(found, ToolError):
+        if not isinstance(found, Kept):
             answer = failure(found)
         else:
             try:
@@ -81,34 +81,19 @@ class Calls:
 
     async def made(self, ask: Ask, how: How | None = None) -> Answer:
         """The answer to a call that can be made."""
-        answer = await self._made(ask, how)
-        self._count(ask.tool.name, answer.code)
-        return answer
-
-    async def _made(self, ask: Ask, how: How | None) -> Answer:
         try:
             caller = await self.callers.caller(ask.who.key, ask.who.name)
             done = await caller.call(ask.tool, ask.invocation, ask.origin, ask.within_s, how)
-        except (Overloaded, ConfigError) as error:
-            return busy("request.too_many", str(error))
-        except (ToolTimeout, TooLarge, OutcomeUnknown) as error:
-            code = "tool.timeout" if isinstance(error, ToolTimeout) else error.code
-            if isinstance(error, OutcomeUnknown):
-                LOG.exception(
-                    "Request %s: how %s ended is not recorded", ask.origin["request_id"], ask.tool.name
-                )
-            return failure(error_of(code, str(error)))
-        except Taken as error:
-            return busy(error.code, UNDER_WAY)
-        except JaatoError:
-            LOG.exception("Request %s: %s could not be called", ask.origin["request_id"], ask.tool.name)
-            return busy("registry.unavailable", UNAVAILABLE)
-        return answer_to(ask, done)
+            answer = answer_to(ask, done)
+        except JaatoError as error:
+            answer = unmade(ask, error)
+        self._count(ask.tool.name, answer.code)
+        return answer
 
     async def wished(self, ask: Ask, wishes: Wishes) -> Answer:
         """The answer to a call that something more is asked for."""
         wait_s = wishes.wait_s
-        ask = replace(ask, within_s=self.limit_s(wishes))
+        ask = structs.replace(ask, within_s=self.limit_s(wishes))
         heard = Heard(listens=wishes.form is not None)
         work: Coroutine[Any, Any, Answer]
         if wishes.key:
@@ -148,6 +133,25 @@ async def streamed(form: Form, heard: Heard, work: Coroutine[Any, Any, Answer]) 
     )
 
 
+def unmade(ask: Ask, error: JaatoError) -> Answer:
+    """What is answered to a call that could not be made, or whose end is not known."""
+    match error:
+        case Overloaded() | ConfigError():
+            return busy("request.too_many", str(error))
+        case ToolTimeout():
+            return failure(error_of("tool.timeout", str(error)))
+        case TooLarge():
+            return failure(error_of(error.code, str(error)))
+        case OutcomeUnknown():
+            words = "Request %s: how %s ended is not recorded"
+            LOG.error(words, ask.origin["request_id"], ask.tool.name, exc_info=error)
+            return failure(error_of(error.code, str(error)))
+        case Taken():
+            return busy(error.code, UNDER_WAY)
+    LOG.error("Request %s: %s could not be called", ask.origin["request_id"], ask.tool.name, exc_info=error)
+    return busy("registry.unavailable", UNAVAILABLE)
+
+
 def answer_to(ask: Ask, done: Done) -> Answer:
     """What a call is answered that has ended so."""
     request_id = ask.origin["request_id"]
@@ -156,7 +160,7 @@ def answer_to(ask: Ask, done: Done) -> Answer:
     if done.problem.code == "tool_raised" or done.problem.code in STORE:
         why = done.problem.traceback or done.problem.message
         LOG.error("Request %s: %s failed: %s", request_id, ask.tool.name, why)
-    error = error_for(done.problem, request_id, begun=done.begun)
+    error = error_for(done.problem, request_id, begun=done.begun, access=ask.tool.spec.access)
     return failure(error, done.latency_ms, *([RETRY] if error.code == "registry.unavailable" else []))
 
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from jaato.errors import JaatoError
+from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Problem
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.places import Places
@@ -19,6 +22,15 @@ UNKNOWN = (
     "The call has begun and may have been carried out, but how it ended is not recorded. "
     "Look at what it was to do before it is made again."
 )
+
+
+def had_begun(end: ToolCallEnd) -> bool:
+    """Whether the tool was run, as far as the end of its call says: one that was cancelled keeps no permission, and has its
+    origin itself where there is no start that has it."""
+    problem = end.result.error
+    if problem is not None and problem.code == NOT_BEGUN.code:
+        return end.origin is None
+    return end.permission is not None
 
 
 class OutcomeUnknown(JaatoError):
@@ -46,10 +58,14 @@ class How:
     claim: Callable[[str, str, int], None] | None = None
 
 
-class Running(NamedTuple):
-    """A call that is under way, since when by the loop's clock, and the task it is in."""
+class Running(Struct, eq=False):
+    """A call that is under way, since when by the loop's clock, and the task it is in; who hears of it, and its end, once that
+    is known. `stopped`: it was told to end."""
 
     task: asyncio.Task[Any] | None
     call: Call
     tool: Tool
     since: float
+    heard: Heard | None = None
+    end: ToolCallEnd | None = None
+    stopped: bool = False

@@ -9,8 +9,8 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, elsewhere, pages, several
-from jaato.server.registry.answers import Answer, error_of, failure, refusal
+from jaato.server.registry import about, batch, behind, elsewhere, pages, several
+from jaato.server.registry.answers import Answer, refusal
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.figures import Figures
@@ -29,26 +29,13 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
+from jaato.server.registry.said import denied, identified, inform, said, turned_away
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
 LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
-REFUSED = {
-    400: "request.invalid_http",
-    401: "auth.required",
-    403: "auth.forbidden",
-    404: "route.not_found",
-    421: "request.misdirected",
-    429: "request.too_many",
-    503: "registry.unavailable",
-}
-"""The codes of what a gate refuses, by their status."""
-REALM = 'Bearer realm="jaato tool registry"'
-"""What answers to who may not come in begin with."""
 NOTHING = "There is nothing here; the tools are at /v1/tools."
-CALLS = frozenset(("invoke", "batchInvoke"))
-"""What is answered by a whole result even where it fails."""
 
 AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
@@ -59,6 +46,7 @@ PAGES: dict[Kind, AtOnce] = {
     "health": lambda door, shelf, *_: about.health(shelf, door.figures),
     "version": lambda *_: about.version(),
     "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
     "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
     "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
@@ -82,9 +70,9 @@ async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
     return answer
 
 
-async def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
+def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Awaitable[Answer]:
     """The answer to a call."""
-    return await door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
+    return door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
 
 
 async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -144,7 +132,7 @@ class RegistryDoor:
         self.finder = Finder(callers.catalog)
         self.figures: Figures = Figures()
         self.onward = callers.onward
-        self._followed = elsewhere.Followed(callers.catalog)
+        self._followed = elsewhere.Followed(callers.catalog, callers.offer)
         callers.watch(self._followed.note)
         self.calls = Calls(callers, bounds, self.figures.called)
         self.max_body_bytes = max_body_bytes
@@ -234,67 +222,15 @@ class RegistryDoor:
     def _refused(self, request: Request, answer: Answer) -> Answer:
         route = route_of(request.path)
         kind = None if route is None else route.kind
-        return self._counted(
-            answer, kind, request, perf_counter(), request_id(request.header(b"x-request-id"))
-        )
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._counted(answer, kind, request, perf_counter(), id_)
 
     async def work(self, pending: Pending, body: bytes) -> Answer:
         """The answer to a request whose body is there."""
         begun = perf_counter()
         kind = pending.route.kind
-        await elsewhere.asked(self.onward, self.shelf, pending)
-        self._follow()
+        if self.onward:
+            await elsewhere.asked(self.onward, self.shelf, pending)
+            self._follow()
         answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
         return self._counted(answer, kind, pending.request, begun, pending.id)
-
-
-def turned_away(request: Request, problem: Refused) -> Answer:
-    """A refusal at the gate: a whole result where a call was meant."""
-    code = REFUSED.get(problem.status, "request.misdirected")
-    route = route_of(request.path)
-    meant = route if request.method == b"POST" or later.is_later(route) else None
-    return said(meant, code, problem.text)
-
-
-def denied(route: Route, scope: str) -> Answer:
-    """Who calls may not do this (RFC 6750, 3.1)."""
-    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
-    answer.headers.append(
-        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
-    )
-    return answer
-
-
-def broken(code: str, words: str, request: Request | None) -> Answer:
-    """What came is not to be read; said in the form of what it was, as far as that is known."""
-    if request is None:
-        return identified(refusal(code, words), request_id(None))
-    meant = route_of(request.path) if request.method == b"POST" else None
-    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
-
-
-def unanswered(request: Request, problem: BaseException | None) -> Answer:
-    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
-    if problem is None:
-        return broken("tool.cancelled", "The call was cancelled.", request)
-    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
-    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
-    return answer
-
-
-def said(route: Route | None, code: str, words: str) -> Answer:
-    """An error in the form of what was asked for: a whole result where it was a call."""
-    if route is not None and route.kind in CALLS:
-        return failure(error_of(code, words))
-    return inform(route, refusal(code, words))
-
-
-def inform(route: Route | None, answer: Answer) -> Answer:
-    """A refusal as the generation has it that was asked."""
-    return later.in_envelope(answer) if later.is_later(route) else answer
-
-
-def identified(answer: Answer, id_: bytes) -> Answer:
-    """The answer with the id of its request."""
-    answer.headers.append((b"x-request-id", id_))
-    return answer

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from jaato.server.mcp.offer import Offer
 from jaato.server.onward import Onward
 from jaato.server.registry.answers import NOT_STORED, Answer, error_for, refusing
 from jaato.server.registry.registered.handlers import DOMAIN
@@ -12,19 +15,36 @@ from jaato.tools.tool import Tool
 
 ASKED = frozenset(("list", "tool", "next_list", "next_tool"))
 """Pages that others may have to be asked for."""
+BROKERS = frozenset(("arp", "mcp"))
+"""Plugins whose own tools are about those whose tools they bring."""
+
+
+def is_for_others(tool: Tool, named: Collection[str], only: Collection[str] = ()) -> bool:
+    """Whether a tool is served: what looks after registries and MCP servers is for agents of this machine, and for others
+    where it is `named`. Where there are some that are served `only`, it is one of them."""
+    if only and tool.name not in only:
+        return False
+    if tool.plugin not in BROKERS or tool.name in named:
+        return True
+    from jaato.plugins.arp.plugin import own_names
+
+    return tool.name not in own_names()
 
 
 class Followed:
     """What of a catalogue is on the shelf, so that it follows where tools come and go."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, offer: Offer) -> None:
         self._catalog = catalog
+        self._offer = offer
         self._tools = self._now()
         self.changed = False
 
     def _now(self) -> dict[str, Tool]:
-        """The tools there are, but for those that were put here: the shelf has all their versions, the catalogue one."""
-        return {tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN}
+        """The tools that are served, but for those that were put here: the shelf has all their versions, the catalogue one."""
+        return {
+            tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN and self._offer.scope(tool)
+        }
 
     def note(self) -> None:
         """There are other tools; from any thread."""
@@ -51,7 +71,7 @@ def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
 async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
     """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Who
     ends calls waits for nobody."""
-    if onward and pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
+    if pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
         await onward.renew(pending.request.header(b"via") or b"")
 
 

@@ -13,10 +13,10 @@ from jaato.server.admission import Judge
 from jaato.server.asgi import Refused, Scope, bearer, values
 from jaato.server.failures import FORGET_S, Failures, network_of
 from jaato.server.names import Names
-from jaato.server.registry.door import REALM
 from jaato.server.registry.keys import Keys, too_often
 from jaato.server.registry.rate import Asked, Rate
 from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
+from jaato.server.registry.said import REALM
 
 LOG = logger("server.registry")
 UNSAID = "Give a key: Authorization: Bearer KEY."

@@ -117,21 +117,19 @@ class Incoming:
         if self._resumed:
             return
         self._url += url
-        self._longer(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._wrong(TOO_LONG, "request.head_too_large")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers; one that comes after the body counts, and is none (RFC 9110, 6.5.1)."""
         if self._resumed:
             return
-        self._longer(len(name) + len(value) + 4)
+        self._head_bytes += len(name) + len(value) + 4
+        headers = self._headers
         if self.request is None:
-            self._headers.append((name.lower(), value))
-            if len(self._headers) > MAX_HEADERS:
-                self._wrong(TOO_LONG, "request.head_too_large")
-
-    def _longer(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEAD_BYTES:
+            headers.append((name.lower(), value))
+        if self._head_bytes > MAX_HEAD_BYTES or len(headers) > MAX_HEADERS:
             self._wrong(TOO_LONG, "request.head_too_large")
 
     def on_headers_complete(self) -> None:

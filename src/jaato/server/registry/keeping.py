@@ -42,14 +42,15 @@ class Weight:
 
     def heard(self, event: Event) -> None:
         """An event of the session."""
-        match event:
-            case ToolCallStart():
+        if type(event) is ToolCallEnd:
+            self.calls += 1
+            for one in event.result.content:
+                if isinstance(one, Text):
+                    self.size_bytes += len(one.text)
+            if event.arguments is not None:
                 self.size_bytes += CALL_BYTES + len(encode(event.arguments))
-            case ToolCallEnd():
-                self.calls += 1
-                self.size_bytes += sum(
-                    [len(one.text) for one in event.result.content if isinstance(one, Text)]
-                )
+        elif type(event) is ToolCallStart:
+            self.size_bytes += CALL_BYTES + len(encode(event.arguments))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,28 +8,17 @@ from contextlib import aclosing
 from typing import Any
 
 from jaato.server.asgi import Refused
+from jaato.server.registry import patience
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor, broken, unanswered
+from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.eager import Eager
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
 from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who
+from jaato.server.registry.said import broken, unanswered
 from jaato.server.registry.written import CONTINUE, begun, chunk, cut, written
 
-HEAD_S = 15.0
-"""How long a request may take to say what it wants."""
-BODY_S = 30.0
-IDLE_S = 60.0
-ENDING_S = 1.0
-"""How long a call may still take whose client has ended its side of the connection."""
-LINGER_S = 5.0
-"""How long a client may go on talking that has been told something final: cut off in the middle, it would not read it."""
-UNREAD_S = 30.0
-UNREAD_BYTES = 65_536
-"""A client takes so much of its answers in that time, or is left."""
-MAX_WAITING = 16
-"""Requests that are read while one before them is answered."""
-NEVER = float("inf")
 NOTHING = Request(b"GET", b"/", [])
 
 
@@ -37,9 +26,12 @@ class Line(asyncio.Protocol):
     """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread; `lines`
     has the one first that has been idle longest."""
 
-    def __init__(self, door: RegistryDoor, guard: Guard, lines: dict[Line, None], most: int) -> None:
+    def __init__(
+        self, door: RegistryDoor, guard: Guard, eager: Eager, lines: dict[Line, None], most: int
+    ) -> None:
         self._door = door
         self._guard = guard
+        self._eager = eager
         self._lines = lines
         self._most = most
         self._loop = asyncio.get_running_loop()
@@ -48,12 +40,12 @@ class Line(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[Request, Who, bytes, bool]] = deque()
         self._waiting_bytes = self._left_bytes = 0
-        self._closes = self._ended = self._unread = self._expects = False
+        self._first = self._closes = self._ended = self._unread = self._expects = False
         self._final: tuple[Answer, Request] | None = None
         self._served = (NOTHING, True)
         self._read: asyncio.Future[None] | None = None
         self._who = Who()
-        self.deadline = self._loop.time() + HEAD_S
+        self.deadline = self._loop.time() + patience.HEAD_S
 
     @property
     def idle(self) -> bool:
@@ -82,14 +74,14 @@ class Line(asyncio.Protocol):
         self._incoming.over = self._closes = True
         awaited = (self._task is not None or bool(self._waiting)) and not self._ended
         if awaited and not self._unread:
-            self.deadline = self._loop.time() + ENDING_S
+            self.deadline = self._loop.time() + patience.ENDING_S
         return awaited
 
     def pause_writing(self) -> None:
         """The client leaves too much unread: nothing more is answered until it reads."""
         self._unread = True
         self._left_bytes = self._transport.get_write_buffer_size()
-        self.deadline = self._loop.time() + UNREAD_S
+        self.deadline = self._loop.time() + patience.UNREAD_S
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -106,9 +98,9 @@ class Line(asyncio.Protocol):
     def late(self) -> None:
         """The deadline has passed."""
         left = self._transport.get_write_buffer_size()
-        if 0 < left <= self._left_bytes - UNREAD_BYTES:
+        if 0 < left <= self._left_bytes - patience.UNREAD_BYTES:
             self._left_bytes = left
-            self.deadline = self._loop.time() + UNREAD_S
+            self.deadline = self._loop.time() + patience.UNREAD_S
         elif self._ended or self._unread or self._closes or self._task is not None:
             cut(self._transport)
         elif self._incoming.begun or self._incoming.request is not None:
@@ -135,19 +127,26 @@ class Line(asyncio.Protocol):
     def _rest(self) -> None:
         """Wait for the client, with the time it has for what it is at."""
         if self._task is not None and not self._closes:
-            self.deadline = NEVER  # it is we who take the time
+            self.deadline = patience.NEVER  # it is we who take the time
             return
-        allowed = BODY_S if self._incoming.request is not None else HEAD_S if self._incoming.begun else IDLE_S
-        self.deadline = self._loop.time() + (ENDING_S if self._closes else allowed)
+        allowed = (
+            patience.BODY_S
+            if self._incoming.request is not None
+            else patience.HEAD_S
+            if self._incoming.begun
+            else patience.IDLE_S
+        )
+        self.deadline = self._loop.time() + (patience.ENDING_S if self._closes else allowed)
 
     def data_received(self, data: bytes) -> None:
         """The client says something."""
+        self._first = True
         self._incoming.feed(data)
 
     def begun(self) -> None:
         """A request begins."""
         if self._task is None and not self._unread:
-            self.deadline = self._loop.time() + HEAD_S
+            self.deadline = self._loop.time() + patience.HEAD_S
 
     def asked(self, request: Request) -> None:
         """The head of a request is there: who is not let in is told so before anything else is read."""
@@ -163,7 +162,7 @@ class Line(asyncio.Protocol):
             self._last(self._door.too_large(request), request)
             return
         if self._task is None and not self._unread:
-            self.deadline = self._loop.time() + BODY_S
+            self.deadline = self._loop.time() + patience.BODY_S
         expected = request.header(b"expect")
         self._expects = expected is not None and expected.lower() == b"100-continue"
         self._go_on()
@@ -182,7 +181,7 @@ class Line(asyncio.Protocol):
         self._waiting_bytes += len(body)
         if self._task is None and not self._unread:
             self._next()
-        elif len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= self._door.max_body_bytes:
+        elif len(self._waiting) >= patience.MAX_WAITING or self._waiting_bytes >= self._door.max_body_bytes:
             self._transport.pause_reading()
 
     def wrong(self, code: str, words: str, request: Request | None) -> None:
@@ -209,10 +208,10 @@ class Line(asyncio.Protocol):
             answer = self._door.at_once(request, who)
             if isinstance(answer, Pending):
                 if not self._closes:
-                    self.deadline = NEVER
+                    self.deadline = patience.NEVER
                 self._served = (request, closes)
-                self._task = self._loop.create_task(self._work(answer, body))
-                self._task.add_done_callback(self._over)
+                first, self._first = self._first, False
+                self._eager.begin(self._work(answer, body), self._has, self._over, at_once=first)
                 return
             self._send(answer, request, closes=closes)
         if self._task is not None or self._unread or self._ended or self._transport.is_closing():
@@ -258,10 +257,13 @@ class Line(asyncio.Protocol):
         self._send(answer, request, closes=closes or (self._closes and not self._waiting))
         self._next()
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _has(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def _over(self, task: asyncio.Task[None], problem: BaseException | None) -> None:
         """A task has ended; one that gave no answer leaves nobody waiting."""
         if self._task is task:
-            self._worked(unanswered(self._served[0], None if task.cancelled() else task.exception()))
+            self._worked(unanswered(self._served[0], problem))
 
     def _send(self, answer: Answer, request: Request, *, closes: bool) -> None:
         if answer.status >= 400:
@@ -295,4 +297,4 @@ class Line(asyncio.Protocol):
     def _part(self) -> None:
         """How long the client has to take the last it is told, and to end."""
         self._left_bytes = self._transport.get_write_buffer_size()
-        self.deadline = self._loop.time() + (UNREAD_S if self._left_bytes else LINGER_S)
+        self.deadline = self._loop.time() + (patience.UNREAD_S if self._left_bytes else patience.LINGER_S)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from jaato.errors import ConfigError
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.eager import Eager
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
 from jaato.server.registry.upkeep import looked_after
@@ -74,9 +75,10 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
     """Serve at a socket while the body runs; what is being answered then may still be."""
     lines: dict[Line, None] = {}
     most = room_for_lines()
+    eager = Eager()
 
     def made() -> Line:
-        return Line(door, guard, lines, most)
+        return Line(door, guard, eager, lines, most)
 
     server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
     listener.listen(BACKLOG)  # so many may wait to be accepted
@@ -95,6 +97,7 @@ async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> 
         await ended(lines, TOLD_S)
         for line in list(lines):
             line.abort()
+        eager.close()
 
 
 async def ended(lines: dict[Line, None], within_s: float) -> None:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.admission import Admission
-from jaato.server.asgi import App, Receive, Refused, Scope, Send
-from jaato.server.gate import Form, turn_away
+from jaato.server.asgi import App, Refused, Scope
+from jaato.server.gate import Form
 from jaato.server.later import Later
 
 PATH = "/v1/tools"
@@ -54,13 +54,3 @@ class Mounted(Later):
                 yield Application(door)
         finally:
             await door.callers.close()
-
-
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    """What any path is answered that leads nowhere."""
-    from starlette.websockets import WebSocketClose
-
-    if scope["type"] == "websocket":
-        await WebSocketClose()(scope, receive, send)
-        return
-    await turn_away(scope, send, Refused(404, "There is nothing here."), worded)

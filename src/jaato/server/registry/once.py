@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 
 import msgspec
@@ -17,7 +16,7 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
 from jaato.server.registry.answers import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
 from jaato.server.registry.callers import Callers
-from jaato.server.registry.course import UNKNOWN, How
+from jaato.server.registry.course import UNKNOWN, How, had_begun
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.repeats import Key, Made
 from jaato.server.registry.request import Who
@@ -32,8 +31,7 @@ CUT_OFF = frozenset(("cancelled", ToolTimeout.code))
 OTHER = "Another request was made with this Idempotency-Key; a new request takes a new key."
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """A call that is asked for: by whom, of which tool, with what, where it comes from, and how long it may take."""
 
     who: Who
@@ -107,7 +105,7 @@ class Once:
             return failure(error_of("tool.outcome_unknown", UNKNOWN))
         if before is not None and isinstance(found, ToolCallEnd):
             heard.begun = True  # it had
-            return self._again(before, found)
+            return self._again(before, found, ask.tool)
         return await self._anew(ask, key, digest, heard, make, before)
 
     async def _anew(
@@ -122,7 +120,7 @@ class Once:
             mine.append(made)
 
         origin = {**ask.origin, "idempotency_key": key.key}
-        answer = await make(replace(ask, origin=origin), How(heard, claim=claim))
+        answer = await make(msgspec.structs.replace(ask, origin=origin), How(heard, claim=claim))
         try:
             for made in mine:
                 if heard.begun and heard.end_seq and heard.apart:  # the end of others is soon found
@@ -152,7 +150,7 @@ class Once:
             return Fate.ELSEWHERE
         return Fate.UNKNOWN if begun and tool.spec.access != "read" else Fate.NEVER_BEGUN
 
-    def _again(self, made: Made, end: ToolCallEnd) -> Answer:
+    def _again(self, made: Made, end: ToolCallEnd, tool: Tool) -> Answer:
         """The answer there was."""
         store = self._callers.store
 
@@ -161,7 +159,8 @@ class Once:
 
         latency_ms = round(end.duration_s * 1e3, 3)
         if end.result.error is not None:
-            error = error_for(end.result.error, made.request_id, begun=end.permission is not None)
+            access = tool.spec.access
+            error = error_for(end.result.error, made.request_id, begun=had_begun(end), access=access)
             return failure(error, latency_ms, REPLAYED)
         try:
             value = value_of(end.result, read, text=made.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for, workspace_of
@@ -13,6 +14,7 @@ from jaato.server.mcp.offer import Offer
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
+from jaato.server.registry.elsewhere import is_for_others
 from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.places import places_of
 from jaato.server.registry.registered.changing import Registered
@@ -23,10 +25,14 @@ from jaato.settings import Settings
 
 
 def open_registry(
-    blueprint: Blueprint, domains: Iterable[str] | None = None, entry_points: Iterable[str] = ()
+    blueprint: Blueprint,
+    domains: Iterable[str] | None = None,
+    entry_points: Iterable[str] = (),
+    tools: tuple[str, ...] = (),
 ) -> RegistryDoor:
     """The door to the tools of these domains (None: those of the settings) and of the blueprint's plugins, and to the tools
-    that were put there. `entry_points` may be put beside those that the settings allow.
+    that were put there. `entry_points` may be put beside those that the settings allow. Where there are `tools`, there are
+    no others.
 
     Whoever names a domain, or puts a tool, lets its tools be called: they need no other permission, but what a rule denies
     stays denied. What asks is denied, for there is nobody to ask. Raises `JaatoError`s.
@@ -34,13 +40,13 @@ def open_registry(
     workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     names = settings["tool_registry_domains"] if domains is None else list(domains)
-    tools = load_domains(names)
-    allowed = tuple(tool.name for tool in tools if tool.spec.access != "read")
+    loaded = load_domains(names)
+    allowed = tuple(tool.name for tool in loaded if tool.spec.access != "read")
     most = settings["tool_registry_body_bytes"]
     if most < 1:
         raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
     bounds = bounds_of(settings)
-    served = Shelf(tools)  # all versions; a session knows the newest of each by name
+    served = Shelf(loaded)  # all versions; a session knows the newest of each by name
     described = replace(
         blueprint,
         plugins=blueprint.plugins or (),
@@ -48,11 +54,15 @@ def open_registry(
         allow=(*blueprint.allow, *allowed),
     )
     kept = kept_by(settings)
-    callers = Callers.opened(described, Offer(whole=True))
+    offer = Offer(
+        whole=True, scope=partial(is_for_others, named=frozenset(blueprint.allow), only=frozenset(tools))
+    )
+    callers = Callers.opened(described, offer)
     callers.kept = kept
-    for tool in tools:
+    for tool in loaded:
         tool.auto_approved = False  # they are allowed by a rule, which others may outrank
-    everything = Shelf(one for first in callers.catalog for one in served.all_of(first))
+    offered = filter(offer.scope, callers.catalog)
+    everything = Shelf(one for first in offered for one in served.all_of(first))
     allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
     handlers = Handlers(
         settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct, field
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
 from jaato.server.registry.next.paths import NextKind, place_of
@@ -24,6 +25,7 @@ ACTIONS: dict[bytes, Kind] = {
     b":cancel": "cancel",
     b":metrics": "metrics",
     b":openapi": "openapi",
+    b":result": "result",
 }
 """What can be done with all of them, by what follows the path of the list."""
 BESIDE: dict[bytes, Kind] = {
@@ -38,6 +40,8 @@ BESIDE: dict[bytes, Kind] = {
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 CALL = INVOKE.encode()
+PERCENT, SLASH = b"%/"
+"""As numbers: looking for a single byte as bytes costs an error that nobody sees."""
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
@@ -51,6 +55,7 @@ Kind = (
         "batchGet",
         "batchInvoke",
         "cancel",
+        "result",
         "health",
         "version",
         "metrics",
@@ -72,6 +77,7 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("next_version", b"GET"): None,
     ("batchInvoke", b"POST"): "tools:invoke",
     ("cancel", b"POST"): "tools:invoke",
+    ("result", b"GET"): "tools:invoke",
     ("batchGet", b"POST"): "tools:read",
     ("health", b"GET"): None,
     ("version", b"GET"): None,
@@ -91,8 +97,7 @@ EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 """What the owner may do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
+class Who(Struct, frozen=True):
     """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
@@ -101,16 +106,14 @@ class Who:
     sight: Sight | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
     kind: Kind
     name: str = ""
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
     headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
@@ -135,8 +138,7 @@ class Request:
         self.headers, self._first = headers, None
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(Struct):
     """A request whose body is still to come: whose, for what, and its id."""
 
     route: Route
@@ -168,13 +170,13 @@ def route_of(path: bytes) -> Route | None:
         later = place_of(path)
         return None if later is None else Route(*later)
     raw = path[len(BELOW) :]
-    encoded = b"%" in raw
+    encoded = PERCENT in raw
     if encoded:
         raw = ENCODED_INVOKE.sub(rb":\1", raw)
     kind: Kind = "tool"
     if raw.endswith(CALL):
         kind, raw = "invoke", raw[: -len(CALL)]
-    if not raw or b"/" in raw:
+    if not raw or SLASH in raw:
         return None
     try:
         return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())

@@ -41,7 +41,10 @@ NONE = Wishes()
 
 def wishes_of(headers: Headers) -> Wishes:
     """What these headers ask for. Raises `InvalidShape` for a key that is none, or more than one."""
-    found = [one for one in headers if one[0] in WISHES and one not in USUAL]
+    found = [one for one in headers if one[0] in WISHES]
+    if not found or (len(found) == 1 and found[0] in USUAL):
+        return NONE
+    found = [one for one in found if one not in USUAL]
     if not found:
         return NONE
     keys = [value for name, value in found if name == b"idempotency-key"]

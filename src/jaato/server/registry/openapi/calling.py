@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaato.protocol.arp import Invocation, ToolError, ToolResult
 from jaato.server.registry.batch import MOST, BatchInvocation, Cancellation, Cancelled
+from jaato.server.registry.behind import HANDLE, PIECE_BYTES
 from jaato.server.registry.openapi.operation import (
     IDEMPOTENCY_KEY,
     NAME,
@@ -13,6 +14,7 @@ from jaato.server.registry.openapi.operation import (
     VERSION,
     Answered,
     Operation,
+    Parameter,
 )
 from jaato.server.registry.request import Kind
 
@@ -56,5 +58,33 @@ CALLING: dict[tuple[Kind, bytes], Operation] = {
             404: Answered("`call.not_found`: none is under way.", ToolError),
         },
         body=Cancellation,
+    ),
+    ("result", b"GET"): Operation(
+        "readResult",
+        "What is behind a handle in a result of a call of the caller's own: long output, an image, the rest of a long message. At "
+        f"most {PIECE_BYTES:,} bytes at once, whole characters where it is text; `Link` leads to the rest.",
+        {
+            200: Answered(
+                "A piece of it.",
+                kinds=("text/plain", "application/octet-stream"),
+                headers=("Cache-Control", "Link"),
+            ),
+            404: Answered("`result.not_found`: the caller has no such result.", ToolError),
+        },
+        (
+            Parameter(
+                "handle",
+                "query",
+                "The handle.",
+                {"type": "string", "pattern": f"^{HANDLE.pattern}$"},
+                required=True,
+            ),
+            Parameter(
+                "offset",
+                "query",
+                "From which byte on.",
+                {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
+            ),
+        ),
     ),
 }

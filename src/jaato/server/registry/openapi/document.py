@@ -38,6 +38,7 @@ PATHS: dict[Kind, tuple[str, ...]] = {
     "batchGet": (f"{LIST_PATH}:batchGet",),
     "batchInvoke": (f"{LIST_PATH}:batchInvoke",),
     "cancel": (f"{LIST_PATH}:cancel",),
+    "result": (f"{LIST_PATH}:result",),
     "health": ("/healthz",),
     "version": ("/version",),
     "metrics": ("/metrics", f"{LIST_PATH}:metrics"),
@@ -144,7 +145,7 @@ def failure(errors: Any, status: int) -> Answered:
 def parameter(one: Parameter) -> dict[str, Any]:
     """One parameter."""
     made = {"name": one.name, "in": one.where, "description": one.words, "schema": dict(one.schema)}
-    return {**made, "required": True} if one.where == "path" else made
+    return {**made, "required": True} if one.where == "path" or one.required else made
 
 
 def answer(one: Answered, *, bare: bool) -> dict[str, Any]:

@@ -14,12 +14,13 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something in the path, the query or a header; one in the path has to be there."""
+    """Something in the path, the query or a header; one in the path has to be there, and so has one that is `required`."""
 
     name: str
     where: Literal["path", "query", "header"]
     words: str
     schema: Mapping[str, Any]
+    required: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Registered:
     """The tools of a registry, and how they change. What other servers put into the folder is taken over within seconds."""
 
     def __init__(self, shelf: Shelf, callers: Callers, folder: Folder, handlers: Handlers) -> None:
+        self.callers = callers
         self.served = Served(shelf, callers, handlers, folder.path)
         self._folder = folder
         self._handlers = handlers
@@ -98,7 +99,7 @@ class Registered:
             else:
                 return holding
 
-    async def _through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def through(self, work: Coroutine[Any, Any, T]) -> T:
         """See a change through to its end, whether or not whoever asked for it still waits."""
         task = asyncio.create_task(work)
         self._underway.add(task)
@@ -123,7 +124,7 @@ class Registered:
         await anyio.to_thread.run_sync(check, name, given)
         if given.handler is not UNSET:
             await self._handlers.check(given.handler)
-        return await self._through(self._put(name, given, condition, asked, by))
+        return await self.through(self._put(name, given, condition, asked, by))
 
     async def _put(
         self, name: str, given: Described, condition: Condition, asked: str | None, by: str
@@ -144,23 +145,22 @@ class Registered:
                 raise Fixed(f"{name} is kept and cannot be served; the registry's log says why.")
             return tool, known is None or known.tool is None
 
-    async def delete(self, name: str, version: str | None, condition: Condition) -> None:
-        """Keep and serve no longer this version of a tool, None for all of them.
+    async def delete(self, name: str, version: str | None, condition: Condition) -> list[str]:
+        """Keep and serve no longer this version of a tool, None for all of them; gives which they were.
 
         Raises `Fixed`, `Missing`, what the condition raises, and OSError where the folder cannot be changed.
         """
         self.served.refuse_fixed(name)
-        await self._through(self._delete(name, version, condition))
+        return await self.through(self._delete(name, version, condition))
 
-    async def _delete(self, name: str, version: str | None, condition: Condition) -> None:
+    async def _delete(self, name: str, version: str | None, condition: Condition) -> list[str]:
         async with self._held():
-            files = [
-                file
-                for file, one in self.served.shown.items()
-                if one.read.entry
-                and one.read.entry.name == name
-                and version in (None, one.read.entry.tool.version)
-            ]
+            kept = {file: one.read.entry for file, one in self.served.shown.items() if one.read.entry}
+            files = {
+                file: entry.tool.version
+                for file, entry in kept.items()
+                if entry.name == name and version in (None, entry.tool.version)
+            }
             page = self.served.shelf.definition(name, version)
             if not files:
                 which = (
@@ -177,6 +177,7 @@ class Registered:
             except OSError:
                 await self._take_over()
                 raise
+            return list(files.values())
 
 
 def same(before: Entry | None, entry: Entry) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from msgspec import UNSET
 
 from jaato.errors import JaatoError, NotAllowed, PermissionDenied
 from jaato.log import logger
@@ -12,6 +15,7 @@ from jaato.protocol.arp import LIST_PATH, InvalidJson, InvalidShape
 from jaato.server.registry.answers import JSON, NOT_STORED, Answer, error_of, refusal, refusing
 from jaato.server.registry.query import version_of
 from jaato.server.registry.registered.folder import Full
+from jaato.server.registry.registered.noted import noted, where
 from jaato.server.registry.registered.types import (
     Changed,
     Fixed,
@@ -31,21 +35,28 @@ LOG = logger("server.registry")
 
 async def put(registered: Registered, pending: Pending, body: bytes) -> Answer:
     """The answer to a PUT: the definition as GET gives it from now on."""
-    return await answered(pending, putting(registered, pending, body))
+    told: dict[str, Any] = {}
+    work = partial(putting, registered, pending, body, told)
+    return await noted(registered, pending, "put", told, lambda: answered(pending, work()))
 
 
 async def delete(registered: Registered, pending: Pending, _body: bytes) -> Answer:
     """The answer to a DELETE."""
-    return await answered(pending, deleting(registered, pending))
+    told: dict[str, Any] = {}
+    work = partial(deleting, registered, pending, told)
+    return await noted(registered, pending, "delete", told, lambda: answered(pending, work()))
 
 
-async def putting(registered: Registered, pending: Pending, body: bytes) -> Answer:
-    """Carry out a PUT. Raises `JaatoError`s, OSError."""
+async def putting(registered: Registered, pending: Pending, body: bytes, told: dict[str, Any]) -> Answer:
+    """Carry out a PUT; what there is to say of it is `told`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
     if not sees(pending.who, name):
         raise NotAllowed(f"This key is for other tools than {name[:80]!r}.")
     given = decode_described(body)
+    told["version"] = given.version
+    if given.handler is not UNSET:
+        told["handler"] = where(given.handler)
     if asked is not None and asked != given.version:
         raise Invalid([("/version", "is another than that of the address")])
     condition = Condition(pending.request)
@@ -59,13 +70,14 @@ async def putting(registered: Registered, pending: Pending, body: bytes) -> Answ
     )
 
 
-async def deleting(registered: Registered, pending: Pending) -> Answer:
-    """Carry out a DELETE. Raises `JaatoError`s, OSError."""
+async def deleting(registered: Registered, pending: Pending, told: dict[str, Any]) -> Answer:
+    """Carry out a DELETE; what there is to say of it is `told`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
     name, asked = pending.route.name, version_of(pending.request.query)
     if not sees(pending.who, name):
         raise Missing(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
-    await registered.delete(name, asked, Condition(pending.request).check)
+    gone = await registered.delete(name, asked, Condition(pending.request).check)
+    told["version"] = ", ".join(gone)
     LOG.info("Request %s: %s deleted %s %s", pending.id.decode(), pending.who.name, name, asked or "")
     return Answer(204, b"", [NOT_STORED])
 
