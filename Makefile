@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# What one process has compiled, thousands of others need not.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check bench kill fuzz docs clean
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +20,36 @@ ROOT = Path(__file__).parents[1]
 hypothesis.settings.register_profile("house", database=None, deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.register_profile("explore", database=None, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("JAATO_TEST_PROFILE", "house"))  # noqa: TID251 a test's own choice
+
+# To rewrite the assertions of all modules takes a process 14 s: what one has rewritten the others read.
+sys.dont_write_bytecode = False
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what the processes of the tests import: they are some thousands, and write no bytecode themselves."""
+    if not hasattr(config, "workerinput"):
+        for place in ("src", "compat/src", "tests"):
+            compileall.compile_dir(ROOT / place, quiet=2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins to read the folders at a place of its own, that none rewrites what another has rewritten."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and collector.path == ROOT / "tests" and report.result:
+        first = int(worker["workerid"].removeprefix("gw")) * len(report.result) // worker["workercount"]
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Every worker has the tests in the same order."""
+    items.sort(key=lambda item: item.path.relative_to(ROOT).parts[:2])
+    yield
 
 
 def untracked() -> set[str]:

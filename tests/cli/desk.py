@@ -84,9 +84,7 @@ class Desk:
             or {name: env[name] for name in env if name.startswith(("PYTHON", "LD_"))} != PYTHON
         )
         if not prefix and not own:
-            forked = warm(self.env | {"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}"}).run(
-                list(args), data=data, cwd=cwd or self.work, env=env, timeout_s=TIMEOUT_S
-            )
+            forked = warm().run(list(args), data=data, cwd=cwd or self.work, env=env, timeout_s=TIMEOUT_S)
             return subprocess.CompletedProcess(
                 forked.args, forked.returncode, forked.stdout.decode(), forked.stderr.decode()
             )

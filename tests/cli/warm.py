@@ -27,8 +27,18 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 17
-PACKAGES = ("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol")
-OTHERS = ("anyio._backends._asyncio", "jaato.providers.scripted", "websockets.protocol", "httpx2")
+PACKAGES = (
+    *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
+    *("jaato.providers", "jaato.server"),
+)
+OTHERS = (
+    "anyio._backends._asyncio",
+    "websockets.protocol",
+    "httpx2",
+    "uvicorn",
+    "jaato.server.mcp.stdio",
+    "jaato.server.mcp.listen",
+)
 
 
 def load() -> None:
@@ -158,8 +168,14 @@ def drain(descriptor: int) -> bytes:
 
 
 @contextmanager
-def warmed(environ: dict[str, str]) -> Iterator[Warm]:
-    """Start it, and end it."""
+def warmed() -> Iterator[Warm]:
+    """Start it, and end it. Its environment is that of no command."""
+    environ = {
+        "PATH": os.defpath,
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+    }
     with tempfile.TemporaryDirectory(prefix="jaato-warm-") as directory:
         path = f"{directory}/s"
         command = [sys.executable, "-m", "tests.cli.warm", path]
@@ -174,10 +190,10 @@ HELD = contextlib.ExitStack()
 RUNNING: list[Warm] = []
 
 
-def warm(environ: dict[str, str]) -> Warm:
+def warm() -> Warm:
     """The one of this test run, started when it is first needed; `HELD` ends it."""
     if not RUNNING:
-        RUNNING.append(HELD.enter_context(warmed(environ)))
+        RUNNING.append(HELD.enter_context(warmed()))
         HELD.callback(RUNNING.clear)
     return RUNNING[0]
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jaato
+from tests.cli.warm import ROOT, warm
 
-SOURCES = str(Path(jaato.__file__).parent.parent)
+SOURCES = f"{ROOT / 'src'}:{ROOT}"
 PATIENCE_S = 60.0
 KEY = "sk-test-0123456789"
 VARIABLES = {
@@ -90,23 +89,18 @@ class Desk:
         self.workspace.mkdir()
         self._url, self._path = url, path
 
-    def start(self, dialect: Dialect, prompt: str, *flags: str) -> subprocess.Popen[str]:
-        """`jaato run` with a dialect, everything allowed; stdin is empty."""
-        words = [sys.executable, "-P", "-m", "jaato", "run", "--yes", "--workspace", str(self.workspace)]
-        environ = {"PATH": self._path, "HOME": str(self.home), "PYTHONPATH": SOURCES}
-        return subprocess.Popen(
-            [*words, *dialect.flags(self._url), *flags, prompt],
-            env=environ | dialect.environ(self._url),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
     def run(self, dialect: Dialect, prompt: str, *flags: str, output: str = "events") -> Outcome:
-        """The same, to its end."""
-        return ended(self.start(dialect, prompt, "--output", output, *flags))
+        """`jaato run` with a dialect to its end, everything allowed; stdin is empty."""
+        words = ["run", "--yes", "--workspace", str(self.workspace), "--output", output]
+        environ = {"PATH": self._path, "HOME": str(self.home), "PYTHONPATH": SOURCES}
+        done = warm().run(
+            [*words, *dialect.flags(self._url), *flags, prompt],
+            data=None,
+            cwd=self.home,
+            env=environ | dialect.environ(self._url),
+            timeout_s=PATIENCE_S,
+        )
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def run_all(
         self,
@@ -117,17 +111,9 @@ class Desk:
         output: str = "events",
     ) -> dict[str, Outcome]:
         """The same with several dialects at once, by the dialect's name."""
-        words = ("--output", output, *flags)
-        started = [(dialect.name, self.start(dialect, prompt, *words)) for dialect in dialects]
-        return {name: ended(process) for name, process in started}
-
-
-def ended(process: subprocess.Popen[str]) -> Outcome:
-    """What a command printed until its end; one that does not end is killed."""
-    with process:
-        try:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        except BaseException:
-            process.kill()
-            raise
-    return Outcome(process.returncode, out, err)
+        with ThreadPoolExecutor() as threads:
+            going = [
+                (dialect.name, threads.submit(self.run, dialect, prompt, *flags, output=output))
+                for dialect in dialects
+            ]
+            return {name: outcome.result() for name, outcome in going}

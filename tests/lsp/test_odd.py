@@ -79,7 +79,7 @@ def test_one_that_fails_again_and_again_is_left_alone_for_a_while(tmp_path: Path
         begun = time.monotonic()
         with pytest.raises(ToolError, match=r"failed 2 times .*no licence"):
             odd.ask()
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 10  # a start has 45
 
 
 def test_answers_to_nothing_are_not_heard(tmp_path: Path) -> None:
@@ -159,10 +159,11 @@ def test_a_cancelled_question_is_taken_back(tmp_path: Path) -> None:
             with anyio.move_on_after(1.5) as scope:
                 await odd.bench.go("lsp_goto_definition", path="a.odd", symbol="word")
             assert scope.cancelled_caught
-            await anyio.sleep(1.5)
+            with anyio.fail_after(30):
+                while "$/cancelRequest" not in [m.get("method") for m in odd.heard()]:
+                    await anyio.sleep(0.05)
 
         anyio.run(main)
-        assert "$/cancelRequest" in [m.get("method") for m in odd.heard()]
         (project,) = odd.bench.plugin._pool.running()
         assert project.server.in_use == 0
 

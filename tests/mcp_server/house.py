@@ -13,6 +13,7 @@ from typing import Any
 import mcp_types as mcp
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from tests.cli.warm import warm
 
 from jaato.protocol.events import Event
 from jaato.runtime.blueprint import Blueprint
@@ -73,6 +74,11 @@ class House:
     def command(self, *flags: str) -> list[str]:
         """How the server is started."""
         return [sys.executable, "-m", "jaato", "mcp", "serve", "--workspace", str(self.work), *flags]
+
+    def ended(self, *flags: str) -> subprocess.CompletedProcess[bytes]:
+        """The server with nothing on stdin, to its end."""
+        words = ["mcp", "serve", "--workspace", str(self.work), *flags]
+        return warm().run(words, data=None, cwd=self.work, env=self.env, timeout_s=60)
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """The server with pipes for its three streams."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.mcp_server.house import House, Served
-from tests.mcp_server.test_stdio import HELLO, SLEEPER, awaited, gone
+from tests.mcp_server.raw import HELLO
+from tests.mcp_server.test_stdio import SLEEPER, awaited, gone
 
 ACCEPT = "application/json, text/event-stream"
 DISCOVER = json.dumps(HELLO).encode()

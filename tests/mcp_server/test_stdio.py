@@ -4,78 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
 
 import anyio
 import pytest
 from tests.mcp_server.house import ERAS, NOISY, House, answering, decides, text_of
+from tests.mcp_server.raw import PATIENCE_S, PING, Raw
 
 from jaato.protocol.events import ToolCallEnd
-
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    },
-}
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-PATIENCE_S = 20
-
-
-class Raw:
-    """A client that says what it likes."""
-
-    def __init__(self, house: House, *flags: str) -> None:
-        self.process = house.start(*flags)
-        self.said: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
-
-    def send(self, data: bytes | dict[str, Any]) -> None:
-        """Bytes as they are; an object as a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def read(self) -> dict[str, Any]:
-        """The next message."""
-        assert select.select([self.said], [], [], PATIENCE_S)[0], "the server says nothing"
-        message: dict[str, Any] = json.loads(self.said.readline())
-        return message
-
-    def call(self, name: str, **arguments: Any) -> None:
-        """Ask for a call and wait for nothing."""
-        params = {"name": name, "arguments": arguments}
-        self.send({"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params})
-
-    def greet(self) -> None:
-        """The handshake."""
-        self.send(HELLO)
-        assert self.read()["id"] == 0
-        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def end(self) -> tuple[int, bytes]:
-        """Close stdin; gives the exit code and what was left on stdout."""
-        rest, _ = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, rest
-
-    def close(self) -> None:
-        """Leave nothing of it, whatever the test did."""
-        self.process.kill()
-        self.process.wait(PATIENCE_S)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
-
 
 Begin = Callable[..., Raw]
 
@@ -91,6 +32,18 @@ def begin(house: House) -> Iterator[Begin]:
 
     yield start
     for raw in begun:
+        raw.close()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raw]:
+    """A server that several tests speak with, one after the other; in the end it ends well."""
+    raw = Raw(House(tmp_path_factory.mktemp("lasting")))
+    try:
+        raw.greet()
+        yield raw
+        assert raw.end() == (0, b"")
+    finally:
         raw.close()
 
 
@@ -175,7 +128,7 @@ def test_what_prints_does_not_touch_the_protocol(house: House, begin: Begin, cal
         answer = raw.read()
         assert answer["result"]["content"][0]["text"] == "stdin said ''"
     rest, said = raw.process.communicate(timeout=PATIENCE_S)
-    assert (raw.process.returncode, rest) == (0, b"")
+    assert (raw.process.returncode, bytes(raw.heard) + rest) == (0, b"")
     assert b"printed at import" in said
     assert b"printed at the end" in said
 
@@ -229,18 +182,15 @@ def test_a_server_that_is_killed_takes_its_children_along(house: House, begin: B
     ],
     ids=["words", "bytes", "batch", "empty", "version", "id", "deep", "number", "huge", "huge json"],
 )
-def test_what_is_no_message_is_refused_and_the_next_one_is_served(begin: Begin, line: bytes) -> None:
+def test_what_is_no_message_is_refused_and_the_next_one_is_served(lasting: Raw, line: bytes) -> None:
     """A line that is no message, or a far too long one, gets an error without an id; the connection goes on."""
-    raw = begin()
-    raw.greet()
-    raw.send(b"\n\r\n")
-    raw.send(line)
-    refused = raw.read()
+    lasting.send(b"\n\r\n")
+    lasting.send(line)
+    refused = lasting.read()
     assert refused["id"] is None or refused["id"] == 1, refused
     assert refused["error"]["code"] in (-32700, -32600, -32602, -32601)
-    raw.send(PING)
-    assert raw.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert raw.end()[0] == 0
+    lasting.send(PING)
+    assert lasting.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 def test_half_a_message_at_the_end_is_refused(begin: Begin) -> None:

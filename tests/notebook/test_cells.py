@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from tests.deskwork import Bench
+from tests.notebook.waiting import begun, endless
 
 from jaato.errors import CancelledException
 from jaato.plugins.notebook.plugin import NotebookPlugin
@@ -110,18 +112,20 @@ def test_a_cancelled_cell_is_interrupted(bench: Bench) -> None:
     """The call ends, the cell too, and the kernel takes the next one with its variables."""
 
     async def main() -> None:
-        with anyio.move_on_after(1):
-            await bench.go("notebook_execute", code="y = 5\nimport time\ntime.sleep(1000)")
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(bench.go, "notebook_execute", code=f"y = 5\n{endless(bench)}"))
+            await begun(bench)
+            group.cancel_scope.cancel()
         assert (await bench.go("notebook_execute", code="y")).text == "5"
         token = CancelToken()
         async with anyio.create_task_group() as group:
 
             async def cancelled() -> None:
                 with pytest.raises(CancelledException):
-                    await bench.go("notebook_execute", code="time.sleep(1000)", token=token)
+                    await bench.go("notebook_execute", code=endless(bench), token=token)
 
             group.start_soon(cancelled)
-            await anyio.sleep(0.3)
+            await begun(bench)
             token.cancel()
         assert (await bench.go("notebook_execute", code="y + 1")).text == "6"
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.deskwork import Bench
+from tests.notebook.waiting import begun, endless
 
 from jaato.errors import ToolError
 from jaato.plugins.notebook.plugin import MAX_NOTEBOOKS, NotebookPlugin
@@ -94,10 +95,10 @@ def test_reset_ends_a_busy_kernel(tmp_path: Path) -> None:
 
             async def busy() -> None:
                 with pytest.raises(ToolError, match="ended"):
-                    await bench.go("notebook_execute", code="import time; time.sleep(1000)")
+                    await bench.go("notebook_execute", code=endless(bench))
 
             group.start_soon(busy)
-            await anyio.sleep(0.5)
+            await begun(bench)
             with pytest.raises(ToolError, match="A cell runs"):
                 await bench.go("notebook_variables")
             await bench.go("notebook_reset")
@@ -165,13 +166,13 @@ def test_shut_down_it_takes_nothing_more(tmp_path: Path) -> None:
 
             async def busy() -> None:
                 with pytest.raises(ToolError, match="shut down"):
-                    await bench.go("notebook_execute", code="import time; time.sleep(1000)")
+                    await bench.go("notebook_execute", code=endless(bench))
 
             group.start_soon(busy)
-            await anyio.sleep(1.0)
-            begun = time.monotonic()
+            await begun(bench)
+            told = time.monotonic()
             await anyio.to_thread.run_sync(bench.close)
-            assert time.monotonic() - begun < 15
+            assert time.monotonic() - told < 15
         with pytest.raises(ToolError, match="shut down"):
             await bench.go("notebook_execute", code="1")
 

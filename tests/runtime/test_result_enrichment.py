@@ -63,7 +63,7 @@ class Late(Everywhere):
 @pytest.mark.spec("S0", "Tool Execution Pipeline", "S0.pipeline.6")
 def test_plugins_add_to_the_result_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A native plugin for the tools it names, a documented one for all; one that fails or is late is passed over."""
-    monkeypatch.setattr(enrichment, "RESULT_WITHIN_S", 0.2)
+    monkeypatch.setattr(enrichment, "RESULT_WITHIN_S", 0.5)
 
     async def main() -> None:
         made = runtime(tmp_path, [measure])

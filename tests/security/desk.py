@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.cli.warm import warm
 
 
 class Desk:
@@ -23,14 +24,9 @@ class Desk:
 
     def jaato(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """A finished command."""
-        return subprocess.run(
-            [sys.executable, "-m", "jaato", *args],
-            env={**self.env, **environ},
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        done = warm().run(list(args), data=None, cwd=self.root, env={**self.env, **environ}, timeout_s=60)
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
 
     def serve(self, *args: str) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ def alive(pid: int) -> bool:
     """Whether a process lives."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # it may go while it is read
         return False
 
 

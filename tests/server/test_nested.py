@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -172,7 +173,7 @@ def test_what_came_of_a_subagents_call_is_asked_and_never_repeated(home: Path, s
         first = until(client, PermissionRequested)
         client.ask(PermissionResponse(question_id=first.question_id, answer="y"))
         while not (home / "work/effects").exists():
-            pass
+            time.sleep(0.01)
         ended(process, client, gently=False)
     with again(home, scripts) as client:
         client.ask(SessionAttach(session_id=session_id))

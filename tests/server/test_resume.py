@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_call_that_had_begun_is_interrupted_and_not_repeated(tmp_path: Path) -
         client.ask(PermissionResponse(question_id=asked.question_id, answer="y"))
         until(client, ToolCallStart)
         while not (tmp_path / "work/effects").exists():
-            pass
+            time.sleep(0.01)
         process.kill()
         process.wait()
         client.__exit__()

@@ -64,7 +64,7 @@ def alive(marks: list[str], namespace: bool, spared: set[int]) -> list[str]:
 
 def settled(marks: list[str], namespace: bool, spared: set[int]) -> list[str]:
     """The survivors. A killed process may take a moment to be gone from the list; a living one stays."""
-    for _ in range(50):
+    for _ in range(500):
         found = alive(marks, namespace, spared)
         if not found:
             return []

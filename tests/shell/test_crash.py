@@ -47,7 +47,7 @@ def carrying(mark: str) -> list[int]:
 
 def gone(mark: str) -> bool:
     """Whether they all go, given a moment."""
-    for _ in range(300):
+    for _ in range(1000):
         if not carrying(mark):
             return True
         time.sleep(0.01)
@@ -116,7 +116,7 @@ def test_what_killed_all_that_watched_it_is_ended_by_the_next_warden(tmp_path: P
 
 def gone_pid(pid: int) -> bool:
     """Whether a process ends, given a moment."""
-    for _ in range(300):
+    for _ in range(1000):
         try:
             if b") Z" in Path(f"/proc/{pid}/stat").read_bytes():
                 return True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import anyio
+import pytest
 from tests.shell.running import Shell
 
 
@@ -34,12 +36,17 @@ def test_output_is_shown_while_the_command_runs(shell: Shell) -> None:
     assert len(seen) == 2
 
 
-def test_large_output_is_cut_in_the_middle_and_kept(shell: Shell) -> None:
+def test_large_output_is_cut_in_the_middle_and_kept(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over the bound the model reads head and tail, and all of it is behind the handle."""
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spool"))
     kept: list[bytes] = []
 
     def keep(data: bytes | Path) -> str:
         assert isinstance(data, Path)
+        assert data.parent == tmp_path / "spool"
         kept.append(data.read_bytes())
         return "result:abc"
 
@@ -55,7 +62,7 @@ def test_large_output_is_cut_in_the_middle_and_kept(shell: Shell) -> None:
     assert len(head) + 1 + omitted + len(last) == len(whole)
     assert len(done["output"]) < 17_000
     assert shell.plugin.launcher.warden_pid
-    assert not list(Path("/tmp").glob(f"jaato-run-*{os.getpid()}*"))
+    assert not list(tmp_path.glob("spool/*"))
 
 
 def test_without_a_session_the_cut_is_said(shell: Shell) -> None:

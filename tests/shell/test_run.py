@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -86,7 +87,7 @@ def test_ended_by_a_signal(shell: Shell) -> None:
 
 def test_timeout_keeps_what_was_printed(shell: Shell) -> None:
     """A command over its time is ended and what it had printed is kept."""
-    done = shell.run("echo early; sleep 600", timeout_s=0.2)
+    done = shell.run("echo early; sleep 600", timeout_s=1)
     assert done["timed_out"] is True
     assert done["output"] == "early\n"
     assert done["signal"] == "SIGTERM"
@@ -94,7 +95,7 @@ def test_timeout_keeps_what_was_printed(shell: Shell) -> None:
 
 def test_a_timeout_lets_the_command_clean_up(shell: Shell) -> None:
     """SIGTERM comes first, so that a lock can be removed."""
-    done = shell.run("trap 'rm lock; echo cleaned; exit 7' TERM; touch lock; sleep 600 & wait", timeout_s=0.2)
+    done = shell.run("trap 'rm lock; echo cleaned; exit 7' TERM; touch lock; sleep 600 & wait", timeout_s=1)
     assert (done["exit_code"], done["output"], done["timed_out"]) == (7, "cleaned\n", True)
 
 
@@ -114,10 +115,8 @@ def test_cancellation_goes_on_after_the_killing(shell: Shell) -> None:
             await shell.plugin.run("echo $$; sleep 600", call=shell.call(output=seen.append))
 
     anyio.run(main)
-    assert (
-        not Path(f"/proc/{seen[0].strip()}").exists()
-        or "Z" in Path(f"/proc/{seen[0].strip()}/stat").read_text()
-    )
+    with suppress(OSError):  # it is gone, or goes while it is read
+        assert "Z" in Path(f"/proc/{seen[0].strip()}/stat").read_text()
 
 
 def test_the_token_stops_a_command_from_any_thread(shell: Shell) -> None:

@@ -209,7 +209,7 @@ def test_a_time_out_of_the_call_that_waits_ends_the_task(tmp_path: Path) -> None
         trap = Trap()
         scripts = {
             "main": [
-                call("start_background", tool="delegate", args={"task": "x", "name": "boss"}, timeout_s=0.2),
+                call("start_background", tool="delegate", args={"task": "x", "name": "boss"}, timeout_s=0.8),
                 say("waiting"),
             ],
             **DEEP,
@@ -225,6 +225,6 @@ def test_a_time_out_of_the_call_that_waits_ends_the_task(tmp_path: Path) -> None
             task = live.tasks.all()[0]
             assert task.outcome is not None
             assert task.outcome.problem is not None
-            assert "0.2 s" in task.outcome.problem.message
+            assert "0.8 s" in task.outcome.problem.message
 
     anyio.run(main)
