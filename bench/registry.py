@@ -36,13 +36,17 @@ AGAINST = "ThreadingHTTPServer"
 BODY = json.dumps({"args": {"text": "hello there"}, "trace": {"flow_id": "f1", "step_id": "s1"}}).encode()
 DOMAIN = """
 from jaato.runtime.domains.core import load_tools as core
-from jaato.tools.tool import Tool
-import msgspec
+from jaato.tools.tool import tool, tool_from
+
+def made(number, description):
+    async def echo(text: str) -> dict[str, str]:
+        return {"text": text}
+    echo.__name__, echo.__doc__ = f"echo_{number}", description
+    return tool_from(tool(access="read")(echo))
 
 def load_tools():
     echo = core()[0]
-    return [echo, *(Tool(msgspec.structs.replace(echo.spec, name=f"echo_{n}"), echo.run, True, checked=dict(echo.checked))
-                    for n in range(1, COUNT))]
+    return [echo, *(made(number, echo.spec.description) for number in range(1, COUNT))]
 """
 
 

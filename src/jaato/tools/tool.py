@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -189,12 +188,12 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
     if not WIRE_NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
-    plain_function = function if inspect.isroutine(function) else type(function).__call__
+    plain_function = plain(function)
     if inspect.isgeneratorfunction(plain_function) or inspect.isasyncgenfunction(plain_function):
         raise PluginError(
             f"The tool {name} is a generator: give the whole result, and show progress with call.output."
         )
-    struct, call_parameter = arguments_struct(plain_function)
+    struct, _ = arguments_struct(plain_function)
     checked = options.parameters or schema_of(struct)
     spec = ToolSpec(
         name=name,
@@ -207,7 +206,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     )
     return Tool(
         spec=spec,
-        run=functools.partial(run_typed, function, struct, call_parameter),
+        run=Typed(function).run,
         is_async=inspect.iscoroutinefunction(plain_function),
         plugin=plugin,
         checked=checked,
@@ -224,22 +223,36 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     )
 
 
-def run_typed(
-    function: Callable[..., Any],
-    struct: type[msgspec.Struct],
-    call_parameter: str | None,
-    arguments: dict[str, Any],
-    call: Call,
-) -> Any:
-    """Call the function with its arguments in the types of its signature."""
-    try:
-        typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)
-    except msgspec.ValidationError as error:
-        raise InvalidArguments(f"Invalid arguments for {call.name}: {error}", [("", str(error))]) from None
-    keywords = msgspec.structs.asdict(typed)
-    if call_parameter is not None:
-        keywords[call_parameter] = call
-    return function(**keywords)
+class Typed:
+    """Calls a function with its arguments in the types of its signature. Those are made at the first call: thousands of
+    tools are listed that nobody calls."""
+
+    __slots__ = ("_function", "_signature")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._signature: tuple[type[msgspec.Struct], str | None] | None = None
+
+    def run(self, arguments: dict[str, Any], call: Call) -> Any:
+        """Call it. Raises `InvalidArguments`, and what it raises."""
+        if self._signature is None:
+            self._signature = arguments_struct(plain(self._function))
+        struct, call_parameter = self._signature
+        try:
+            typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)
+        except msgspec.ValidationError as error:
+            raise InvalidArguments(
+                f"Invalid arguments for {call.name}: {error}", [("", str(error))]
+            ) from None
+        keywords = msgspec.structs.asdict(typed)
+        if call_parameter is not None:
+            keywords[call_parameter] = call
+        return self._function(**keywords)
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that has the signature."""
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def tools_of(plugin: object, name: str) -> list[Tool]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from jaato.errors import ConfigError, JaatoError
 from jaato.runtime.domains.checked import check
+from jaato.tools.schema import Validator
 from jaato.tools.tool import Tool, tool_from
 
 OWN = {"core": "jaato.runtime.domains.core"}
@@ -48,7 +49,7 @@ def tools_of_domain(name: str) -> list[Tool]:
         for one in found:
             one.plugin = one.plugin or name
             check(one)
-            one.issues({})  # builds the validator: what is no schema is found now, not by the first caller
+            Validator(one.checked or {})  # what is no schema is found now, not by the first caller
     except (Exception, SystemExit) as error:
         told = str(error) if isinstance(error, JaatoError) else repr(error)
         raise ConfigError(f"The domain {name!r} cannot give its tools: {told:.300}") from error
