@@ -87,10 +87,10 @@ def reader(kind: type) -> Reader | None:
 
 
 def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
-    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean,
-    and the names in objects, whatever they are. None where something is neither plain data nor a struct, or there is too
-    much. It makes nothing and calls little: most events hold no secret."""
-    texts: set[str] = set()
+    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean.
+    None where something is neither plain data nor a struct, or there is too much. It makes nothing and calls little: most
+    events hold no secret."""
+    texts: set[Any] = set()
     left: list[Any] = [struct]
     for value in left:  # which grows
         kind = value.__class__
@@ -98,23 +98,36 @@ def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
             texts.add(value)
         elif kind is dict:
             texts.update(value)
-            left += value.values()
-            if len(left) > MOST_VALUES:
-                return None
-        elif value is None or kind in NUMBERS:
-            continue
+            try:
+                texts.update(
+                    value.values()
+                )  # at once, where nothing has parts; what is no text is sorted out below
+            except TypeError:
+                left += value.values()
+                if len(left) > MOST_VALUES:
+                    return None
         elif kind is list or kind is tuple:
             left += value
             if len(left) > MOST_VALUES:
                 return None
+        elif value is None or kind in NUMBERS:
+            continue
         elif (fields := READERS.get(kind) or reader(kind)) is not None:
-            if fields[0] == 1:
-                left.append(fields[1](value))
-            elif fields[0]:
-                left += fields[1](value)
+            count, read = fields
+            if count == 1:
+                left.append(read(value))
+            elif count:
+                left += read(value)
         else:
             return None
-    return texts - clean
+    texts.discard(None)
+    new: set[Any] = texts - clean
+    others = [one for one in new if one.__class__ is not str]
+    if others:
+        new.difference_update(others)
+        if not NUMBERS.issuperset(map(type, others)):
+            return None
+    return new
 
 
 def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:

@@ -60,8 +60,9 @@ class Results:
         if result.error is not None:
             return msgspec.structs.replace(result, error=self._bounded_problem(result.error))
         texts = [part.text for part in result.content if isinstance(part, Text)]
-        own = result.structured.get("handle") if isinstance(result.structured, dict) else None
-        handle = result.handle or (own if isinstance(own, str) else None)
+        handle = result.handle
+        if isinstance(result.structured, dict) and isinstance(own := result.structured.get("handle"), str):
+            handle = handle or own
         if sum(map(len, texts)) <= RESULT_CHARS:
             return result if handle is None else msgspec.structs.replace(result, handle=handle)
         text = self._journal.secrets.mask("\n".join(texts))

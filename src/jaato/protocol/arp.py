@@ -158,16 +158,21 @@ def fault_of(data: bytes, error: ValueError) -> str:
     return "a text has half a character (a lone surrogate)"  # which is all that the one reads and the other does not
 
 
-def names_of(made: Invocation) -> int:
+def names_of(made: Invocation, braces: int) -> int:
     """How many names there are in a call: as many as quotes before a colon in its bytes, unless a name stands twice, or in
-    a text or in what was not kept, and it has to be looked into."""
-    found = 1 + (made.schema_version is not UNSET)
-    for part in (made.args, made.context, made.trace):
-        if part is not UNSET:
-            found += (part is not made.args) + len(part)
-            for value in part.values():
-                if value.__class__ in BRANCHES:
-                    found += names_in(value)
+    a text or in what was not kept, and it has to be looked into. `braces` open in its bytes."""
+    args, context, trace = made.args, made.context, made.trace
+    found, objects = 1 + len(args), 2
+    if made.schema_version is not UNSET:
+        found += 1
+    if context is not UNSET:
+        found, objects = found + 1 + len(context), objects + 1
+    if trace is not UNSET:
+        found, objects = found + 1 + len(trace), objects + 1
+    if braces != objects:  # there are objects within, or braces in texts
+        for part in (args, context, trace):
+            if part is not UNSET:
+                found += sum([names_in(value) for value in part.values() if value.__class__ in BRANCHES])
     return found
 
 
@@ -198,7 +203,7 @@ def decode_invocation(data: bytes) -> Invocation:
     """The body of a call. Raises `InvalidJson`, `InvalidShape`."""
     try:
         made = INVOCATION.decode(data)
-        doubtful = SPACED.search(data) is not None or data.count(b'":') != names_of(made)
+        doubtful = SPACED.search(data) is not None or data.count(b'":') != names_of(made, data.count(b"{"))
     except (ValueError, RecursionError):
         doubtful = True
     if doubtful:

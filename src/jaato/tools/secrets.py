@@ -111,12 +111,9 @@ class Secrets:
         return text
 
     def spotless(self, texts: Collection[str], clean: set[str]) -> bool:
-        """Whether certainly none of these texts holds a secret, and all are texts; they are looked at together. `clean` is
-        what `clean` was before they were chosen."""
-        try:
-            if self._holds("\n".join(texts)):
-                return False
-        except TypeError:
+        """Whether certainly none of these texts holds a secret; they are looked at together. `clean` is what `clean` was
+        before they were chosen."""
+        if self._holds("\n".join(texts)):
             return False
         self._remember(clean, texts)
         return True

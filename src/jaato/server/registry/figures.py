@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,9 @@ class Figures:
 
     def __init__(self) -> None:
         self.since = time.monotonic()
-        self.requests: dict[tuple[str, bytes, int], int] = {}
-        self.spreads: dict[str, Spread] = {}
-        self.calls: dict[tuple[str, str], int] = {}
+        self.requests: defaultdict[tuple[str, bytes, int], int] = defaultdict(int)
+        self.spreads: defaultdict[str, Spread] = defaultdict(Spread)
+        self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._tools: set[str] = set()
 
     @property
@@ -51,11 +52,8 @@ class Figures:
     def answered(self, kind: Kind | None, method: bytes, status: int, took_s: float) -> None:
         """A request was answered; None is one that led nowhere. Its method has to be one of those that are answered."""
         route = "none" if kind is None else kind
-        key = (route, method, status)
-        self.requests[key] = self.requests.get(key, 0) + 1
-        spread = self.spreads.get(route)
-        if spread is None:
-            spread = self.spreads[route] = Spread()
+        self.requests[route, method, status] += 1
+        spread = self.spreads[route]
         spread.counts[bisect_left(BUCKETS_S, took_s)] += 1
         spread.sum_s += took_s
 
@@ -66,8 +64,7 @@ class Figures:
                 self._tools.add(tool)
             else:
                 tool = OTHERS
-        key = tool, code or "ok"
-        self.calls[key] = self.calls.get(key, 0) + 1
+        self.calls[tool, code or "ok"] += 1
 
     def text(self, shelf: Shelf, sessions: int, sight: Sight | None = None) -> str:
         """All of it, now, in Prometheus' text format; of the calls those of tools that are seen."""

@@ -48,8 +48,8 @@ class Incoming:
         self._max_body_bytes = max_body_bytes
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url, self._headers, self._body = b"", Headers(), list[bytes]()
-        self._head_bytes = self._raw_bytes = self._size = self._requests = 0
-        self._closes = self._upgrades = self._resumed = False
+        self._trailing_bytes = self._raw_bytes = self._size = self._requests = 0
+        self._closes = self._upgrades = self._resumed = self._large = False
         self._method = b""
         self.request: Request | None = None
         self.begun = False
@@ -64,6 +64,7 @@ class Incoming:
     def feed(self, data: bytes) -> None:
         """Take what has come. Raises what the one who is told raises."""
         before = self._requests
+        self._large = self._raw_bytes + len(data) > MAX_HEAD_BYTES
         fresh = not self.begun and self.request is None
         while data and not self.over:
             try:
@@ -89,6 +90,11 @@ class Incoming:
             self._raw_bytes += len(data)
             if self._raw_bytes - self._size > MAX_HEAD_BYTES + EXCESS * self._size:
                 self._wrong(TOO_LONG if self.request is None else NO_HTTP, "request.head_too_large")
+
+    @property
+    def _head_bytes(self) -> int:
+        """How large the head is so far; not worth counting before so much has come that it may be too large."""
+        return len(self._url) + sum([len(name) + len(value) + 4 for name, value in self._headers])
 
     def _wrong(self, words: str, code: str = "request.invalid_http") -> None:
         if self.over:
@@ -125,7 +131,7 @@ class Incoming:
         if self._resumed:
             return
         self._url, self._headers, self._body = b"", [], []
-        self._head_bytes = self._raw_bytes = self._size = 0
+        self._trailing_bytes = self._raw_bytes = self._size = 0
         self._requests += 1
         self.begun = True
         if not self.over:
@@ -136,20 +142,20 @@ class Incoming:
         if self._resumed:
             return
         self._url += url
-        self._head_bytes += len(url)
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._large and self._head_bytes > MAX_HEAD_BYTES:
             self._wrong(TOO_LONG, "request.head_too_large")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers; one that comes after the body counts, and is none (RFC 9110, 6.5.1)."""
-        if self._resumed:
-            return
-        self._head_bytes += len(name) + len(value) + 4
-        headers = self._headers
-        if self.request is None:
+        if self.request is None and not self._resumed:
+            headers = self._headers
             headers.append((name.lower(), value))
-        if self._head_bytes > MAX_HEAD_BYTES or len(headers) > MAX_HEADERS:
-            self._wrong(TOO_LONG, "request.head_too_large")
+            if len(headers) > MAX_HEADERS or (self._large and self._head_bytes > MAX_HEAD_BYTES):
+                self._wrong(TOO_LONG, "request.head_too_large")
+        elif not self._resumed:
+            self._trailing_bytes += len(name) + len(value) + 4
+            if self._trailing_bytes > MAX_HEAD_BYTES:
+                self._wrong(TOO_LONG, "request.head_too_large")
 
     def on_headers_complete(self) -> None:
         """Its head is there."""
