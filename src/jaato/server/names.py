@@ -20,11 +20,15 @@ class Names:
     hosts: frozenset[str]
     origins: frozenset[str]
     any_port: frozenset[str] = frozenset()
+    usual: frozenset[bytes] = frozenset()
+    """The names as most requests say them, which say nothing else."""
 
     def check(self, scope: Scope) -> None:
         """Raises `Refused` for none or two names, for another name, and for a page of another origin. HTTP/1.0 needs no
         name (RFC 9112, 3.2), and no browser speaks it."""
         said = [line for line in scope["headers"] if line[0] in SAID]
+        if len(said) == 1 and said[0][0] == b"host" and said[0][1] in self.usual:
+            return
         hosts = [value for key, value in said if key == b"host"]
         if len(hosts) != 1 and (hosts or scope.get("http_version") != "1.0"):
             raise Refused(400, "A request says once in Host what it takes the server for.")
@@ -61,7 +65,9 @@ def names_of(
     known = {f"http{'s' * secure}://{name}" for name in allowed if has_port(name) or port == usual}
     given = {origin.strip().lower().rstrip("/") for origin in origins} - {"null", "*", ""}
     loose = frozenset(name.lower() for name in own) if any_port else frozenset[str]()
-    return Names(frozenset(name.lower() for name in allowed - {""}), frozenset(known | given), loose)
+    names = frozenset(name.lower() for name in allowed - {""})
+    usual_names = frozenset(name.encode() for name in names if name.isascii())
+    return Names(names, frozenset(known | given), loose, usual_names)
 
 
 def has_port(name: str) -> bool:

@@ -80,13 +80,10 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
 
 async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcome:
     """Everything between the request and the durable result."""
-    found = steps.find(call.name) if exact is None else Found(exact, {})
-    if found is None:
+    tool = exact if exact is not None else known(call, steps)
+    if tool is None:
         return failed(UnknownTool(f"No executor registered for {call.name}"))
-    tool, rename = found
     call.name = tool.name
-    if rename:
-        call.arguments = {rename.get(key, key): value for key, value in call.arguments.items()}
     refusal = steps.refuse(tool, call) or invalid(call, tool)
     if refusal is None and tool.means is not None:
         tool = meant(call, tool, steps)
@@ -106,6 +103,17 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
             raise
         return failed(error, permission)
     return await steps.enrich(call, tool, succeeded(value, permission))
+
+
+def known(call: Call, steps: Steps) -> Tool | None:
+    """The tool of a call, by its name; its arguments have the tool's own names then."""
+    found = steps.find(call.name)
+    if found is None:
+        return None
+    tool, rename = found
+    if rename:
+        call.arguments = {rename.get(key, key): value for key, value in call.arguments.items()}
+    return tool
 
 
 def meant(call: Call, tool: Tool, steps: Steps) -> Tool:
