@@ -125,14 +125,14 @@ def test_values_and_errors_pass_through() -> None:
         raise ValueError("no")
 
     async def main() -> None:
-        assert await heeding(fine(3), "fine") == 3
+        assert await heeding(fine(3), "fine", asyncio.current_task()) == 3
         with pytest.raises(ValueError, match="no"):
-            await heeding(broken(), "broken")
+            await heeding(broken(), "broken", asyncio.current_task())
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(4)
-        assert await heeding(future, "future") == 4
+        assert await heeding(future, "future", asyncio.current_task()) == 4
         with anyio.move_on_after(0.01) as scope:
-            await heeding(anyio.sleep(3600), "sleep")
+            await heeding(anyio.sleep(3600), "sleep", asyncio.current_task())
         assert scope.cancelled_caught
 
     anyio.run(main)
@@ -152,6 +152,6 @@ def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch
         return ended
 
     async def main() -> None:
-        assert await heeding(waits(), "waits") == 3
+        assert await heeding(waits(), "waits", asyncio.current_task()) == 3
 
     anyio.run(main)

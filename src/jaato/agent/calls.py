@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.agent.background import Background
-from jaato.agent.contained import Ending, contained, current_task, first_of, own, shown_as, took_too_long
+from jaato.agent.contained import Ending, contained, first_of, own, shown_as, took_too_long
 from jaato.agent.heed import heeding
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
@@ -184,13 +184,13 @@ class SessionSteps:
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
         call.arguments = own(call.arguments)
-        runner = current_task()
+        runner = asyncio.current_task(self._loop)
         before = CURRENT.set(call)
         try:
             if tool.is_async:
-                return await heeding(tool.run(call.arguments, call), tool.name)
+                return await heeding(tool.run(call.arguments, call), tool.name, runner)
             value = await self.workers.run(lambda: contained(tool, call))
-            return await heeding(value, tool.name) if inspect.isawaitable(value) else value
+            return await heeding(value, tool.name, runner) if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
             if (
                 runner is not None and not runner.cancelling()
@@ -201,7 +201,9 @@ class SessionSteps:
                 raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
             raise
         except GeneratorExit as error:
-            if current_task() is runner:  # the coroutine is not being thrown away: the tool's own fault
+            if (
+                asyncio.current_task(self._loop) is runner
+            ):  # the coroutine is not being thrown away: the tool's own fault
                 raise ToolError(f"{tool.name} raised GeneratorExit.") from error
             raise
         finally:

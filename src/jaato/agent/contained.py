@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from traceback import format_exception
 from typing import Any
 
@@ -25,14 +24,6 @@ def took_too_long(tool: Tool, limit_s: float) -> str:
     """What is said of a call that was stopped for that."""
     end = "and was stopped" if tool.is_async else "and was told to stop; it may still be at work"
     return f"{tool.name} did not finish within {limit_s:g} s {end}."
-
-
-def current_task() -> asyncio.Task[Any] | None:
-    """The task that runs now; None outside a loop, where coroutines are thrown away."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -22,15 +22,16 @@ class Heeding:
     A coroutine that resists even that is left where it is, and never resumed.
     """
 
-    __slots__ = ("_name", "_work")
+    __slots__ = ("_name", "_runner", "_work")
 
-    def __init__(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+    def __init__(self, work: Coroutine[Any, Any, Any], name: str, runner: asyncio.Task[Any] | None) -> None:
         self._work = work
         self._name = name
+        self._runner = runner
 
     def __await__(self) -> Generator[Any, Any, Any]:
         work = self._work
-        runner = asyncio.current_task()
+        runner = self._runner
         before = runner.cancelling() if runner is not None else 0
         until: float | None = None
         step, thing = work.send, None
@@ -67,6 +68,6 @@ class Heeding:
             pass  # it awaits even now; nobody will wake it
 
 
-def heeding(value: Any, name: str) -> Awaitable[Any]:
-    """An awaitable a tool gave, as one that a cancellation ends."""
-    return Heeding(value, name) if isinstance(value, CoroutineType) else value
+def heeding(value: Any, name: str, runner: asyncio.Task[Any] | None) -> Awaitable[Any]:
+    """An awaitable a tool gave, as one that a cancellation of the task ends that awaits it."""
+    return Heeding(value, name, runner) if isinstance(value, CoroutineType) else value

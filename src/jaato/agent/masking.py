@@ -81,9 +81,20 @@ def reader(kind: type) -> Reader | None:
     None for what is no struct."""
     if not issubclass(kind, msgspec.Struct):
         return None
-    names = free_fields(kind)
+    names = tuple(places(kind))
     READERS[kind] = found = len(names), operator.attrgetter(*names) if names else type
     return found
+
+
+def places(kind: type[msgspec.Struct]) -> Iterator[str]:
+    """The paths of the fields that may hold somebody's text, into structs that are always there."""
+    hints = get_type_hints(kind)
+    for name in free_fields(kind):
+        hint = hints[name]
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from (f"{name}.{path}" for path in places(hint))
+        else:
+            yield name
 
 
 def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:

@@ -50,6 +50,7 @@ async def serve_at(args: Namespace) -> None:
     import anyio
 
     from jaato.server import logs
+    from jaato.server.collector import set_aside
     from jaato.server.names import names_of
     from jaato.server.registry.listen import address_of, bound, is_loopback, serving
     from jaato.server.registry.opening import open_registry
@@ -71,6 +72,7 @@ async def serve_at(args: Namespace) -> None:
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door, settings, closed=closed)
             refuse_empty(door, guard)
+            set_aside()
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
                 announce(f"serving {counted(len(door.callers.offered()))} at {where}{told}")

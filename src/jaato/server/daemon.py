@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import gc
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ import msgspec
 import jaato
 from jaato.errors import ConfigError
 from jaato.log import logger
+from jaato.server.collector import set_aside
 from jaato.server.hub import Hub
 from jaato.server.listen import bound, host_and_port
 from jaato.server.run import Doors, Running, opened
@@ -192,12 +192,6 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
     finally:
         lock_path(wanted.path).unlink(missing_ok=True)
         os.close(fd)
-
-
-def set_aside() -> None:
-    """What is loaded stays for good: the collector, which holds the loop, need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
 
 
 async def set_aside_later(hub: Hub) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -52,6 +53,7 @@ class Caller(Visit):
 
     def __init__(self, session: Session, client: str) -> None:
         self._running: dict[str, Running] = {}
+        self._loop = asyncio.get_running_loop()
         super().__init__(session, client)
         self.weight = Weight(session)
         self.before: Caller | None = None
@@ -86,7 +88,7 @@ class Caller(Visit):
         call.services = {**call.services, INVOCATION: invocation}
         outcome: Outcome | None = None
         ended = False
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         one = self._running[id_] = Running(asyncio.current_task(loop), call, tool, loop.time())
         try:
             outcome = await (run(call, steps, tool) if how is None else self._as(how, one))
@@ -133,10 +135,10 @@ class Caller(Visit):
         one.heard = how.heard
         places = how.places if how.places is not None and how.places.counted(tool.name) else None
         if places is not None:
-            before = asyncio.get_running_loop().time()
+            before = self._loop.time()
             await places.take(tool.name, call.within_s)
             if call.within_s is not None:
-                call.within_s = max(0.0, call.within_s - asyncio.get_running_loop().time() + before)
+                call.within_s = max(0.0, call.within_s - self._loop.time() + before)
         try:
             if how.claim is not None:
                 how.claim(call.session_id, call.id, self.session.state.seq)
@@ -188,7 +190,7 @@ class Caller(Visit):
         """Stop the calls that are under way for longer, of tools that have no time of their own."""
         if self.before is not None:
             self.before.hurry(within_s)
-        since = asyncio.get_running_loop().time() - within_s
+        since = self._loop.time() - within_s
         for id_, one in list(self._running.items()):
             if one.since > since:
                 return  # those that follow began later
@@ -256,7 +258,7 @@ class Callers(Rolling):
         known = self.visiting(key)
         visit = known if known is not None else await self.visit(key, name)
         assert isinstance(visit, Caller)
-        visit.last_used = asyncio.get_running_loop().time()
+        visit.last_used = time.monotonic()  # the loop's clock; to ask which loop it is costs more
         if visit.weight.full:
             self.roll(key, visit)
         return visit

@@ -10,10 +10,8 @@ from typing import Any
 from jaato.server.asgi import Refused
 from jaato.server.registry import patience
 from jaato.server.registry.answers import Answer, Stream
-from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.eager import Eager
-from jaato.server.registry.guards import Guard
 from jaato.server.registry.incoming import Incoming
+from jaato.server.registry.lines import Lines
 from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import Pending, Request, Who
 from jaato.server.registry.said import broken, unanswered
@@ -22,20 +20,13 @@ from jaato.server.registry.written import CONTINUE, begun, chunk, cut, written
 NOTHING = Request(b"GET", b"/", [])
 
 
-class Line(asyncio.Protocol):
-    """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread; `lines`
-    has the one first that has been idle longest."""
+class Line(asyncio.BufferedProtocol):
+    """A client's connection. `deadline` is when it is closed for saying nothing, or for leaving answers unread."""
 
-    def __init__(
-        self, door: RegistryDoor, guard: Guard, eager: Eager, lines: dict[Line, None], most: int
-    ) -> None:
-        self._door = door
-        self._guard = guard
-        self._eager = eager
-        self._lines = lines
-        self._most = most
+    def __init__(self, lines: Lines) -> None:
+        self._door, self._guard, self._lines = lines.door, lines.guard, lines
         self._loop = asyncio.get_running_loop()
-        self._incoming = Incoming(self, door.max_body_bytes)
+        self._incoming = Incoming(self, lines.door.max_body_bytes)
         self._transport: Any = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[Request, Who, bytes, bool]] = deque()
@@ -53,17 +44,13 @@ class Line(asyncio.Protocol):
         return self._task is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come: where there are too many, the one that has been idle longest makes room."""
+        """A client has come."""
         self._transport = transport
-        longest = next((line for line in self._lines if line.idle), None)
-        if len(self._lines) >= self._most and longest is not None:
-            del self._lines[longest]
-            longest.abort()
-        self._lines[self] = None
+        self._lines.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone: its call is cancelled, and the log says so."""
-        self._lines.pop(self, None)
+        self._lines.open.pop(self, None)
         self._waiting.clear()
         self._incoming.over = self._ended = True
         if self._task is not None:
@@ -138,10 +125,14 @@ class Line(asyncio.Protocol):
         )
         self.deadline = self._loop.time() + (patience.ENDING_S if self._closes else allowed)
 
-    def data_received(self, data: bytes) -> None:
-        """The client says something."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where what the client says goes."""
+        return self._lines.place
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The client has said something."""
         self._first = True
-        self._incoming.feed(data)
+        self._incoming.feed(bytes(self._lines.place[:nbytes]))
 
     def begun(self) -> None:
         """A request begins."""
@@ -211,7 +202,7 @@ class Line(asyncio.Protocol):
                     self.deadline = patience.NEVER
                 self._served = (request, closes)
                 first, self._first = self._first, False
-                self._eager.begin(self._work(answer, body), self._has, self._over, at_once=first)
+                self._lines.eager.begin(self._work(answer, body), self._has, self._over, at_once=first)
                 return
             self._send(answer, request, closes=closes)
         if self._task is not None or self._unread or self._ended or self._transport.is_closing():
@@ -277,7 +268,7 @@ class Line(asyncio.Protocol):
         """An answer has been written."""
         if self._ended or self._transport.is_closing():
             return
-        self._lines[self] = self._lines.pop(self, None)  # the last that was idle
+        self._lines.used(self)
         if closes:
             self._end()
         elif not self._unread:

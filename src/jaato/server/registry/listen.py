@@ -8,12 +8,13 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from jaato.errors import ConfigError
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.eager import Eager
 from jaato.server.registry.guards import Guard
 from jaato.server.registry.line import Line
+from jaato.server.registry.lines import Lines
 from jaato.server.registry.upkeep import looked_after
 
 BACKLOG = 1_024
@@ -73,31 +74,27 @@ def room_for_lines() -> int:
 @asynccontextmanager
 async def serving(door: RegistryDoor, guard: Guard, listener: socket.socket) -> AsyncIterator[None]:
     """Serve at a socket while the body runs; what is being answered then may still be."""
-    lines: dict[Line, None] = {}
-    most = room_for_lines()
-    eager = Eager()
-
-    def made() -> Line:
-        return Line(door, guard, eager, lines, most)
-
-    server = await asyncio.get_running_loop().create_server(made, sock=listener, backlog=ACCEPTED_AT_ONCE)
+    lines = Lines(door, guard, room_for_lines())
+    server = await asyncio.get_running_loop().create_server(
+        partial(Line, lines), sock=listener, backlog=ACCEPTED_AT_ONCE
+    )
     listener.listen(BACKLOG)  # so many may wait to be accepted
     try:
-        async with looked_after(watch(lines), door.upkeep()):
+        async with looked_after(watch(lines.open), door.upkeep()):
             yield
     finally:
         server.close()
-        for line in list(lines):
+        for line in list(lines.open):
             line.stop()
-        await ended(lines, ENDING_S)
+        await ended(lines.open, ENDING_S)
         door.callers.stop()  # each is answered that it was cancelled
-        await ended(lines, PARTING_S)
-        for line in list(lines):
+        await ended(lines.open, PARTING_S)
+        for line in list(lines.open):
             line.cancel()
-        await ended(lines, TOLD_S)
-        for line in list(lines):
+        await ended(lines.open, TOLD_S)
+        for line in list(lines.open):
             line.abort()
-        eager.close()
+        lines.eager.close()
 
 
 async def ended(lines: dict[Line, None], within_s: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -11,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct, field
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
+from jaato.protocol.ids import random_bytes
 from jaato.server.registry.next.paths import NextKind, place_of
 from jaato.server.registry.sight import Sight
 
@@ -192,7 +192,7 @@ def request_id(given: bytes | None) -> bytes:
     """The id of the request: the caller's own, if it is one that can be repeated, else a new one."""
     if given is not None and REQUEST_ID.fullmatch(given):
         return given
-    return b"req-" + os.urandom(12).hex().encode()
+    return b"req-" + random_bytes().hex()[:24].encode()
 
 
 def trace_id(traceparent: bytes | None) -> str | None:
