@@ -148,6 +148,42 @@ def test_what_it_raises_is_told() -> None:
     run(body)
 
 
+def test_nothing_it_raises_ends_more_than_it() -> None:
+    """What is no `Exception` is told as well, as a task keeps it."""
+
+    class Odd(BaseException):
+        """Nothing that is foreseen."""
+
+    async def raises(error: BaseException) -> None:
+        raise error
+
+    async def body(desk: Desk) -> None:
+        for error in (Odd(), GeneratorExit(), BaseExceptionGroup("several", [Odd()])):
+            await called(partial(desk.begin, raises(error)))
+            assert desk.over.pop() is error
+
+    run(body)
+
+
+def test_who_cancels_it_says_why() -> None:
+    """The words of a cancellation reach the work, also before its task goes on."""
+    seen: list[Any] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            seen.append(error.args)
+            raise
+
+    async def body(desk: Desk) -> None:
+        await called(lambda: desk.begin(work()).cancel("enough"))
+        await asyncio.wait(desk.tasks)
+
+    run(body)
+    assert seen == [("enough",)]
+
+
 @pytest.mark.parametrize("when", ["by itself", "before it goes on", "while it waits", "for nothing"])
 @pytest.mark.parametrize("heeds", [True, False])
 def test_it_can_be_cancelled_at_any_time(when: str, heeds: bool) -> None:

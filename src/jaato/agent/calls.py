@@ -136,7 +136,8 @@ class SessionSteps:
         if isinstance(call.output, OutputSink):
             call.output.end()
         read = self._reading.pop(call.id, None)
-        whole = read is not None and journal.waive(call.id)
+        noted = call.begun and not (read is not None and journal.waive(call.id)) and self._noted(call.id)
+        whole = read is not None and not noted
         told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
@@ -146,7 +147,7 @@ class SessionSteps:
             duration_s=int(outcome.duration_s * 1e6 + 0.5) / 1e6,
             permission=outcome.permission,
             **(shown_as(metadata) if metadata else {}),
-            origin=call.origin if whole or not call.begun else None,
+            origin=None if noted else call.origin,
             arguments=read if whole else None,
         )
         if call.door == "registry":
@@ -157,6 +158,13 @@ class SessionSteps:
             )  # else answered when durable
         else:
             journal.record(*told, end)
+
+    def _noted(self, call_id: str) -> bool:
+        """Whether the start of a call is in the log, or goes there; it is lost where the store did not take it."""
+        if call_id in self._session.state.started:
+            return True
+        held = [one[0] for one in self._session.journal.held]
+        return any(isinstance(one, ToolCallStart) and one.call_id == call_id for one in held)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""

@@ -208,7 +208,7 @@ class Journal:
         """Let an ephemeral event be seen."""
         if self._frozen:
             return
-        if self._due == LATER:
+        if self._due == LATER or self.owed or not all(one[3] for one in self.held):
             self.let_go()  # it is seen after what has happened before it
         self.bus.publish(*masked_events((event,), self.secrets))
 

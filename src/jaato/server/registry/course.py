@@ -26,10 +26,10 @@ UNKNOWN = (
 
 def had_begun(end: ToolCallEnd) -> bool:
     """Whether the tool was run, as far as the end of its call says: one that was cancelled keeps no permission, and has its
-    origin itself where there is no start that has it."""
+    origin itself where there is no start that has it, and its arguments where it ran all the same."""
     problem = end.result.error
     if problem is not None and problem.code == NOT_BEGUN.code:
-        return end.origin is None
+        return end.origin is None or end.arguments is not None
     return end.permission is not None
 
 

@@ -75,7 +75,7 @@ class Rest:
 
     def cancel(self, error: asyncio.CancelledError) -> None:
         """The task was cancelled before it went on: so is what is awaited, and the work hears it from there."""
-        if self._awaited is None or not self._awaited.cancel():
+        if self._awaited is None or not self._awaited.cancel(*error.args):
             self._cancelled = error
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -116,7 +116,9 @@ class Eager:
             try:
                 if not spare.begin(work):
                     return
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 as a task would keep it
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 as a task would keep it
                 over(task, None if isinstance(error, asyncio.CancelledError) else error)
                 return
         task.add_done_callback(lambda task: over(task, None if task.cancelled() else task.exception()))

@@ -48,7 +48,7 @@ class Incoming:
         self._max_body_bytes = max_body_bytes
         self._parser: Any = httptools.HttpRequestParser(self)
         self._url, self._headers, self._body = b"", Headers(), list[bytes]()
-        self._trailing_bytes = self._raw_bytes = self._size = self._requests = 0
+        self._trailing_bytes = self._raw_bytes = self._since_bytes = self._size = self._requests = 0
         self._closes = self._upgrades = self._resumed = self._large = False
         self._method = b""
         self.request: Request | None = None
@@ -64,7 +64,8 @@ class Incoming:
     def feed(self, data: bytes) -> None:
         """Take what has come. Raises what the one who is told raises."""
         before = self._requests
-        self._large = self._raw_bytes + len(data) > MAX_HEAD_BYTES
+        size = len(data)
+        self._large = self._since_bytes + size > MAX_HEAD_BYTES
         fresh = not self.begun and self.request is None
         while data and not self.over:
             try:
@@ -86,7 +87,11 @@ class Incoming:
                     data = self._renamed(named, data)
             except httptools.HttpParserError:
                 self._wrong(NO_HTTP)
-        if self._requests == before and (self.begun or self.request is not None) and not self.over:
+        if self._requests != before:  # the last of them began in this piece, it is not said where
+            self._since_bytes = size
+            return
+        self._since_bytes += size
+        if (self.begun or self.request is not None) and not self.over:
             self._raw_bytes += len(data)
             if self._raw_bytes - self._size > MAX_HEAD_BYTES + EXCESS * self._size:
                 self._wrong(TOO_LONG if self.request is None else NO_HTTP, "request.head_too_large")
