@@ -16,6 +16,10 @@ from jaato.server.registry.eager import Eager
 WORD: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="none")
 
 
+class Odd(BaseException):
+    """Nothing that is foreseen."""
+
+
 class Desk:
     """Begins work, and notes its task and how it ended."""
 
@@ -69,20 +73,21 @@ def test_what_never_waits_is_done_at_once() -> None:
     seen: list[Any] = []
 
     async def work() -> None:
-        seen.append((asyncio.current_task(), WORD.get()))
+        seen.append((id(asyncio.current_task()), WORD.get()))
         WORD.set("mine")
 
     async def body(desk: Desk) -> None:
+        told: list[int] = []
+
         def twice() -> None:
-            desk.begin(work())
-            desk.begin(work())
+            for _ in range(2):
+                desk.eager.begin(work(), lambda task: told.append(id(task)), print, at_once=True)
             assert len(seen) == 2
             assert asyncio.current_task() is None
 
         await called(twice)
-        assert seen == [(desk.tasks[0], "none")] * 2
-        assert desk.tasks[0] is desk.tasks[1]
-        assert desk.over == []
+        assert seen == [(told[0], "none")] * 2
+        assert told[0] == told[1]
         assert WORD.get() == "none"
 
     run(body)
@@ -148,19 +153,49 @@ def test_what_it_raises_is_told() -> None:
     run(body)
 
 
-def test_nothing_it_raises_ends_more_than_it() -> None:
+@pytest.mark.parametrize("keeps", ["the task", "a callback"])
+def test_a_task_that_somebody_keeps_is_not_used_again(keeps: str) -> None:
+    """Who cancels the task of work that is over ends nothing else, and who waits for its end hears of it."""
+    kept: list[asyncio.Task[Any]] = []
+    seen: list[str] = []
+
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if keeps == "the task":
+            kept.append(task)
+        else:
+            task.add_done_callback(lambda _task: seen.append("heard"))
+
+    async def other() -> None:
+        await asyncio.sleep(0.001)
+        seen.append("whole")
+
+    async def body(desk: Desk) -> None:
+        def begin(work: Coroutine[Any, Any, None]) -> None:
+            desk.eager.begin(work, lambda _: None, lambda *_: None, at_once=True)
+
+        await called(lambda: begin(work()))
+        await called(lambda: begin(other()))
+        for task in kept:
+            task.cancel()
+        while "whole" not in seen:
+            await asyncio.sleep(0.001)
+        assert seen == (["whole"] if kept else ["heard", "whole"])
+
+    run(body)
+
+
+@pytest.mark.parametrize("error", [Odd(), GeneratorExit(), BaseExceptionGroup("several", [Odd()])], ids=repr)
+def test_nothing_it_raises_ends_more_than_it(error: BaseException) -> None:
     """What is no `Exception` is told as well, as a task keeps it."""
 
-    class Odd(BaseException):
-        """Nothing that is foreseen."""
-
-    async def raises(error: BaseException) -> None:
+    async def work() -> None:
         raise error
 
     async def body(desk: Desk) -> None:
-        for error in (Odd(), GeneratorExit(), BaseExceptionGroup("several", [Odd()])):
-            await called(partial(desk.begin, raises(error)))
-            assert desk.over.pop() is error
+        await called(lambda: desk.begin(work()))
+        assert desk.over == [error]
 
     run(body)
 

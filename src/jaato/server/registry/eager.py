@@ -6,6 +6,7 @@ import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from sys import getrefcount
 from typing import Any
 
 Work = Coroutine[Any, Any, None]
@@ -51,6 +52,11 @@ class Spare:
         if not self._gate.done():  # else it has cancelled itself
             self._gate.set_result(None)
         return True
+
+    def retire(self) -> None:
+        """Do no other work: somebody has kept the task of work that is over, to cancel it or to hear of its end."""
+        if not self._gate.done():
+            self._gate.set_result(None)
 
     async def _wait(self) -> None:
         self._parked = True
@@ -111,14 +117,18 @@ class Eager:
         and raised nothing. Being cancelled counts as raising nothing."""
         spare = self._at_hand() if at_once else None
         task = self._loop.create_task(work) if spare is None else spare.task
+        holders = getrefcount(task)
         has(task)
         if spare is not None:
             try:
                 if not spare.begin(work):
+                    if getrefcount(task) > holders or task._callbacks:  # noqa: SLF001 nothing else has them
+                        spare.retire()
                     return
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001 as a task would keep it
+                spare.retire()
                 over(task, None if isinstance(error, asyncio.CancelledError) else error)
                 return
         task.add_done_callback(lambda task: over(task, None if task.cancelled() else task.exception()))
