@@ -14,7 +14,7 @@ import pytest
 from jaato.agent import journal as journals
 from jaato.errors import StoreError
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
+from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.callers import Caller, Callers
 from jaato.server.registry.course import How
