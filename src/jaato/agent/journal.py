@@ -168,7 +168,7 @@ class Journal:
         events = masked_events(events, self.secrets)
         held = self.held
         if held:
-            self.held = []
+            self.held, self._due = [], NEVER
             before = tuple([one[0] for one in held])
             if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
                 before = masked_events(before, self.secrets)
