@@ -6,11 +6,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.registry.test_recorded import DONE, asked, opened, tool_of
+from tests.registry.test_recorded import DONE, asked, logged, opened, tool_of
 
 from jaato.errors import StoreError
 from jaato.protocol.events import SharedUpdated, ToolCallEnd, ToolCallStart, ToolOutput
 from jaato.server.registry.course import Done
+from jaato.tools.call import Call
+from jaato.tools.tool import tool, tool_from
 
 
 def test_its_beginning_is_seen_first_though_an_effect_is_about_to_be_written(tmp_path: Path) -> None:
@@ -84,5 +86,29 @@ def test_a_read_that_is_cancelled_at_once_had_begun(tmp_path: Path) -> None:
             problem = ends[0].problem
             assert problem is not None
             assert (problem.code, ends[0].begun) == ("cancelled", True)
+
+    anyio.run(main)
+
+
+def test_a_call_that_goes_on_in_the_background_ends_once(tmp_path: Path) -> None:
+    """It has one end in the log, also where its task is over before the end that says it goes on is written."""
+    over = anyio.Event()
+
+    @tool(access="read", background_after_s=60.0)
+    async def go_on(call: Call, background: bool = False) -> str:
+        """Go on for a while."""
+        call.output("so far")
+        await over.wait()
+        return "done"
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            done = await caller.call(tool_from(go_on), asked(background=True), {"request_id": "r-1"})
+            assert done.value["auto_backgrounded"] is True
+            over.set()
+            while caller.session.tasks.running():
+                await anyio.sleep(0)
+            caller.session.journal.let_go()
+            assert logged(caller, store) == ["Start go_on", "End go_on"]
 
     anyio.run(main)
