@@ -10,7 +10,8 @@ from tests.registry.test_recorded import DONE, asked, logged, opened, tool_of
 
 from jaato.errors import StoreError
 from jaato.protocol.events import SharedUpdated, ToolCallEnd, ToolCallStart, ToolOutput
-from jaato.server.registry.course import Done
+from jaato.server.registry.course import Done, How
+from jaato.server.registry.heard import Heard
 from jaato.tools.call import Call
 from jaato.tools.tool import tool, tool_from
 
@@ -110,5 +111,19 @@ def test_a_call_that_goes_on_in_the_background_ends_once(tmp_path: Path) -> None
                 await anyio.sleep(0)
             caller.session.journal.let_go()
             assert logged(caller, store) == ["Start go_on", "End go_on"]
+
+    anyio.run(main)
+
+
+def test_a_read_that_is_followed_has_a_start(tmp_path: Path) -> None:
+    """Who hears of a call hears that it begins."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            heard = Heard(listens=True)
+            await caller.call(tool_of(caller, "look"), asked(text="a"), {}, None, How(heard))
+            assert heard.begun
+            caller.session.journal.let_go()
+            assert logged(caller, store) == ["Start look", "End look"]
 
     anyio.run(main)

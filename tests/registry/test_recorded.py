@@ -17,8 +17,6 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.callers import Caller, Callers
-from jaato.server.registry.course import How
-from jaato.server.registry.heard import Heard
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
@@ -213,20 +211,6 @@ def test_a_read_that_is_over_at_once_is_one_event(tmp_path: Path) -> None:
             assert (wait.origin, wait.arguments) == (None, None)
             assert wait.timestamp > start.timestamp
             assert not caller.session.journal.owed
-
-    anyio.run(main)
-
-
-def test_a_read_that_is_followed_has_a_start(tmp_path: Path) -> None:
-    """Who hears of a call hears that it begins."""
-
-    async def main() -> None:
-        async with opened(tmp_path) as (caller, store, _):
-            heard = Heard(listens=True)
-            await caller.call(tool_of(caller, "look"), asked(text="a"), {}, None, How(heard))
-            assert heard.begun
-            caller.session.journal.let_go()
-            assert logged(caller, store) == ["Start look", "End look"]
 
     anyio.run(main)
 
