@@ -102,6 +102,27 @@ async def with_keys(house: House, server: Served, mode: str) -> None:
         assert (await wrong.post(server.url, json={})).status_code == 401
 
 
+async def owned(house: House, server: Served) -> None:
+    """A session is that of the key it began with: another key neither hears it, nor speaks in it, nor ends it."""
+    names_of = ("mine", "other")
+    keys = [add_key(house.state, name, ["tools:read", "tools:invoke"]) for name in names_of]
+    mine, other, owner = ({"Authorization": f"Bearer {key}"} for key in (*keys, server.token))
+    accept = {"Accept": "application/json, text/event-stream"}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    lists = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    async with httpx2.AsyncClient(headers=accept) as http:
+        began = await http.post(server.url, json=hello, headers=mine)
+        session = {"Mcp-Session-Id": began.headers["mcp-session-id"]}
+        for who in (other, owner):
+            for sent in ({"method": "GET"}, {"method": "POST", "json": lists}, {"method": "DELETE"}):
+                assert (await http.request(url=server.url, headers=who | session, **sent)).status_code == 404
+        assert (await http.post(server.url, json=lists, headers=mine | session)).status_code == 200
+        assert (await http.delete(server.url, headers=mine | session)).status_code == 200
+    for name in names_of:
+        keys_in(house.state).remove(name)
+
+
 def logged(house: House) -> list[tuple[str, str]]:
     """The calls in the registry's log, and how they ended."""
     store = SqliteStore(house.state / "jaato.db")
@@ -144,6 +165,7 @@ def test_a_registry_over_mcp(tmp_path: Path, over: str) -> None:
                 await uses(client, mode, ear, house, hook)
             for each in ERAS:
                 await with_keys(house, server, each)
+            await owned(house, server)
         finally:
             await anyio.to_thread.run_sync(server.stop)
 
