@@ -14,7 +14,7 @@ import pytest
 from jaato.agent import journal as journals
 from jaato.errors import StoreError
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
+from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.callers import Caller, Callers
 from jaato.server.registry.course import How
@@ -232,16 +232,25 @@ def test_a_read_that_is_followed_has_a_start(tmp_path: Path) -> None:
 
 
 def test_what_is_said_meanwhile_is_seen_after_the_beginning(tmp_path: Path) -> None:
-    """Whoever watches sees that a call has begun before what it says, though its record is in no hurry."""
-    seen: list[type] = []
+    """Whoever watches sees that a call has begun before what it says, though its record is in no hurry, and also where
+    something else was recorded since."""
+    seen: list[str] = []
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, _, _):
-            caller.session.journal.bus.listen(lambda event: seen.append(type(event)))
+            caller.session.journal.bus.listen(
+                lambda event: seen.append(f"{type(event).__name__} {getattr(event, 'tool', '')}")
+            )
             await caller.call(tool_of(caller, "talk"), asked(), {})
+            await caller.call(tool_of(caller, "look"), asked(), {})
+            async with anyio.create_task_group() as group:
+                group.start_soon(caller.call, tool_of(caller, "talk"), asked(), {})
+                group.start_soon(caller.call, tool_of(caller, "change"), asked(), {})
 
     anyio.run(main)
-    assert seen == [ToolCallStart, ToolOutput, ToolCallEnd]
+    assert seen[:3] == ["ToolCallStart talk", "ToolOutput ", "ToolCallEnd talk"]
+    assert "ToolCallStart change" in seen[: seen.index("ToolOutput ", 3)]
+    assert seen.index("ToolCallStart talk", 3) < seen.index("ToolOutput ", 3)
 
 
 def test_nothing_is_answered_while_the_log_cannot_be_written(

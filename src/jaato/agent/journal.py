@@ -168,7 +168,7 @@ class Journal:
         events = masked_events(events, self.secrets)
         held = self.held
         if held:
-            self.held = []
+            self.held, self._due = [], NEVER
             before = tuple([one[0] for one in held])
             if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
                 before = masked_events(before, self.secrets)
@@ -208,7 +208,7 @@ class Journal:
         """Let an ephemeral event be seen."""
         if self._frozen:
             return
-        if self._due == LATER:
+        if self._due == LATER or self.owed:
             self.let_go()  # it is seen after what has happened before it
         self.bus.publish(*masked_events((event,), self.secrets))
 
