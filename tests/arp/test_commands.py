@@ -85,8 +85,8 @@ def test_by_its_address(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_said_again_is_not_shown(run: Run, tmp_path: Path) -> None:
-    """What a registry says of the key it was asked with is masked: in a list, a definition, a result, an error, in pieces of
-    a stream; so is that of a registry that is configured."""
+    """What a registry says of the key it was asked with is masked: in a list, a definition, its change, a result, an error, in
+    pieces of a stream; so is that of a registry that is configured."""
     key = ("--token", TOKEN)
     said = {"you sent": f"Bearer {TOKEN}", TOKEN: 1}
     wrong = failure("tool.execution_error", f"not with {TOKEN}", result=True)
@@ -111,6 +111,11 @@ def test_a_key_that_is_said_again_is_not_shown(run: Run, tmp_path: Path) -> None
         it.lies["GET"] = body(failure("x.y", f"not {TOKEN}", result=False), "400 No")
         shown.append(run("get", it.url, "echo", *key))
         assert {one.headers["authorization"] for one in it.seen} == {f"Bearer {TOKEN}"}
+        it.lies.clear()
+        it.tools["echo"] = definition("echo", f"Knows {TOKEN} no more.")
+        run("get", "it", "echo")
+        shown.append(run("trust", "it"))
+        assert "no more" in shown[-1].out
     for one in shown:
         assert TOKEN not in one.out + one.err, one
         assert "[masked:Authorization:" in one.out + one.err, one

@@ -59,6 +59,8 @@ BAD = {
     "generates": "def f() -> int:\n    yield 1\ndef load_tools(): return [f]",
     "no_schema": "from jaato.tools.tool import tool, tool_from\n"
     "@tool(parameters={'type': 'nonsense'})\ndef f() -> int:\n    return 1\ndef load_tools(): return [tool_from(f)]",
+    "later": "async def load_tools():\n    return []",
+    "nothing": "def load_tools():\n    return None",
     "starred": "def f(*a): return a\ndef load_tools(): return [f]",
 }
 
@@ -68,8 +70,9 @@ def test_a_domain_that_is_none_says_what_is_wrong(kind: str, tmp_path: Path) -> 
     """A module without tools, or with what is none, is refused in words that name it."""
     file = tmp_path / f"{kind}.py"
     file.write_text(BAD[kind])
-    with pytest.raises(ConfigError, match=f"{kind}.py"):
+    with pytest.raises(ConfigError, match=f"{kind}.py") as refused:
         load_domains([str(file)])
+    assert "not iterable" not in str(refused.value)
 
 
 def test_domains_are_refused_that_are_not_there_or_clash() -> None:
@@ -89,7 +92,8 @@ ODD: dict[str, tuple[Any, ...]] = {
     "returns": ({"maximum": math.nan}, {"const": "\ud800"}, []),
     "parameters": (None, [], {"type": "array"}, {"properties": {"a": {"maximum": math.inf}}}),
     "access": ("nonsense", None),
-    "timeout_s": (0, -1.0, math.nan),
+    "timeout_s": (0, -1.0, math.nan, "5", 10**400),
+    "source": (None, "here", {"path": Path()}, {"at": math.nan}, {1: 2}),
     "run": (None, 7),
 }
 

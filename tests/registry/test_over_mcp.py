@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent, TextResourceContents
 from tests.arp.serving import definition, shop
 from tests.arp.test_as_mcp import configured
 from tests.arp.test_pushed import Ear, hearing
@@ -26,6 +28,7 @@ from jaato.server.registry.registered.types import Described
 from jaato.storage.sqlite import SqliteStore
 
 WORDS = '''
+from jaato.errors import ToolError
 from jaato.tools.tool import tool, tool_from
 
 @tool(access="write", version="1.2.0")
@@ -33,8 +36,15 @@ def count_words(text: str) -> dict[str, int]:
     """Count words."""
     return {"words": len(text.split())}
 
+@tool(access="read")
+def speak(fails: bool) -> str:
+    """Say more than is sent at once."""
+    if fails:
+        raise ToolError("no " * 30_000)
+    return "yes " * 30_000
+
 def load_tools():
-    return [tool_from(count_words)]
+    return [tool_from(count_words), tool_from(speak)]
 '''
 
 
@@ -58,12 +68,20 @@ def change(house: House, hook: Hook, *, gone: bool = False) -> None:
 async def uses(client: Client, mode: str, ear: Ear, house: House, hook: Hook) -> None:
     """A client finds and calls the tools of every kind, and is told where one was taken away."""
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert listed.keys() == {"echo", "calc", "time_now", "count_words", "forecast", "say"}
+    assert listed.keys() == {"echo", "calc", "time_now", "count_words", "speak", "forecast", "say"}
     assert listed["say"].input_schema["required"] == ["text"]
     assert (await client.call_tool("count_words", {"text": "to be"})).structured_content == {"words": 2}
     assert (await client.call_tool("say", {"text": "x"})).structured_content == {"said": "x"}
     assert (await client.call_tool("forecast", {"text": "x"})).structured_content["tool"] == "forecast"
     assert (await client.call_tool("calc", {"expression": "1/0"})).is_error
+    for fails, said in ((False, "yes "), (True, "no ")):
+        spoken = await client.call_tool("speak", {"fails": fails})
+        assert isinstance(spoken.content[0], TextContent)
+        assert "readFile" not in spoken.content[0].text
+        (uri,) = re.findall(r"the resource (jaato://results/[0-9a-f]{64}) has all", spoken.content[0].text)
+        (whole,) = (await client.read_resource(uri)).contents
+        assert isinstance(whole, TextResourceContents)
+        assert whole.text == said * 30_000
     for hidden in ("refresh_registry", "never"):
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool(hidden, {"registry": "it"})
@@ -102,11 +120,34 @@ async def with_keys(house: House, server: Served, mode: str) -> None:
         assert (await wrong.post(server.url, json={})).status_code == 401
 
 
+async def owned(house: House, server: Served) -> None:
+    """A session is that of the key it began with: another key neither hears it, nor speaks in it, nor ends it."""
+    names_of = ("mine", "other")
+    keys = [add_key(house.state, name, ["tools:read", "tools:invoke"]) for name in names_of]
+    mine, other, owner = ({"Authorization": f"Bearer {key}"} for key in (*keys, server.token))
+    accept = {"Accept": "application/json, text/event-stream"}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    lists = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    async with httpx2.AsyncClient(headers=accept) as http:
+        began = await http.post(server.url, json=hello, headers=mine)
+        session = {"Mcp-Session-Id": began.headers["mcp-session-id"]}
+        for who in (other, owner):
+            for sent in ({"method": "GET"}, {"method": "POST", "json": lists}, {"method": "DELETE"}):
+                assert (await http.request(url=server.url, headers=who | session, **sent)).status_code == 404
+        assert (await http.post(server.url, json=lists, headers=mine | session)).status_code == 200
+        assert (await http.delete(server.url, headers=mine | session)).status_code == 200
+    for name in names_of:
+        keys_in(house.state).remove(name)
+
+
 def logged(house: House) -> list[tuple[str, str]]:
-    """The calls in the registry's log, and how they ended."""
+    """The calls in the registry's log, and how they ended. A client's own name for itself is told from the name of a key."""
     store = SqliteStore(house.state / "jaato.db")
     try:
-        return [(one.tool, one.outcome) for one in Audit(store, Wanted()).newest(20)]
+        found = Audit(store, Wanted()).newest(20)
+        assert {one.who.split("-")[0] for one in found if one.tool != "calc"} == {"MCP client mcp 0.1.0"}
+        return [(one.tool, one.outcome) for one in found]
     finally:
         store.close()
 
@@ -116,6 +157,8 @@ CALLED = [
     ("say", "ok"),
     ("forecast", "ok"),
     ("calc", "tool.execution_error"),
+    ("speak", "ok"),
+    ("speak", "tool.execution_error"),
     ("never", "tool.not_found"),
     ("say", "tool.not_found"),
 ]
@@ -144,6 +187,7 @@ def test_a_registry_over_mcp(tmp_path: Path, over: str) -> None:
                 await uses(client, mode, ear, house, hook)
             for each in ERAS:
                 await with_keys(house, server, each)
+            await owned(house, server)
         finally:
             await anyio.to_thread.run_sync(server.stop)
 

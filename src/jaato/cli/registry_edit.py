@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any
 
 from jaato.cli.ending import DENIED, OK, say
@@ -17,6 +18,7 @@ from jaato.plugins.arp import edit, kept
 from jaato.plugins.arp.config import RegistryConfig, mark_of
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.entry import registry_of
+from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.trusted import described, vouched
 from jaato.tools.configured import Malformed, Scope, either_begins
@@ -143,9 +145,12 @@ def accept(desk: Desk, config: RegistryConfig, args: Namespace) -> int:
         own = "" if config.scope == "workspace" else f" stands in your own {config.origin};"
         print_line(f"{config.name}{own or ':'} nothing waits to be trusted")
         return OK
+    with suppress(RegistryUnusable):  # a key that cannot be had is not known to what is masked
+        desk.directory.open_way(config)
     for before, definition in changed:
-        print_line(f"{config.name}: {visible(definition.name)} has changed since it was last allowed:")
-        print_line(diff(before, definition))
+        named = visible(desk.secrets.mask(definition.name))
+        print_line(f"{config.name}: {named} has changed since it was last allowed:")
+        print_line(desk.secrets.mask(diff(before, definition)))
     if not agreed(f"Let what allows {'it' if len(changed) == 1 else 'them'} hold as shown?", args.yes):
         return DENIED
     shelf.pins.pin(*[definition for _, definition in changed])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +45,12 @@ def tools_of_domain(name: str) -> list[Tool]:
     if not callable(load):
         raise ConfigError(f"The domain {name!r} has no load_tools(); it gives the list of its tools.")
     try:
-        found = [tool_of(one) for one in load()]
+        given = load()
+        if isinstance(given, Coroutine):
+            given.close()  # nobody waits for it, and nobody is to be warned of that
+        if not isinstance(given, Iterable):
+            raise ConfigError(f"load_tools() gives {given!r:.80}; it gives the list of its tools, at once.")
+        found = [tool_of(one) for one in given]
         for one in found:
             one.plugin = one.plugin or name
             check(one)

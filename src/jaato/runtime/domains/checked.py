@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from jaato.errors import ConfigError
@@ -35,7 +36,7 @@ def of_texts(tool: Tool) -> str:
 
 
 def of_schemas(tool: Tool) -> str:
-    """What is wrong with its schemas; empty when nothing is."""
+    """What is wrong with its schemas, and with what it says of its source; empty when nothing is."""
     parameters = tool.checked if tool.checked is not None else tool.spec.parameters
     returns = {} if tool.returns is None else tool.returns
     for what, schema in (("parameters", parameters), ("returns", returns)):
@@ -43,6 +44,10 @@ def of_schemas(tool: Tool) -> str:
             return f"its {what} are {schema!r:.80}, which is no JSON Schema"
         for path, problem in json_problems(schema):
             return f"its {what}{path} {problem}"
+    if not isinstance(tool.source, Mapping):
+        return f"its source is {tool.source!r:.80}, which is no object"
+    for path, problem in json_problems(dict(tool.source)):
+        return f"its source{path} {problem}"
     if parameters.get("type", "object") != "object":
         return f"its parameters are of the type {parameters['type']!r:.80}; arguments are an object"
     return ""
@@ -54,6 +59,15 @@ def of_calls(tool: Tool) -> str:
         return f"it is run by {tool.run!r:.80}, which is no function"
     if tool.spec.access not in get_args(Access):
         return f"its access is {tool.spec.access!r:.80}; it is one of {', '.join(get_args(Access))}"
-    if tool.timeout_s is not None and not tool.timeout_s > 0:
-        return f"it has {tool.timeout_s} s for a call"
+    seconds: object = tool.timeout_s
+    if seconds is not None and not is_time(seconds):
+        return f"it has {seconds!r:.80} s for a call"
     return ""
+
+
+def is_time(seconds: object) -> bool:
+    """Whether a clock can be asked to wait so long."""
+    try:
+        return isinstance(seconds, int | float) and float(seconds) > 0
+    except OverflowError:
+        return False

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from jaato.server.admission import KEY
@@ -54,9 +56,11 @@ class Application:
             refused = Refused(404, f"There is nothing here; MCP is at {PATH}.")
             await turn_away(scope, send, refused, rpc_problem)
             return
+        held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
+        if held is not None:  # a session is then that key's alone
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.who.key, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
-            held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
             whose = "" if held is None else f" with {held.who.key}"
             key = f"session {header(scope, b'mcp-session-id')}{whose}"
             self._handlers.changes.forget(key)

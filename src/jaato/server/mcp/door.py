@@ -38,6 +38,8 @@ class Door:
 
     called = "MCP"
     """What the sessions' names begin with."""
+    stranger = ""
+    """What is said before the name a client gives itself."""
     visits: type[Visit] = Visit
 
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:

@@ -101,7 +101,9 @@ class Handlers:
             raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(params.name, 200)}")
         try:
             await self.door.begin()
-            visit = await self.door.visit(key_of(ctx), client_of(ctx) if who is None else who.name)
+            visit = await self.door.visit(
+                key_of(ctx), self.door.stranger + client_of(ctx) if who is None else who.name
+            )
             if params.request_state is not None:
                 held = visit.unpark(params.request_state, params.name, arguments)
                 if held is None:
@@ -212,7 +214,7 @@ def finished(held: Held, visit: Visit, *, any_json: bool) -> mcp.CallToolResult:
         raise MCPError(mcp.INTERNAL_ERROR, "The call ended without a result; look before you repeat it.")
     if result.error is not None and result.error.code == UnknownTool.code:
         raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(held.asked.name, 200)}")
-    return result_of(result, visit.read, any_json=any_json)
+    return result_of(result, visit.read, visit.told, any_json=any_json)
 
 
 def required(form: Form, token: str) -> mcp.InputRequiredResult:

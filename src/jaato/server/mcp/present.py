@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from typing import Any
 
 import mcp_types as mcp
+from msgspec.structs import replace
 
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -17,6 +19,10 @@ MAX_MEDIA_BYTES = 6_000_000
 """A larger image or sound is named, not sent: the client reads it as a resource."""
 MAX_STRUCTURED_BYTES = 100_000
 
+READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
+"""How a session's model reads what was left out of a long text."""
+
+Told = Callable[[str], str]
 ReadBlob = Callable[[str, int, int], bytes]
 HINTS: dict[Access, mcp.ToolAnnotations] = {
     "read": mcp.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
@@ -37,18 +43,19 @@ def tool_of(spec: ToolSpec) -> mcp.Tool:
     )
 
 
-def result_of(result: ToolResult, read: ReadBlob, *, any_json: bool) -> mcp.CallToolResult:
-    """A result as the client reads it; `any_json` says that structured content need not be an object.
+def result_of(result: ToolResult, read: ReadBlob, told: Told, *, any_json: bool) -> mcp.CallToolResult:
+    """A result as the client reads it, in the words `told` makes of its texts; `any_json` says that structured content
+    need not be an object.
 
     A failed call is a result that says so: the client's model is to see it.
     """
     if result.error is not None:
-        return failed(result.error)
+        return failed(replace(result.error, message=told(result.error.message)))
     content: list[mcp.ContentBlock] = []
     for part in result.content:
         match part:
             case Text():
-                content.append(mcp.TextContent(text=part.text))
+                content.append(mcp.TextContent(text=told(part.text)))
             case Media():
                 content.append(media_of(part, read))
     if result.handle is not None:

@@ -13,6 +13,7 @@ from jaato.protocol.events import Event, ToolActivated, ToolCallEnd, ToolOutput
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import ToolSpec
 from jaato.server.mcp.held import Held, clarify
+from jaato.server.mcp.present import READ, uri_of
 
 MAX_CALLS = 64
 MAX_HANDLES = 200
@@ -88,6 +89,14 @@ class Visit:
             raise StoreError(f"There is no result {digest[:80]!r} of this session.")
         return self.session.steps.results.read(f"result:{digest}", offset, limit)
 
+    def told(self, words: str) -> str:
+        """A text of a result as this client can follow it: where it has no `readFile`, what was left out is a resource."""
+        if READ.search(words) is None or any(spec.name == "readFile" for spec in self.declared()):
+            return words
+        return READ.sub(
+            lambda one: f"the resource {uri_of(one[1])}" if one[1] in self.handles else one[0], words
+        )
+
     def _heard(self, event: Event) -> None:
         match event:
             case ToolOutput():
@@ -105,6 +114,7 @@ class Visit:
     def _keep(self, event: ToolCallEnd) -> None:
         result = event.result
         blobs = [f"result:{part.blob}" for part in result.content if isinstance(part, Media)]
+        blobs += READ.findall(result.error.message) if result.error is not None else []
         for handle in ([result.handle] if result.handle else []) + blobs:
             self.handles.pop(handle, None)
             self.handles[handle] = event.tool

@@ -230,6 +230,7 @@ class Callers(Rolling):
     """Lets callers in: the sessions of those with a key of their own, and the one that all others share."""
 
     called = "registry"
+    stranger = "MCP client "
     visits = Caller
 
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
