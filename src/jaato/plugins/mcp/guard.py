@@ -22,8 +22,8 @@ LINES_A_SECOND = 2_000
 BURST_STREAMS = 5
 STREAMS_A_SECOND = 1.0
 """How often a stream is opened again that the server ends, whatever it says about waiting."""
-HEARING_S = 1.0
-"""How long a call waits for the stream by which the server may ask: who asks before it is there is heard by nobody."""
+HEARING_S = 5.0
+"""How long calls wait, once, for the stream by which the server may ask: who asks before it is there is heard by nobody."""
 
 
 class Pace:
@@ -68,6 +68,7 @@ class Guard(httpx2.AsyncBaseTransport):
         elif self._hearing is not None and not self._hearing.is_set() and b'"tools/call"' in request.content:
             with anyio.move_on_after(HEARING_S):
                 await self._hearing.wait()
+            self._hearing.set()
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
