@@ -25,11 +25,24 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def outputs(player: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the suite prints for each revision; both run at the same time, since they mostly wait."""
+    """What the suite prints for each revision; both run at the same time, since they mostly wait. One of whose scenarios
+    another failed than should is played once more, alone: some of the suite's servers ask before they can be heard."""
+    found = played(list(EXPECTED), player, tmp_path_factory)
+    again = [revision for revision, out in found.items() if failures(out) != set(EXPECTED[revision])]
+    return {**found, **(played(again, player, tmp_path_factory) if again else {})}
+
+
+def failures(out: str) -> set[str]:
+    """The scenarios that have failed."""
+    return {name for mark, name, _ in RESULT.findall(out) if mark != "✓"}
+
+
+def played(revisions: list[str], player: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the suite prints."""
     client = f"{sys.executable} -I -S {HERE / 'client.py'} {player}"
     suite = [node(), str(installed() / "conformance" / "dist" / "index.js"), "client", "--verbose"]
     started = {}
-    for revision in EXPECTED:
+    for revision in revisions:
         folder = tmp_path_factory.mktemp("suite")
         started[revision] = subprocess.Popen(
             [*suite, "--command", client, "--requirements", revision, "--timeout", "90000"],
@@ -56,7 +69,6 @@ def test_the_suite(outputs: dict[str, str], revision: str) -> None:
     out = outputs[revision]
     results = {name: mark for mark, name, _ in RESULT.findall(out)}
     assert len(results) >= LEAST[revision], out[-4000:]
-    failed = {name for name, mark in results.items() if mark != "✓"}
-    assert failed == set(EXPECTED[revision]), out[
+    assert failures(out) == set(EXPECTED[revision]), out[
         out.rindex("✓ tools_call") if "✓ tools_call" in out else -4000 :
     ]
