@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def outputs(player: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the suite prints for each revision; both run at the same time, since they mostly wait. One of whose scenarios
-    another failed than should is played once more, alone: some of the suite's servers ask before they can be heard."""
+    """What the suite prints for each revision; both run at the same time, since they mostly wait. Where
+    another scenario fails than should, its revision is played once more: some of the suite's servers ask too early."""
     found = played(list(EXPECTED), player, tmp_path_factory)
     again = [revision for revision, out in found.items() if failures(out) != set(EXPECTED[revision])]
     return {**found, **(played(again, player, tmp_path_factory) if again else {})}
