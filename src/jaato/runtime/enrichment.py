@@ -99,7 +99,7 @@ async def awaited(turn: Round, toolset: Toolset, value: Any, given: Awaitable[An
     runner = asyncio.current_task()
     try:
         with anyio.move_on_after(turn.seconds):
-            return turn.take(value, await heeding(given, toolset.name, asyncio.current_task()))
+            return turn.take(value, await heeding(given, toolset.name, runner))
     except BaseException as error:
         if isinstance(error, (asyncio.CancelledError, GeneratorExit)) and (
             runner is None or runner.cancelling()

@@ -15,12 +15,12 @@ from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
 from jaato.server.registry.answers import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
-from jaato.server.registry.callers import Callers
-from jaato.server.registry.course import UNKNOWN, How, had_begun
+from jaato.server.registry.callers import Callers, done_by
+from jaato.server.registry.course import UNKNOWN, How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.repeats import Key, Made
 from jaato.server.registry.request import Who
-from jaato.server.registry.values import TooLarge, value_of
+from jaato.server.registry.values import TooLarge
 from jaato.tools.tool import Tool
 
 LOG = logger("server.registry")
@@ -157,18 +157,17 @@ class Once:
         def read(handle: str, offset: int, limit: int) -> bytes:
             return store.get_blob(made.session_id, handle.removeprefix("result:"), offset, limit)
 
-        latency_ms = round(end.duration_s * 1e3, 3)
-        if end.result.error is not None:
-            access = tool.spec.access
-            error = error_for(end.result.error, made.request_id, begun=had_begun(end), access=access)
-            return failure(error, latency_ms, REPLAYED)
         try:
-            value = value_of(end.result, read, text=made.text)
+            done = done_by(end, read, text=made.text)
         except TooLarge as error:
             return failure(error_of(error.code, str(error)), 0.0, REPLAYED)
         except StoreError as error:
             return unavailable(error)
-        answer = success(value, latency_ms)
+        if done.problem is not None:
+            access = tool.spec.access
+            told = error_for(done.problem, made.request_id, begun=done.begun, access=access)
+            return failure(told, done.latency_ms, REPLAYED)
+        answer = success(done.value, done.latency_ms)
         answer.headers.append(REPLAYED)
         return answer
 

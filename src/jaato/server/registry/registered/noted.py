@@ -23,7 +23,6 @@ from jaato.server.registry.request import Pending, trace_id
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal
     from jaato.server.registry.callers import Callers
-    from jaato.server.registry.registered.changing import Registered
 
 Action = Literal["put", "delete"]
 LOG = logger("server.registry")
@@ -32,25 +31,14 @@ MAX_NAME_CHARS = 200
 
 
 async def noted(
-    registered: Registered,
-    pending: Pending,
-    action: Action,
-    told: dict[str, Any],
-    work: Callable[[], Awaitable[Answer]],
-) -> Answer:
-    """The answer to a change, which the log has, also where nobody waits for it any more; `told` is what there is to say of
-    it, once the work is done."""
-    return await registered.through(recorded(registered.callers, pending, action, told, work))
-
-
-async def recorded(
     callers: Callers,
     pending: Pending,
     action: Action,
     told: dict[str, Any],
     work: Callable[[], Awaitable[Answer]],
 ) -> Answer:
-    """Do the work between its start and its end in the log."""
+    """The answer to a change, whose start and end are in the log; `told` is what there is to say of it, once the work is
+    done."""
     begun, id_ = perf_counter(), new_id("c")
     try:
         caller = await callers.caller(pending.who.key, pending.who.name)

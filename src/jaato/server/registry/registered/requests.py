@@ -37,14 +37,16 @@ async def put(registered: Registered, pending: Pending, body: bytes) -> Answer:
     """The answer to a PUT: the definition as GET gives it from now on."""
     told: dict[str, Any] = {}
     work = partial(putting, registered, pending, body, told)
-    return await noted(registered, pending, "put", told, lambda: answered(pending, work()))
+    change = noted(registered.callers, pending, "put", told, lambda: answered(pending, work()))
+    return await registered.through(change)
 
 
 async def delete(registered: Registered, pending: Pending, _body: bytes) -> Answer:
     """The answer to a DELETE."""
     told: dict[str, Any] = {}
     work = partial(deleting, registered, pending, told)
-    return await noted(registered, pending, "delete", told, lambda: answered(pending, work()))
+    change = noted(registered.callers, pending, "delete", told, lambda: answered(pending, work()))
+    return await registered.through(change)
 
 
 async def putting(registered: Registered, pending: Pending, body: bytes, told: dict[str, Any]) -> Answer:
