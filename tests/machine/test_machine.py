@@ -18,7 +18,11 @@ import pytest
 from jaato.plugins.machine import linux, portable
 from jaato.plugins.machine.plugin import MachinePlugin
 from jaato.plugins.machine.secrets import hidden
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
+from jaato.tools.processes.command import Command, Limits
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import tools_of
 
 
@@ -189,3 +193,36 @@ def test_the_tools_read() -> None:
             "discoverable",
         )
         assert 5 < len(tool.spec.description.split()) <= 40
+
+
+def test_what_jaato_started_is_told_apart(tmp_path: Path) -> None:
+    """Also a process in the sandbox, by the id that it has outside."""
+
+    async def work() -> dict[str, Any]:
+        sandbox = Sandbox(tmp_path, environ={"PATH": os.defpath, "HOME": str(tmp_path)})
+        confinement = await sandbox.confine(SandboxAccess("read-only"), tmp_path, "s")
+        launcher = Launcher()
+        command = Command(
+            ["sleep", "4711"],
+            tmp_path,
+            {"PATH": os.defpath},
+            limits=Limits(),
+            show=lambda _: None,
+            confinement=confinement,
+        )
+        found: dict[str, Any] = {}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(command.run, launcher)
+            while not found.get("processes"):
+                rows = await MachinePlugin(Host()).process_list(filter="sleep 4711", limit=500)
+                found = {"processes": [row for row in rows["processes"] if row["name"] == "sleep"]}
+            others = await MachinePlugin(Host()).process_list(pid=1)
+            command.stop()
+        launcher.close()
+        sandbox.close()
+        return found | {"init": others["processes"]}
+
+    found = anyio.run(work)
+    (row,) = found["processes"]
+    assert (row["own"], row["sandbox"]) == (True, True)
+    assert os.getpid() == 1 or all("own" not in one for one in found["init"] if one["pid"] == 1)

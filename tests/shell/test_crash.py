@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.processes import alive
 from tests.shell.running import SOURCES, Shell
 
 from jaato import settings
@@ -117,10 +118,7 @@ def test_what_killed_all_that_watched_it_is_ended_by_the_next_warden(tmp_path: P
 def gone_pid(pid: int) -> bool:
     """Whether a process ends, given a moment."""
     for _ in range(1000):
-        try:
-            if b") Z" in Path(f"/proc/{pid}/stat").read_bytes():
-                return True
-        except OSError:
+        if not alive(pid):
             return True
         time.sleep(0.01)
     return False

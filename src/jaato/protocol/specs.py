@@ -59,6 +59,38 @@ class AgentBounds(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 Scope = Literal["call", "once", "turn", "idle", "session", "always"]
+SandboxProfile = Literal["read-only", "workspace-write", "full"]
+"""How far a process may reach, from least to most. `full` is no sandbox."""
+
+
+Mode = Literal["ask", "accept-edits", "auto", "plan", "read-only"]
+"""What runs without a question: see the setting `mode`."""
+
+
+class SandboxAccess(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a process is started with: its profile and what is opened beyond it.
+
+    `domains` are hosts the proxy connects it to (`pypi.org`, `*.npmjs.org`, `host:8443`, `*` for every public host),
+    `paths` absolute directories or files outside the workspace that it may change; `control` lets it change the control
+    files of the workspace.
+    """
+
+    profile: SandboxProfile = "read-only"
+    domains: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    control: bool = False
+
+
+class SandboxView(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How the commands of a session are confined: by which back end (empty: by none) and in which profiles, under which
+    mode, and what the user has opened to all that may write. `full` says that a rule allows commands without a sandbox."""
+
+    backend: str = ""
+    profiles: list[SandboxProfile] = field(default_factory=list)
+    mode: Mode = "ask"
+    domains: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    full: bool = False
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -77,6 +109,8 @@ class Grant(Struct, frozen=True, gc=False, omit_defaults=True):
     evidence: str = ""
     expires: str | None = None
     created_at: str = ""
+    access: SandboxAccess | None = None
+    """What a command that it covers may reach; None: the workspace."""
 
 
 class PlanStep(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaato.errors import JaatoError, ToolError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jaato.protocol.messages import Problem
     from jaato.tools.cancel import CancelToken
 
@@ -42,14 +44,46 @@ class WorkFailed(ToolError):
         return Problem(code=self._code, message=str(self))
 
 
+class Places(NamedTuple):
+    """What a piece of work reaches beside what it is handed: directories it `reads` or `writes`, and the one of a
+    descriptor, `directory`, which it works in and may write."""
+
+    reads: Sequence[Path] = ()
+    writes: Sequence[Path] = ()
+    directory: int | None = None
+
+
+NOWHERE = Places()
+
+
 class Bounds(NamedTuple):
     """What a piece of work may use: `time_s` of the clock and of the processor, `memory_bytes`, and
-    `file_bytes`, the size a single file it writes may have. `advice` tells what to do when that is too little."""
+    `file_bytes`, the size a single file it writes may have. `query_s` is what of the time a query or an expression may
+    take, where the work sets a `QueryTimer`. `advice` tells what to do when that is too little."""
 
     time_s: float = 20.0
     memory_bytes: int = 1 << 30
     file_bytes: int = 1 << 30
     advice: str = "Ask for less."
+    query_s: float = 20.0
+
+
+class QueryTimer:
+    """Ends the process of the work once what runs inside `with` has taken so long, all times added: by a signal, for
+    nothing else ends a step of an interpreter of SQL or of a pattern."""
+
+    def __init__(self, query_s: float) -> None:
+        self._left_s = query_s
+
+    def __enter__(self) -> None:
+        import signal
+
+        signal.setitimer(signal.ITIMER_REAL, self._left_s)
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        self._left_s = max(signal.setitimer(signal.ITIMER_REAL, 0)[0], 1e-6)
 
 
 def work_apart(
@@ -59,29 +93,38 @@ def work_apart(
     token: CancelToken,
     descriptors: Sequence[int] = (),
     data: bytes | None = None,
+    places: Places = NOWHERE,
 ) -> Any:
     """What the function at `module:name` returns for the request, called in a new process; both are JSON.
 
     `descriptors` are open there under the same numbers; `data`, where there is any, is the function's second
-    argument. Blocks; the process has ended when this returns.
+    argument. Where there is a sandbox the process reaches nothing but these, `places` and programs, and no network. Blocks;
+    the process has ended when this returns.
     Raises `WorkFailed` with the message of a `ToolError` of the work, or saying which bound was reached.
     """
     import json
     import subprocess
 
+    from jaato.tools.processes.sandbox.alone import alone, code_of
+
     limits = [bounds.time_s, bounds.memory_bytes, bounds.file_bytes]
     path = [place for place in sys.path if os.path.isabs(place)]  # never the directory of the process
     order = {"path": path, "entry": entry, "request": request, "limits": limits, "data": data is not None}
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=tuple(descriptors),
-        start_new_session=True,
-        cwd="/",
-        env=ENVIRONMENT,
-    ) as worker:
+    handed = [*descriptors, *(() if places.directory is None else (places.directory,))]
+    with alone(sys.executable, descriptors, **places._asdict()) as start:
+        worker = subprocess.Popen(
+            [*start.prefix, sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[*handed, *start.descriptors],
+            start_new_session=True,
+            cwd="/",
+            env=ENVIRONMENT,
+        )
+    if places.directory is not None:
+        order["directory"] = [places.directory, bool(start.prefix)]
+    with worker:
         forget = token.on_cancel(worker.kill)
         try:
             told = json.dumps(order).encode() + b"\n" + (data or b"")
@@ -96,7 +139,7 @@ def work_apart(
     if worker.returncode == 0:
         return understood(json.loads(out))
     said = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
-    raise ended(worker.returncode, said, bounds)
+    raise ended(code_of(worker.returncode, start.prefix), said, bounds)
 
 
 async def wait_apart(entry: str, request: dict[str, Any], bounds: Bounds, data: bytes | None = None) -> Any:
@@ -147,6 +190,10 @@ def ended(status: int, said: str, bounds: Bounds) -> WorkFailed:
     """Why a process gave no answer: `status` as subprocess reports it, `said` its last line on stderr."""
     import signal
 
+    if status == -signal.SIGALRM:
+        return WorkFailed(
+            f"The query took more than {bounds.query_s:g} s and was stopped. {bounds.advice}", "too_slow"
+        )
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return too_slow(bounds)
     if "MemoryError" in said or status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
@@ -163,6 +210,8 @@ def serve(order: dict[str, Any]) -> None:
     import json
 
     limit(*order["limits"])
+    if "directory" in order:
+        enter(*order["directory"])
     module, _, name = order["entry"].partition(":")
     work: Callable[..., Any] = getattr(importlib.import_module(module), name)
     try:
@@ -179,6 +228,13 @@ def serve(order: dict[str, Any]) -> None:
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
     os._exit(0)  # taking a large value apart again would only take time
+
+
+def enter(directory: int, is_entered: bool) -> None:
+    """Work in a directory, and keep no descriptor of it: one leads out of every sandbox."""
+    if not is_entered:
+        os.fchdir(directory)
+    os.close(directory)
 
 
 def limit(time_s: float, memory_bytes: int, file_bytes: int) -> None:

@@ -16,7 +16,7 @@ from jaato.errors import JaatoError
 from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
-from jaato.protocol.specs import FileChange
+from jaato.protocol.specs import FileChange, SandboxAccess
 from jaato.tools.cancel import CancelToken
 
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
@@ -49,8 +49,9 @@ class Call(msgspec.Struct, eq=False):
     that its start is in the log, or will be; `followed` that somebody waits to hear of it. `stands_for` is the
     active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
     the call is. `within_s` is how long it may run at most, where that is less than the tool's own time; `overdue_s` how long
-    it had, where whoever cancels it does so for that. A tool that changes files appends to `changed`, so that clients learn
-    of them.
+    it had, where whoever cancels it does so for that. `access` is what a process that the call starts may reach, None where
+    nobody was asked for permission: everything; `access_reason` says why that and no more. A tool that changes files
+    appends to `changed`, so that clients learn of them.
     """
 
     id: str
@@ -73,6 +74,8 @@ class Call(msgspec.Struct, eq=False):
     followed: bool = False
     within_s: float | None = None
     overdue_s: float | None = None
+    access: SandboxAccess | None = None
+    access_reason: str = ""
     token: CancelToken = msgspec.field(default_factory=CancelToken)
     changed: list[FileChange] = msgspec.field(default_factory=list)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 
 from jaato.errors import InvalidArguments, PluginError, ToolError
-from jaato.protocol.specs import Access, ToolSpec
+from jaato.protocol.specs import Access, SandboxAccess, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.schema import Validator, arguments_struct, compact, foreign_value, schema_of
 
@@ -43,6 +43,9 @@ class Options:
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
     resumes: bool = False
+    confines: bool = False
+    examines: str | None = None
+    reaches: str | None = None
 
 
 class Remote(Protocol):
@@ -97,7 +100,9 @@ class Tool:
     the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
     arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema),
     `tags` and `source` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
-    has cut off is made again, as `call.again` says.
+    has cut off is made again, as `call.again` says. One that `confines` starts its process in the sandbox of `call.access`;
+    `examines` says what is wrong with arguments that the schema accepts, `reaches` what the process may reach that a call
+    talks to, None where that is not known.
     """
 
     spec: ToolSpec
@@ -119,6 +124,9 @@ class Tool:
     tags: tuple[str, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
     resumes: bool = False
+    confines: bool = False
+    examines: Callable[[dict[str, Any]], list[tuple[str, str]]] | None = None
+    reaches: Callable[[Call], SandboxAccess | None] | None = None
     _validator: Validator | None = None
 
     @property
@@ -134,7 +142,8 @@ class Tool:
         """Every problem of these arguments, as (JSON Pointer, message)."""
         if self._validator is None:
             self._validator = Validator(self.checked if self.checked is not None else {"type": "object"})
-        return self._validator.issues(arguments)
+        found = self._validator.issues(arguments)
+        return found if found or self.examines is None else self.examines(arguments)
 
 
 @overload
@@ -156,13 +165,17 @@ def tool(
     returns: dict[str, Any] | None = None,
     tags: tuple[str, ...] = (),
     resumes: bool = False,
+    confines: bool = False,
+    examines: str | None = None,
+    reaches: str | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
 
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
     `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema; `version`,
-    `returns` and `tags` are for those to whom a registry offers it; `resumes`: see `Tool`.
+    `returns` and `tags` are for those to whom a registry offers it; `resumes` and `confines`: see `Tool`; `means`, `examines`
+    and `reaches` name methods of its object.
     """
     if function is not None:
         setattr(function, MARK, Options())
@@ -213,14 +226,20 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         aliases=options.aliases,
         background_after_s=options.background_after_s,
         timeout_s=options.timeout_s,
-        means=getattr(function.__self__, options.means)
-        if options.means and inspect.ismethod(function)
-        else None,
+        means=method_of(function, options.means),
         version=options.version,
         returns=options.returns,
         tags=options.tags,
         resumes=options.resumes,
+        confines=options.confines,
+        examines=method_of(function, options.examines),
+        reaches=method_of(function, options.reaches),
     )
+
+
+def method_of(function: Callable[..., Any], name: str | None) -> Any:
+    """The method of this name of the object that a tool's function is bound to; None where there is none."""
+    return getattr(function.__self__, name) if name and inspect.ismethod(function) else None
 
 
 class Typed:

@@ -19,6 +19,7 @@ import anyio.to_thread
 from jaato.errors import ToolError
 from jaato.tools.processes.ended import Ended, interrupted
 from jaato.tools.processes.launch import Launcher, spool_directory
+from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.sweep import MARK, sweep
 from jaato.tools.processes.text import Shown
 from jaato.tools.processes.warden import wire
@@ -29,24 +30,35 @@ from jaato.tools.processes.warden.supervise import KILL_WITHIN_S
 ANSWER_WITHIN_S = 20.0
 NUDGE_EVERY_S = 2.0
 GONE_WITHIN_S = KILL_WITHIN_S * MOST_TIMES
+STARTS = 5
+"""How often a start is tried: what the sandbox is to hide or keep may go away while it is made, and then nothing has run."""
+MADE_WITHIN_S = 1.0
+"""As long as this after its start the streams are kept for another one; a sandbox fails within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a command may print and start, and how long it has to end when told to."""
+    """How much a command may print, start and use, and how long it has to end when told to.
+
+    `max_file_bytes` is the size of one file, `cpu_s` the seconds of processor time of one process; 0 is no limit, which
+    is right for what runs as long as it is wanted.
+    """
 
     bound_bytes: int = 16_384
     cap_bytes: int = 1 << 30
     grace_s: float = 0.5
     settle_s: float = 0.1
     max_processes: int = 2000
+    max_file_bytes: int = 64 << 30
+    cpu_s: int = 0
 
 
 class Command:
     """A command that runs; make one per run.
 
     `streams` are descriptors it is to have as its input and output, or one terminal: what it prints elsewhere (its
-    errors, where it has no terminal) is shown, whatever the length of it, and only its ends are kept.
+    errors, where it has no terminal) is shown, whatever the length of it, and only its ends are kept. `confinement` is the
+    sandbox it starts in; once it has run, that is the one it was started in.
     """
 
     def __init__(
@@ -59,42 +71,91 @@ class Command:
         timeout_s: float | None = None,
         show: Callable[[str], None],
         streams: Sequence[int] = (),
+        confinement: Confinement = UNCONFINED,
     ) -> None:
         self.streams = streams
+        self.access = confinement.access
         self.id = secrets.token_hex(16)
         self.limits = limits
         self.timeout_s = timeout_s
         self.spool = spool_directory() / f"{SPOOL_PREFIX}{self.id}"
-        self.request = {
+        self.request: dict[str, Any] = {
             "id": self.id,
             "argv": [argument.encode("utf-8", "surrogateescape") for argument in argv],
             "cwd": os.fsencode(absolute(cwd)),
-            "env": {os.fsencode(k): os.fsencode(v) for k, v in {**environment, MARK: self.id}.items()},
             "timeout_s": timeout_s,
             "bound_bytes": limits.bound_bytes,
             "cap_bytes": limits.cap_bytes,
             "grace_s": limits.grace_s,
             "settle_s": limits.settle_s,
             "max_processes": limits.max_processes,
+            "max_file_bytes": limits.max_file_bytes,
+            "cpu_s": limits.cpu_s,
             "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "spool": "" if streams else str(self.spool),
         }
+        self._environment = environment
+        self._show = show
+        self._kept: list[int] = []
+        self._stopping = False
+        self._prepare(confinement)
+
+    def _prepare(self, confinement: Confinement) -> None:
+        """Be ready for a start in this sandbox."""
+        variables = {**confinement.apply(self._environment), MARK: self.id}
+        self.request["env"] = {os.fsencode(k): os.fsencode(v) for k, v in variables.items()}
+        self.request["confinement"] = confinement.request()
+        self.confinement = confinement
+        """That of the last start."""
         self.pid = 0
         self.group = ""
-        self._shown = Shown(show)
+        self._shown = Shown(self._show)
         self._ended: Ended | None = None
         self._head = self._tail = b""
         self._streamed = bytearray()
         self._socket: socket.socket | None = None
-        self.asking = False
-        self._asked = self._stopping = False
+        self.asking = self._asked = False
 
     async def run(self, launcher: Launcher) -> Ended:
         """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
 
-        Raises `ToolError` when the command cannot be started.
+        A sandbox that could not be made is made anew. Raises `ToolError` when the command cannot be started.
         """
-        await self._open(launcher)
+        try:
+            ended = await self._once(launcher)
+            for _ in range(STARTS - 1):
+                again = self.confinement.again
+                if again is None or ended.reason != "failure" or ended.stuck[0] != "confine":
+                    break
+                if self.streams and not self._kept:
+                    break  # it took too long, and their numbers may mean others by now
+                self._prepare(await again())
+                ended = await self._once(launcher)
+            return ended
+        finally:
+            self._release()
+
+    async def _once(self, launcher: Launcher) -> Ended:
+        """Run it, if its sandbox starts."""
+        try:
+            await self._open(launcher)
+            return await self._run(launcher)
+        finally:
+            self.confinement.close()
+
+    def _keep(self) -> None:
+        """Have streams for another start, too: who has handed them over lets go of his. Raises OSError."""
+        if self.confinement.again is not None and not self._kept:
+            for fd in self.streams:
+                self._kept.append(os.dup(fd))
+
+    def _release(self) -> None:
+        """Keep no streams for another start, so that their ends are seen."""
+        kept, self._kept = self._kept, []
+        for fd in kept:
+            os.close(fd)
+
+    async def _run(self, launcher: Launcher) -> Ended:
         try:
             self.asking = not self._stopping
             if not self.asking:
@@ -128,7 +189,9 @@ class Command:
         """A supervisor that has said it is there. Nothing has been asked of it, so another may be tried."""
         for _ in range(2):
             try:
-                self._socket = launcher.supervisor(self.streams)
+                self._keep()
+                with self.confinement.joined() as joins:
+                    self._socket = launcher.supervisor(self._kept or self.streams, joins)
             except OSError as error:
                 raise ToolError(f"Commands cannot be run here: {error}") from None
             self._frames = wire.Frames()
@@ -181,11 +244,14 @@ class Command:
         A warden that was stopped meanwhile is woken.
         """
         going = True
+        made = time.monotonic() + MADE_WITHIN_S
         while going and self._ended is None:
             if time.monotonic() > last:
                 return False
-            with anyio.move_on_after(NUDGE_EVERY_S) as waited:
+            with anyio.move_on_after(MADE_WITHIN_S if self._kept else NUDGE_EVERY_S) as waited:
                 going = await self._receive()
+            if self._kept and time.monotonic() >= made:
+                self._release()
             if waited.cancelled_caught:
                 launcher.nudge()
         return True

@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jaato
+from jaato.tools.processes.warden import netns, wire
 
 PACKAGES = Path(jaato.__file__).resolve().parent.parent
 START = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.warden.main import main; main()"
 CLOSE_WITHIN_S = 15.0
+NETWORK_WITHIN_S = 3.0
+NETWORK_TRIES = 3
 
 
 def spool_directory() -> Path:
@@ -43,17 +46,41 @@ class Launcher:
         """The process id of the warden, 0 before the first command."""
         return self._pid
 
-    def supervisor(self, streams: Sequence[int] = ()) -> socket.socket:
+    def supervisor(self, streams: Sequence[int] = (), joins: Sequence[int] = ()) -> socket.socket:
         """A socket to a new supervisor that waits for its request; raises OSError when there can be none.
 
-        `streams` are descriptors for the command: its input and output, or one terminal. The caller's stay open.
+        `streams` are descriptors for the command: its input and output, or one terminal; `joins` those of the user and
+        network namespace it enters. The caller's stay open.
         """
+        ours = self._send(wire.JOINED_COMMAND if joins else wire.COMMAND, [*streams, *joins])
+        ours.setblocking(False)
+        return ours
+
+    def network(self) -> list[int]:
+        """Descriptors of a new network namespace: its user namespace, itself, a listener for the proxy in there.
+
+        Blocks for some milliseconds. Raises `NetworkRefused` where this machine refuses it, any other OSError when it
+        failed for now.
+        """
+        failure: OSError = ConnectionError()
+        for _ in range(NETWORK_TRIES):
+            with self._send(wire.NETWORK) as reply:
+                reply.settimeout(NETWORK_WITHIN_S)
+                try:
+                    return netns.receive(reply)
+                except (TimeoutError, ConnectionError) as error:
+                    failure = error  # a command has stopped or killed the warden
+            self.nudge()
+        raise failure
+
+    def _send(self, kind: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
+        """Send the warden one message with one end of a new socket and these descriptors; returns the other end."""
         with self._lock:
             ours, theirs = socket.socketpair()
             try:
                 for _ in range(2):
                     try:
-                        socket.send_fds(self._running(), [b"c"], [theirs.fileno(), *streams])
+                        socket.send_fds(self._running(), [kind], [theirs.fileno(), *descriptors])
                         break
                     except (BrokenPipeError, ConnectionResetError):
                         self._forget()
@@ -64,7 +91,6 @@ class Launcher:
                 raise
             finally:
                 theirs.close()
-        ours.setblocking(False)
         return ours
 
     def nudge(self) -> None:

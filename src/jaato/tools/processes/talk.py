@@ -17,6 +17,7 @@ from jaato.errors import ToolError
 from jaato.tools.processes.command import Command, Limits
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.streams import Streams, pipes
 
 READ_BYTES = 1 << 18
@@ -114,6 +115,7 @@ class Talk:
         take: Callable[[dict[str, Any]], None],
         most_bytes: int,
         limits: Limits | None = None,
+        confinement: Confinement = UNCONFINED,
     ) -> None:
         self.over = asyncio.Event()
         self.why = ""
@@ -122,6 +124,7 @@ class Talk:
         self._take = take
         self._frames = Frames(most_bytes)
         self._limits = limits or Limits()
+        self._confinement = confinement
         self._fault = ""
         self._errors = ""
         self._unsent = bytearray()
@@ -174,6 +177,7 @@ class Talk:
             limits=self._limits,
             show=self._complain,
             streams=streams.theirs,
+            confinement=self._confinement,
         )
         ended: Ended | None = None
         failure = ""

@@ -10,10 +10,10 @@ import socket
 import sys
 import time
 
-from jaato.tools.processes.warden import cgroup, tree, wire
+from jaato.tools.processes.warden import cgroup, netns, tree, wire
 from jaato.tools.processes.warden.output import clear_stale
 from jaato.tools.processes.warden.roundup import Roundup
-from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, close_all_but
+from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, NAMESPACES, close_all_but
 from jaato.tools.processes.warden.supervise import Supervisor
 
 CONTROL_FD = 0
@@ -76,19 +76,41 @@ class Warden:
                     continue  # jaato's end is closed already
 
     def _accept(self) -> bool:
-        """Fork a supervisor for the socket that came; False when jaato has closed its end."""
+        """Fork what the socket that came is for; False when jaato has closed its end."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.control, 1, 1 + MOST_STREAMS)
+            data, fds, _, _ = socket.recv_fds(self.control, 1, 1 + MOST_STREAMS + len(NAMESPACES))
         except OSError:
             return False
         if not data:
             return False
-        if fds:
-            self._fork(socket.socket(fileno=fds[0]), fds[1:])
+        if not fds:
+            return True
+        wire_end = socket.socket(fileno=fds[0])
+        if data == wire.NETWORK:
+            self._fork_network(wire_end)
+            return True
+        joins = fds[-len(NAMESPACES) :] if data == wire.JOINED_COMMAND else []
+        self._fork(wire_end, fds[1 : len(fds) - len(joins)], joins)
         return True
 
-    def _fork(self, wire_end: socket.socket, streams: list[int]) -> None:
-        """A supervisor for this socket; `streams` are what its command is to have as its standard streams."""
+    def _fork_network(self, reply: socket.socket) -> None:
+        """A process that makes a network namespace, hands it out over this socket, and ends."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            reply.send(str(error.errno).encode())
+            pid = -1
+        if pid == 0:
+            try:
+                self._close_sockets()
+                netns.hand_out(reply)
+            finally:
+                os._exit(0)
+        reply.close()
+
+    def _fork(self, wire_end: socket.socket, streams: list[int], joins: list[int]) -> None:
+        """A supervisor for this socket; `streams` are what its command is to have as its standard streams, `joins` the
+        namespaces it enters."""
         try:
             pid = os.fork()
         except OSError as error:
@@ -97,22 +119,26 @@ class Warden:
             wire_end.close()
             pid = -1
         if pid == 0:
-            self._supervise(wire_end, streams)
-        for fd in streams:
+            self._supervise(wire_end, streams, joins)
+        for fd in (*streams, *joins):
             os.close(fd)
         if pid > 0:
             self.sockets[pid] = wire_end
 
-    def _supervise(self, wire_end: socket.socket, streams: list[int]) -> None:
+    def _close_sockets(self) -> None:
+        """Let go, in a fork, of what is the warden's alone."""
+        self.control.close()
+        for other in (*self.sockets.values(), *(lost for lost, _ in self.lost.values())):
+            other.close()
+
+    def _supervise(self, wire_end: socket.socket, streams: list[int], joins: list[int]) -> None:
         """The whole life of a supervisor."""
         code = 70
         try:
             os.setsid()
-            self.control.close()
-            for other in (*self.sockets.values(), *(lost for lost, _ in self.lost.values())):
-                other.close()
+            self._close_sockets()
             group = f"{self.groups}{os.getpid()}" if self.groups else ""
-            supervisor = Supervisor(wire_end, self.parent_fd, wakeup(), group, streams)
+            supervisor = Supervisor(wire_end, self.parent_fd, wakeup(), group, streams, joins)
             supervisor.run()
             code = STUCK if supervisor.stuck else 0
         finally:

@@ -140,3 +140,9 @@ def clear_stale(directory: str) -> None:
             continue  # its supervisor still writes it
         finally:
             os.close(spool)
+
+
+def last_line(output: bytes) -> str:
+    """The last line that was printed, where an error says what it is."""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][-400:] if lines else "it gave no reason"

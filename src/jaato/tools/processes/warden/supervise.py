@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import time
 
 from jaato.tools.processes.warden import cgroup, tree, wire
-from jaato.tools.processes.warden.output import Captured
+from jaato.tools.processes.warden.output import Captured, last_line
 from jaato.tools.processes.warden.roundup import Roundup
 from jaato.tools.processes.warden.start import PIPE_BYTES, start
 
@@ -29,7 +28,13 @@ class Supervisor:
     """Runs one request to its end; its process is the subreaper of all that the command starts."""
 
     def __init__(
-        self, wire_end: socket.socket, parent_fd: int, wakeup_fd: int, group: str, streams: list[int]
+        self,
+        wire_end: socket.socket,
+        parent_fd: int,
+        wakeup_fd: int,
+        group: str,
+        streams: list[int],
+        joins: list[int],
     ) -> None:
         self.adopts = tree.become_subreaper()
         self.socket = wire_end
@@ -38,10 +43,11 @@ class Supervisor:
         self.frames = wire.Frames()
         self.request: dict[str, Any] = {}
         self.streams = streams
+        self.joins = joins
         self.group = group if group and cgroup.make(group) else ""
         self.pid = 0
         self.status: int | None = None
-        self.output_fd = -1
+        self.output_fd = self.status_fd = -1
         self.unsent = bytearray()
         self.reason = ""
         self.started = 0.0
@@ -64,10 +70,10 @@ class Supervisor:
         self.captured = Captured(
             self.request["bound_bytes"], self.request["cap_bytes"], self.request["spool"]
         )
-        self.pid, self.output_fd, failure = start(self.request, self.group, self.streams)
-        if failure:
-            self._clean()
-            self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))
+        begun = start(self.request, self.group, self.streams, self.joins)
+        self.pid, self.output_fd, self.status_fd = begun.pid, begun.output_fd, begun.status_fd
+        if begun.failure:
+            self._fail(begun.failure)
             return
         self._send(wire.value_frame(wire.STARTED, {"pid": self.pid}))
         self.started = time.monotonic()
@@ -78,7 +84,15 @@ class Supervisor:
         left = self._settle() if not self.reason else []
         stuck = self._clean()
         self._drain(limit=PIPE_BYTES * 5)
+        if not self.reason and begun.is_unconfined(self.status):
+            self._fail({"doing": "confine", "error": last_line(b"".join(self.captured.ends()))})
+            return
         self._report(duration_s, left, stuck)
+
+    def _fail(self, failure: dict[str, Any]) -> None:
+        """The last word about a command that never ran."""
+        self._clean()
+        self._finish(wire.value_frame(wire.ENDED, {"failure": failure}))
 
     def _receive(self) -> bool:
         """Wait for the request; False when it was called off."""
@@ -162,8 +176,7 @@ class Supervisor:
             return
         self.reason = reason
         if self.status is None and self.request["grace_s"] > 0 and reason != "processes":
-            tree.kill_group(self.pid, signal.SIGTERM)
-            tree.kill_group(self.pid, signal.SIGCONT)
+            tree.terminate(self.pid, within=bool(self.request["confinement"]))
 
     def _listen(self, event: int) -> None:
         """A word from jaato; its end closed means that it is gone."""
@@ -228,6 +241,9 @@ class Supervisor:
         while not tree.reap(self._reaped):
             self._drain(limit=READ_BYTES)
             below = tree.descendants(os.getpid(), MANY)
+            if self.request["confinement"]:
+                first = tree.children(os.getpid())  # of a process namespace, and no part of the command
+                below = [pid for pid in below if pid not in first]
             if time.monotonic() >= end or len(below) >= MANY:
                 return [line for line in map(tree.command_line, below) if line]
             time.sleep(0.002)
@@ -245,8 +261,13 @@ class Supervisor:
         return [f"{pid} {tree.command_line(pid)}".strip() for pid in self.stuck]
 
     def _tops(self) -> set[int]:
-        """The tops of what is left: our children, and where no orphan becomes ours, the command's session."""
+        """The tops of what is left: our children, and where no orphan becomes ours, the command's session.
+
+        Raises OSError where there are children that cannot be listed now: no list is no sign of the end.
+        """
         own = set(tree.children(os.getpid()))
+        if not own and not tree.reap(self._reaped):
+            raise OSError("the children cannot be listed")
         return own if self.adopts or not self.pid else own.union(tree.in_sessions({self.pid}))
 
     def _reaped(self, pid: int, status: int) -> None:

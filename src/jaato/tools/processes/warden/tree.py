@@ -149,6 +149,18 @@ def in_sessions(sessions: Collection[int]) -> list[int]:
     return found
 
 
+def of_group(pids: Iterable[int], group: int) -> list[int]:
+    """Those of the processes that are in this process group."""
+    found = []
+    for pid in pids:
+        try:
+            if os.getpgid(pid) == group:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to each that can be reached."""
     for pid in pids:
@@ -212,3 +224,16 @@ def forks_so_far() -> int:
             return int(load.read(200).split()[4])
     except (OSError, IndexError, ValueError):
         return -1
+
+
+def terminate(pid: int, *, within: bool) -> None:
+    """Ask the process group of a command to end; `within` spares its leader, the sandbox, which has to stay until it has."""
+    below = descendants(pid) if within else []
+    asked = of_group(below, pid)
+    for top in below[1:2]:  # below the sandbox's own; at a terminal it leads a group of its own
+        asked += [] if top in asked else of_group(below, top)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        if within:
+            send(asked, number)
+        else:
+            kill_group(pid, number)

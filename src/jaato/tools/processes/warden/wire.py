@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("!cI")
 MAX_FRAME_BYTES = 64 << 20
 
+COMMAND = b"c"  # to the warden, with a socket and streams: a supervisor for a command
+JOINED_COMMAND = b"j"  # the same, and after the streams the descriptors of the namespaces it enters
+NETWORK = b"n"  # to the warden, with a socket: make a network namespace, and answer there
 REQUEST = b"R"  # to the supervisor: what to run, a value
 STOP = b"K"  # to the supervisor: end it now
 READY = b"Y"  # the supervisor waits for its request; its control group, if it has one

@@ -1,0 +1,387 @@
+"""The sandbox of a workspace: an access becomes what a process is started with."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from jaato.abc.plugin import Host
+from jaato.errors import ToolError
+from jaato.protocol.specs import SandboxAccess, SandboxProfile
+from jaato.tools.control_names import STANDARD, ControlNames
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.aftercare import Aftercare, Removed, Watch
+from jaato.tools.processes.sandbox.alone import filtered
+from jaato.tools.processes.sandbox.backends import Backend, BackendChoice, choose, chosen, why_none
+from jaato.tools.processes.sandbox.bubblewrap import Bubblewrap
+from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
+from jaato.tools.processes.sandbox.plan import (
+    REMOVED_VARIABLES,
+    MountPlan,
+    confined_environment,
+    is_below,
+    mount_plan,
+    writable_roots,
+)
+from jaato.tools.processes.sandbox.protected import ProtectedPaths
+from jaato.tools.processes.sandbox.temporary import PrivateDirectory
+
+if TYPE_CHECKING:
+    from jaato.tools.network.grants import NetworkGrant
+
+FULL = SandboxAccess("full")
+READ_ONLY = SandboxAccess("read-only")
+
+
+class SandboxUnavailable(ToolError):
+    """No back end here enforces the profile in full."""
+
+    code = "sandbox_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process is started with: `prefix` in front of its command line, and its variables.
+
+    The back end `landlock` has no program of its own: `operations` are the mounts that the warden makes, (kind, source,
+    target), and `writable` the paths that may be changed then. `backend` is empty without a sandbox.
+    """
+
+    access: SandboxAccess
+    backend: str = ""
+    prefix: tuple[str, ...] = ()
+    operations: tuple[tuple[str, str, str], ...] = ()
+    writable: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    aftercare: Aftercare | None = None
+    watch: Watch | None = None
+    """What is looked after when the process has ended."""
+    joined_prefix: tuple[str, ...] = ()
+    """In place of `prefix` for a process that the warden moves into the network of its session first."""
+    network: SessionNetwork | None = None
+    grant: NetworkGrant | None = None
+    offline: str = ""
+    """Why the hosts that were granted cannot be reached; empty where they can, or none were."""
+    again: Callable[[], Awaitable[Confinement]] | None = None
+    """The same access as the machine is then, for another start."""
+
+    def request(self) -> dict[str, Any] | None:
+        """What the warden does with it; None for a process without a sandbox."""
+        if not self.backend:
+            return None
+        joined = self.network is not None
+        return {
+            "backend": self.backend,
+            "prefix": [os.fsencode(word) for word in (self.joined_prefix if joined else self.prefix)],
+            "operations": list(self.operations),
+            "writable": list(self.writable),
+            "joined": joined,
+        }
+
+    @contextmanager
+    def joined(self) -> Iterator[tuple[int, ...]]:
+        """The descriptors of the namespaces that the process enters, to be handed over within."""
+        if self.network is None:
+            yield ()
+            return
+        with self.network.joined() as descriptors:
+            yield descriptors
+
+    @property
+    def refused(self) -> list[str]:
+        """The hosts that the process asked for and was not connected to, as `host:port`."""
+        return self.grant.refused if self.grant is not None else []
+
+    def close(self) -> None:
+        """The process is over: its connections end, its credentials are worth nothing, what it must not leave is moved away."""
+        if self.grant is not None:
+            self.grant.close()
+        if self.aftercare is not None and self.watch is not None:
+            self.aftercare.end(self.watch)
+
+    def apply(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """A process's variables as the sandbox has them."""
+        if not self.backend:
+            return dict(environment)
+        kept = {name: value for name, value in environment.items() if name not in REMOVED_VARIABLES}
+        return {**kept, **self.environment}
+
+
+UNCONFINED = Confinement(FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Starts helpers of our own that read the tree, such as git: read-only, without network or what holds secrets.
+
+    Without a back end they run as they are: each of them brings protections of its own.
+    """
+
+    backend: Bubblewrap | None = None
+    plan: Callable[[], MountPlan] | None = None
+    """Made anew for each start: a socket that is hidden must still be there."""
+
+    @contextmanager
+    def start(self, command: Sequence[str], cwd: Path) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+        """How a command line is started within: itself in the sandbox, and descriptors to be handed over. It dies with the
+        thread that started it, which must wait for it."""
+        if self.backend is None or self.plan is None:
+            yield [*command], ()
+            return
+        with filtered() as (options, handed):
+            more = (*options, "--unshare-net", "--die-with-parent")
+            yield [*self.backend.arguments(self.plan(), str(cwd), *more), *command], handed
+
+
+class Sandbox:
+    """Confines the processes of one workspace. Safe from any thread; `close` lets go of its sessions' networks and files.
+
+    `private` are directories of jaato's own that no confined process sees, `allow_hosts` the hosts at private addresses
+    that the user lets the proxy connect to. Without a `backend` the user's settings say which.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        environ: Mapping[str, str],
+        private: Iterable[Path] = (),
+        cache: Path | None = None,
+        backend: BackendChoice | None = None,
+        names: ControlNames = STANDARD,
+        quarantine: Path | None = None,
+        allow_hosts: Iterable[str] = (),
+        shared: bool = True,
+    ) -> None:
+        self.workspace = workspace
+        self._shared = shared
+        self._environ = environ
+        self._private = tuple(private)
+        self._cache = cache
+        self.choice: BackendChoice = backend or chosen(environ)
+        self._unknown = True
+        home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+        self.aftercare = Aftercare(names, quarantine, home)
+        self._allow_hosts = tuple(allow_hosts)
+        self._networks = Networks(environ, self._allow_hosts)
+        self._tmp: dict[str, PrivateDirectory] = {}
+        self._lock = threading.Lock()
+        self._end = weakref.finalize(self, remove_all, self._tmp)
+        weakref.finalize(self, self._networks.abandon).atexit = False
+
+    @property
+    def backend(self) -> Backend | None:
+        """The back end that is used, found by running it; None where there is none."""
+        return choose(self.choice, self._environ, self.untrusted)
+
+    @property
+    def untrusted(self) -> tuple[Path, ...]:
+        """Where no program of the sandbox's own is taken from."""
+        return (self.workspace,)
+
+    @property
+    def profiles(self) -> frozenset[SandboxProfile]:
+        """The profiles that can be enforced here in full."""
+        backend = self.backend
+        return backend.profiles if backend is not None else frozenset()
+
+    async def confine(
+        self,
+        access: SandboxAccess | None,
+        cwd: Path,
+        session_id: str = "",
+        launcher: Launcher | None = None,
+    ) -> Confinement:
+        """What a process with this access is started with; its credentials for the proxy end with `Confinement.close`.
+
+        The warden of `launcher` makes the session's network where there is none yet. Raises `SandboxUnavailable` where
+        the profile cannot be enforced: nothing is started with less.
+        """
+        if access is None or access.profile == "full":
+            return self._unconfined()
+        backend = await anyio.to_thread.run_sync(lambda: self.backend) if self._unknown else self.backend
+        self._unknown = False
+        if backend is None or access.profile not in backend.profiles:
+            why = why_none(self.choice, self._environ, self.untrusted)
+            raise SandboxUnavailable(
+                f"No sandbox here can enforce {access.profile!r}: {why} `jaato doctor` says more. "
+                "Without one a command runs only with the profile full."
+            )
+        watch, protected = None, None
+        if access.profile == "workspace-write":
+            roots = writable_roots(access, self.workspace)
+            watch, protected = await anyio.to_thread.run_sync(self.aftercare.begin, roots, access.control)
+        plan, cache = self.plan(access, self._temporary(session_id), protected)
+        network = await self._networks.of(session_id, launcher)
+        given = backend.start(plan, str(cwd), joined=False)
+        joined = backend.start(plan, str(cwd), joined=True) if network is not None else given
+        environment = confined_environment(access, cache)
+        grant, offline = None, ""
+        if access.profile == "workspace-write" and access.domains:
+            if network is None:
+                offline = self._networks.refusal
+            else:
+                grant = network.grant(access.domains)
+                environment |= grant.environment
+        return Confinement(
+            access,
+            backend.name,
+            **given,
+            environment=environment,
+            aftercare=self.aftercare,
+            watch=watch,
+            joined_prefix=joined.get("prefix", ()),
+            network=network,
+            grant=grant,
+            offline=offline,
+            again=functools.partial(self.confine, access, cwd, session_id, launcher),
+        )
+
+    def _unconfined(self) -> Confinement:
+        """What has no sandbox may change control files; commands beside it may not."""
+        watch, _ = self.aftercare.begin((), control=True)
+        return Confinement(FULL, aftercare=self.aftercare, watch=watch)
+
+    def finish(self, confinement: Confinement) -> list[Removed]:
+        """Move away the control files that a process has left, which has ended; `reported` adds them to a result."""
+        return self.aftercare.finish(confinement.watch) if confinement.watch is not None else []
+
+    def end_session(self, session_id: str) -> None:
+        """Let go of what a session has here: its network, its temporary files."""
+        self._networks.end(session_id)
+        with self._lock:
+            place = self._tmp.pop(session_id, None)
+        if place is not None:
+            place.remove()
+
+    def plan(
+        self, access: SandboxAccess, tmp: Path, protected: ProtectedPaths | None = None
+    ) -> tuple[MountPlan, Path | None]:
+        """What a process with this access sees, with `tmp` as its `/tmp`; and its cache, where it has one."""
+        cache = self._make_cache() if access.profile == "workspace-write" else None
+        plan = mount_plan(
+            access,
+            self.workspace,
+            tmp,
+            environ=self._environ,
+            private=self._private,
+            cache=cache,
+            protected=protected,
+        )
+        return plan, cache
+
+    def protected(self, access: SandboxAccess) -> ProtectedPaths:
+        """The control files that a process with this access does not change. Raises `LinkedControlFile`."""
+        if access.profile != "workspace-write" or access.control:
+            return ProtectedPaths()
+        watch, protected = self.aftercare.begin(writable_roots(access, self.workspace), control=False)
+        self.aftercare.finish(watch)
+        return protected
+
+    def reader(self, visible: Iterable[Path] = ()) -> Reader:
+        """What starts our own helpers that read the workspace and what is `visible`; to be found it takes a moment.
+
+        What is `visible` below `/tmp` is so from the top: a repository may begin above the directory that is asked about.
+        """
+        backend = self.backend
+        if not isinstance(backend, Bubblewrap):
+            return Reader()
+        tops = [Path(*path.parts[:3]) for path in map(Path.resolve, (self.workspace, *visible))]
+        plan = functools.partial(
+            mount_plan,
+            READ_ONLY,
+            self.workspace,
+            None,
+            environ=self._environ,
+            private=self._private,
+            visible=tops,
+        )
+        return Reader(backend, plan)
+
+    def beside(self, cache: Path | None) -> Sandbox:
+        """Another one under the same rules, for a process that outlives sessions: with a network, temporary files and a
+        cache of its own. Control files are looked after together, so that it keeps what others change with permission."""
+        made = Sandbox(
+            self.workspace,
+            environ=self._environ,
+            private=self._private,
+            cache=cache,
+            backend=self.choice,
+            allow_hosts=self._allow_hosts,
+        )
+        made.aftercare = self.aftercare
+        return made
+
+    def release(self) -> None:
+        """One of its users has ended: the only one, unless it is shared."""
+        if not self._shared:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of what its sessions have here."""
+        self._networks.close()
+        with self._lock:
+            remove_all(self._tmp)
+
+    def _temporary(self, session_id: str) -> Path:
+        with self._lock:
+            place = self._tmp.get(session_id)
+            if place is None or not place.path.is_dir():
+                place = self._tmp[session_id] = PrivateDirectory()
+            return place.path
+
+    def _make_cache(self) -> Path | None:
+        if self._cache is None:
+            return None
+        real, workspace = os.path.realpath(self._cache), os.path.realpath(self.workspace)
+        if is_below(str(self._cache), workspace) and not is_below(real, workspace):
+            return None  # a command has put a link in its place
+        try:
+            self._cache.mkdir(0o700, parents=True, exist_ok=True)
+        except OSError:
+            return None
+        return self._cache.resolve()
+
+
+def remove_all(places: dict[str, PrivateDirectory]) -> None:
+    """Remove directories with everything in them."""
+    while places:
+        places.popitem()[1].remove()
+
+
+def swept(host: Host) -> list[Removed]:
+    """Move away the control files that processes which still run have made by now; none without a shared sandbox."""
+    try:
+        found: Sandbox = host.service("sandbox")
+    except KeyError:
+        return []
+    return found.aftercare.sweep()
+
+
+def sandbox_of(host: Host) -> Sandbox:
+    """The host's service `sandbox`; without one, a sandbox for its workspace."""
+    from jaato.tools.reach import environ_of
+
+    try:
+        found: Sandbox = host.service("sandbox")
+    except KeyError:
+        return Sandbox(host.workspace, environ=environ_of(host), shared=False)
+    return found
+
+
+def profiles_of(services: Mapping[str, Any], workspace: Path) -> Callable[[], frozenset[SandboxProfile]]:
+    """What tells which profiles the service `sandbox` enforces; without it, the sandbox that plugins make themselves."""
+    from jaato.settings import environment
+
+    found: Sandbox | None = services.get("sandbox")
+    sandbox = found or Sandbox(workspace, environ=services.get("environ") or environment())
+    return lambda: sandbox.profiles

@@ -1,0 +1,270 @@
+"""Confine a command by namespaces and mounts of its own, Landlock and the filter of system calls.
+
+Three processes: this one waits, the first of the new process namespace takes in what is orphaned there, and the command
+runs below it. Both of the new ones are restricted before anything foreign runs. The first two die with their parents, while it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import socket
+import stat
+import struct
+
+from jaato.tools.processes.warden import landlock, seccomp
+from jaato.tools.processes.warden.landlock import LIBC, checked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn
+
+    Operation = tuple[str, str, str]
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_F_EMPTY_PATH = 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+KERNEL_PLACES = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "mtrr", "scsi", "driver")
+"""What in `/proc` a user 0 may write to whatever its capabilities are."""
+
+OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+
+
+def enter(confinement: dict[str, Any], status_fd: int, fail: int) -> None:
+    """Return in the process that becomes the command, confined; the others never return. Raises OSError.
+
+    `status_fd` gets `{"exit-code": N}` when the command has ended; `fail` stays open in the command alone.
+    """
+    isolate(joined=confinement["joined"])
+    die_with_parent()
+    over, ended = os.pipe()
+    first = os.fork()
+    if first:
+        watch(first, over)
+    os.close(over)
+    arrange(confinement["operations"])
+    os.chdir("/")
+    restrict(confinement["writable"])
+    die_with_parent()
+    command = os.fork()
+    if command:
+        look_after(command, ended, status_fd, fail)
+    os.close(ended)
+    os.close(status_fd)
+
+
+def isolate(*, joined: bool) -> None:
+    """Enter new namespaces, with this user as the only one; `joined` says that the network is the session's already."""
+    user, group = os.getuid(), os.getgid()
+    wanted = NEWUSER | NEWNS | NEWPID | NEWIPC | NEWUTS | NEWCGROUP
+    checked("namespaces", LIBC.unshare(wanted if joined else wanted | NEWNET))
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    if joined:
+        return
+    with socket.socket() as any_socket:
+        request = bytearray(struct.pack("16sH22x", b"lo", 0))
+        fcntl.ioctl(any_socket, SIOCGIFFLAGS, request)
+        struct.pack_into("H", request, 16, struct.unpack_from("H", request, 16)[0] | IFF_UP)
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
+
+
+def die_with_parent(*, so: bool = True) -> None:
+    """Be killed when the parent ends, with the namespace whose first process this is, or not; a change of rights undoes it."""
+    checked("end", LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL if so else 0, 0, 0, 0))
+
+
+def arrange(operations: Iterable[Operation]) -> None:
+    """Make the mounts. What is shown elsewhere is taken first, for later mounts may cover where it comes from."""
+    checked("/", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    taken = [(one, tree_of(one[1]) if one[0] in ("read", "write") else -1) for one in operations]
+    devices = {name: tree_of(f"/dev/{name}") for name in DEVICES}
+    fix(AT_FDCWD, "/", MS_RDONLY | MS_NOSUID | MS_NODEV)
+    for (kind, source, target), tree in taken:
+        match kind:
+            case "read" if source == os.devnull and not os.path.exists(target):
+                os.close(tree)  # a socket that is gone needs no cover
+            case "read" | "write":
+                prepare(target, directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+                fix(tree, "", (MS_RDONLY if kind == "read" else 0) | MS_NOSUID | MS_NODEV)
+                attach(tree, target)
+            case "empty":
+                make("tmpfs", target, "mode=0755")
+            case "seal":
+                flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
+                checked(target, LIBC.mount(None, os.fsencode(target), None, flags, None))
+            case "devices":
+                make_devices(target, devices)
+            case "processes":
+                make_processes(target)
+
+
+def tree_of(path: str) -> int:
+    """What is mounted at and below a path, as a descriptor of a copy."""
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
+    return checked(path, LIBC.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
+
+
+def fix(tree: int, path: str, attributes: int) -> None:
+    """Set attributes of all mounts of a tree; those of old mounts and of new ones have the same bits."""
+    where = AT_RECURSIVE | (0 if path else AT_EMPTY_PATH)
+    given = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    checked(path, LIBC.syscall(MOUNT_SETATTR, tree, os.fsencode(path), where, given, ctypes.c_size_t(32)))
+
+
+def attach(tree: int, target: str) -> None:
+    """Mount a tree that was taken, once."""
+    place = os.fsencode(target)
+    checked(target, LIBC.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH))
+    os.close(tree)
+
+
+def prepare(target: str, *, directory: bool) -> None:
+    """Make what something is mounted on, in a directory of the sandbox's own."""
+    if os.path.lexists(target):
+        return
+    if directory:
+        os.makedirs(target, 0o755)
+        return
+    os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def make(kind: str, target: str, options: str, flags: int = MS_NOSUID | MS_NODEV) -> None:
+    """Mount a new file system."""
+    name = kind.encode()
+    checked(target, LIBC.mount(name, os.fsencode(target), name, flags, options.encode()))
+
+
+def make_devices(target: str, devices: dict[str, int]) -> None:
+    """The devices that every program may use, terminals and shared memory of the sandbox's own, and no others."""
+    make("tmpfs", target, "mode=0755", MS_NOSUID)
+    for name, tree in devices.items():
+        path = f"{target}/{name}"
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        attach(tree, path)
+    for name, place in DEVICE_LINKS.items():
+        os.symlink(place, f"{target}/{name}")
+    for name in ("pts", "shm"):
+        os.mkdir(f"{target}/{name}")
+    make("devpts", f"{target}/pts", "newinstance,ptmxmode=0666,mode=620", MS_NOSUID | MS_NOEXEC)
+    make("tmpfs", f"{target}/shm", "mode=1777")
+
+
+def make_processes(target: str) -> None:
+    """The processes of the new namespace, with what is the kernel's read-only."""
+    make("proc", target, "", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for name in KERNEL_PLACES:
+        path = f"{target}/{name}"
+        if os.path.exists(path):
+            tree = tree_of(path)
+            fix(tree, "", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            attach(tree, path)
+
+
+def restrict(writable: Iterable[str]) -> None:
+    """Give up what this process could still do to its namespaces; everything it starts has as little."""
+    filter_bytes = seccomp.program()
+    if not filter_bytes:
+        raise OSError(errno.ENOSYS, "no filter of system calls for this machine")
+    checked("dumpable", LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+    number = 0
+    while LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    landlock.restrict(writable)
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    checked("capabilities", LIBC.capset(header, bytes(24)))
+    code = ctypes.create_string_buffer(filter_bytes, len(filter_bytes))
+    described = struct.pack("@HP", len(filter_bytes) // 8, ctypes.addressof(code))
+    checked("filter", LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0))
+
+
+def watch(first: int, over: int) -> NoReturn:
+    """End as the command did. What a terminal sends to the whole group is for the command alone."""
+    for number in OF_TERMINALS:
+        signal.signal(number, signal.SIG_IGN)
+    leave_open(over)
+    said = os.read(over, 1)
+    if not said:
+        os.waitpid(first, 0)
+    os._exit(said[0] if said else 127)
+
+
+def look_after(command: int, ended: int, status_fd: int, fail: int) -> NoReturn:
+    """Be the first process of the namespace until the last of it has ended."""
+    leave_open(ended, status_fd)
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(0)
+        if pid == command:
+            code = os.waitstatus_to_exitcode(status)
+            code = code if code >= 0 else 128 - code
+            die_with_parent(so=False)  # what is left has its moment to end by itself
+            for fd, said in ((status_fd, b'{"exit-code": %d}\n' % code), (ended, bytes([code & 0xFF]))):
+                try:
+                    os.write(fd, said)
+                except OSError:
+                    pass  # who would read it was killed
+                os.close(fd)
+
+
+def leave_open(*kept: int) -> None:
+    """Close every descriptor but these."""
+    last = 0
+    for fd in sorted(kept):
+        os.closerange(last, fd)
+        last = fd + 1
+    os.closerange(last, max(256, last))
+
+
+def probe() -> None:
+    """Confine a program as the request at the standard input says, and exit with 0 if it is held."""
+    import marshal
+    import sys
+
+    status, written = os.pipe()
+    request = marshal.loads(sys.stdin.buffer.read())  # noqa: S302 jaato wrote it
+    try:
+        enter(request, written, status)
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'it'}: {error.strerror or error}")
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0 if is_held() else 1)
+
+
+def is_held() -> bool:
+    """Whether this process is among few and may not write where it could."""
+    try:
+        os.close(os.open("/etc/jaato-probe", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return os.getpid() <= 3
+    return False

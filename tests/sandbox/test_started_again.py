@@ -1,0 +1,103 @@
+"""What a sandbox was to hide goes away before it is made: the program starts all the same, whatever its streams are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+from tests.sandbox.running import WORKING
+
+from jaato.protocol.specs import SandboxAccess
+from jaato.settings import environment
+from jaato.tools.processes.command import Command, Limits
+from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.backends import BackendChoice
+from jaato.tools.processes.sandbox.sandbox import Sandbox
+from jaato.tools.processes.streams import Streams, pipes, terminal
+
+pytestmark = pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
+LINE = "test ! -e $HOME/.aws/key && echo started; exec 1>&-; exec 2>&-; sleep 3"
+
+
+def read(fd: int, within_s: float) -> tuple[str, float]:
+    """What comes from a descriptor until its end, and how long that takes."""
+    began, said = time.monotonic(), b""
+    while time.monotonic() < began + within_s:
+        try:
+            data = os.read(fd, 4096)
+        except BlockingIOError:
+            time.sleep(0.01)
+            continue
+        except OSError:
+            break  # of a terminal
+        if not data:
+            break
+        said += data
+    return said.decode(), time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", ["captured", "pipes", "terminal"])
+@pytest.mark.parametrize("backend", WORKING)
+def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str, kind: str) -> None:
+    """Commands, servers and terminals start once, in a sandbox of what is there then; what was handed over serves the
+    second start as it would have the first, and is not held for longer."""
+    home = tmp_path / "home"
+    secret = home / ".aws"
+    secret.mkdir(parents=True)
+    (home / "work").mkdir()
+    (secret / "key").write_text("x")
+    environ = {"HOME": str(home), "PATH": environment()["PATH"]}
+    streams: Streams | None = None if kind == "captured" else pipes() if kind == "pipes" else terminal(24, 80)
+    said: list[str] = []
+
+    async def main() -> None:
+        sandbox = Sandbox(home / "work", environ=environ, backend=cast("BackendChoice", backend))
+        launcher = Launcher()
+        shown: list[str] = []
+        try:
+            confinement = await sandbox.confine(SandboxAccess("read-only"), sandbox.workspace)
+            shutil.rmtree(secret)
+            command = Command(
+                ["/bin/sh", "-c", LINE],
+                sandbox.workspace,
+                environ,
+                limits=Limits(),
+                timeout_s=30,
+                show=shown.append,
+                streams=streams.theirs if streams is not None else (),
+                confinement=confinement,
+            )
+            async with anyio.create_task_group() as tasks:
+
+                async def run() -> None:
+                    ended = await command.run(launcher)
+                    assert (ended.reason, ended.code) == ("", 0), ended.stuck
+
+                tasks.start_soon(run)
+                if streams is None:
+                    while "started" not in "".join(shown):
+                        await anyio.sleep(0.01)
+                    said.append("".join(shown))
+                    return
+                while not command.asking:
+                    await anyio.sleep(0.002)
+                streams.close_theirs()
+                text, took_s = await anyio.to_thread.run_sync(read, streams.output_fd, 20.0)
+                if (backend, kind) == ("landlock", "pipes"):  # bubblewrap has the streams too
+                    assert took_s < 2.5, "the program runs for three seconds, its output has ended before"
+                said.append(text)
+        finally:
+            launcher.close()
+            sandbox.close()
+
+    try:
+        anyio.run(main)
+        assert said[0].count("started") == 1
+    finally:
+        if streams is not None:
+            streams.close()
