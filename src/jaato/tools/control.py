@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import itertools
@@ -9,83 +10,39 @@ import os
 import pwd
 import re
 import stat
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jaato.tools.atomic import resolved
+from jaato.tools.control_names import STANDARD, WILD, ControlNames, Tier, folded
 
-DIRECTORIES = frozenset({".jaato", ".git", ".ssh", ".vscode"})
-"""A directory of this name, at any depth, with everything in it."""
-
-FILES = frozenset(
-    {
-        ".mcp.json",
-        ".envrc",
-        ".gitconfig",
-        ".bashrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".bash_aliases",
-        ".profile",
-        ".login",
-        ".logout",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".kshrc",
-        ".mkshrc",
-        ".cshrc",
-        ".tcshrc",
-        ".inputrc",
-        ".xprofile",
-        ".xinitrc",
-        ".xsession",
-        ".xsessionrc",
-        ".pam_environment",
-        "config.fish",
-    }
-)
-"""A file of this name, at any depth."""
-
-CONFIG = frozenset({"fish", "git", "environment.d", "autostart", "systemd"})
-"""Directories of `.config` that start programs; `.config` itself is one, since it can be moved into place."""
+ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
+"""What a permitted change of a control file is made in, given its absolute path."""
 
 ORDERS = frozenset({"config", "config.worktree", "hooks"})
 """What git obeys in a repository's own directory."""
 
-IGNORED = dict.fromkeys(
-    [0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF], None
-)
 SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
-WILD = re.compile(r"[*?\[]")
-NAMES = (*sorted(DIRECTORIES), *sorted(FILES), ".config")
+NAMES = (*sorted(STANDARD.first.plain), ".config")
 MAX_ENTRIES = 20_000
 MAX_PATH_CHARS = 4_096
 
 
-def folded(name: str) -> str:
-    """The name as a file system that ignores case, trailing dots or invisible characters has it."""
-    if not name.isascii():
-        name = unicodedata.normalize("NFKC", name).translate(IGNORED)
-    name = name.casefold().split(":", 1)[0].rstrip(" .") if name not in (".", "..") else name
-    return ".git" if name == "git~1" else name
+def unwatched(_path: str) -> contextlib.AbstractContextManager[None]:
+    """Change it; nothing watches for control files here."""
+    return contextlib.nullcontext()
 
 
-def names_control(parts: Sequence[str]) -> bool:
-    """Whether this path, by its names alone, is a control path."""
-    names = [folded(part) for part in parts]
-    if not names:
+def names_control(parts: Sequence[str], names: ControlNames = STANDARD, tiers: Tier = 2) -> bool:
+    """Whether this path, by its names alone, is a control path of the first tier, or of the first two."""
+    written = [folded(part) for part in parts]
+    if not written:
         return False
-    if not DIRECTORIES.isdisjoint(names) or names[-1] in FILES or parts[-1] == "HEAD":
+    if parts[-1] == "HEAD" or written[-1] == ".config":
         return True  # a HEAD makes a directory a bare git repository, with a config and hooks of its own
-    if ".config" in names:
-        below = names[names.index(".config") + 1 :]
-        return not below or below[0] in CONFIG
-    return in_bare_repository_names(names)
+    if names.first.match(written) or (tiers == 2 and names.second.match(written)):
+        return True
+    return in_bare_repository_names(written)
 
 
 def in_bare_repository_names(names: Sequence[str]) -> bool:
@@ -101,13 +58,26 @@ def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
     )
 
 
-def is_linked_control(info: os.stat_result, roots: Sequence[Path]) -> bool:
+def in_virtual_environment(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path lies among the programs of a Python environment, whatever its name."""
+    return any(
+        folded(part) in ("bin", "scripts") and (root.joinpath(*parts[:index]) / "pyvenv.cfg").exists()
+        for index, part in enumerate(parts)
+    )
+
+
+def in_control_directory(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path is control by what lies beside it."""
+    return in_bare_repository(root, parts) or in_virtual_environment(root, parts)
+
+
+def is_linked_control(info: os.stat_result, roots: Sequence[Path], names: ControlNames = STANDARD) -> bool:
     """Whether a file with several links is a control file; also when there is too much to search."""
     if not stat.S_ISREG(info.st_mode) or info.st_nlink < 2:
         return False
     wanted = (info.st_dev, info.st_ino)
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    for path in (home / name for name in FILES):
+    for path in (home / name for name in names.first.plain):
         try:
             found = os.lstat(path)
         except OSError:
@@ -120,7 +90,7 @@ def is_linked_control(info: os.stat_result, roots: Sequence[Path]) -> bool:
             left -= 1
             if left < 0:
                 return True
-            if inode == info.st_ino and names_control(path.relative_to(root).parts):
+            if inode == info.st_ino and names_control(path.relative_to(root).parts, names):
                 return True
     return False
 
@@ -140,21 +110,28 @@ def entries(root: Path) -> Iterator[tuple[Path, int]]:
             continue
 
 
-def named(path: str) -> bool:
+def named(path: str, names: ControlNames = STANDARD, tiers: Tier = 1) -> bool:
     """Whether the path as written goes through a control name."""
     parts = [part for part in path.replace("\\", "/").split("/") if part]
-    return names_control(parts) or ("etc" in parts and SYSTEM.search(path) is not None)
+    return names_control(parts, names, tiers) or ("etc" in parts and SYSTEM.search(path) is not None)
 
 
 def control_path(
-    path: str, place: str, protected: Iterable[Path] = (), root: str | None = None, *, hidden: bool = True
+    path: str,
+    place: str,
+    protected: Iterable[Path] = (),
+    root: str | None = None,
+    *,
+    hidden: bool = True,
+    names: ControlNames = STANDARD,
+    tiers: Tier = 1,
 ) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it
     means none.
 
     `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are
     directories whose whole content counts as control. A pattern means what it may match, `hidden` says whether
-    that includes names with a leading dot.
+    that includes names with a leading dot. `tiers` says whether the second tier counts too.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
@@ -163,11 +140,13 @@ def control_path(
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
     root = root or place
     inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
-    if named(inside) or named(os.path.normpath(inside)):
+    if named(inside, names, tiers) or named(os.path.normpath(inside), names, tiers):
         return path
     real = resolved(written)
     below = os.path.relpath(real, resolved(root))
-    if named(below):
+    if named(below, names, tiers):
+        return below
+    if tiers == 2 and in_virtual_environment(Path(resolved(root)), Path(below).parts):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
@@ -195,9 +174,9 @@ def holds_workspace(path: str, place: str, root: str) -> bool:
 def same_thing(real: str, root: str) -> str | None:
     """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind
     mount."""
-    identities = control_identities(
-        root, tuple(changed(f"{root}/{one}") for one in ("", ".git", ".git/hooks", ".jaato"))
-    )
+    home = os.path.expanduser("~")
+    seen = (f"{root}/{one}" for one in ("", ".git", ".git/hooks", ".jaato"))
+    identities = control_identities(root, home, tuple(changed(one) for one in (*seen, home)))
     if not identities:
         return None
     current = real
@@ -221,8 +200,9 @@ def changed(directory: str) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def control_identities(root: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
-    """The device and inode of each control file and directory that exists in a workspace."""
+def control_identities(root: str, home: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
+    """The device and inode of each control file and directory that exists in a workspace, and of those of the home, which
+    may be links to what is there."""
     names = [*NAMES, ".git/config", ".git/hooks"]
     for directory in (".git/hooks", ".jaato"):
         try:
@@ -230,9 +210,12 @@ def control_identities(root: str, _changed: tuple[int, ...]) -> dict[tuple[int, 
         except OSError:
             continue
     found: dict[tuple[int, int], str] = {}
-    for name in names:
+    for path, name in (
+        *((f"{home}/{one}", f"~/{one}") for one in NAMES),
+        *((f"{root}/{one}", one) for one in names),
+    ):
         try:
-            state = os.stat(os.path.join(root, name))
+            state = os.stat(path)
         except OSError:
             continue
         found[state.st_dev, state.st_ino] = name

@@ -10,8 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from jaato.errors import ToolError
+from jaato.tools import control
 from jaato.tools.beneath import MAX_PATH_BYTES, O_PATH, Place, Root, Walk, open_beneath, outside
-from jaato.tools.control import in_bare_repository, is_linked_control, names_control
+from jaato.tools.control import in_control_directory, is_linked_control, names_control
+from jaato.tools.control_names import STANDARD, ControlNames
 from jaato.tools.entries import Entry, entry_kind, special
 from jaato.tools.file_errors import FileMissing, PathRefused, absent, explained
 from jaato.tools.names import missing
@@ -24,11 +26,20 @@ class Roots:
 
     Paths are relative to the workspace, or absolute and beneath a root. Links that stay beneath a root are
     followed, others refused, also when they are made while a call runs. Every method raises `ToolError`s that
-    name the path and say what to do.
+    name the path and say what to do. A permitted change of a control file is made inside `control_change`.
     """
 
-    def __init__(self, workspace: Path, granted: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        granted: Iterable[Path] = (),
+        *,
+        names: ControlNames = STANDARD,
+        control_change: control.ControlChange = control.unwatched,
+    ) -> None:
         self._roots = tuple(Root.at(path) for path in (workspace, *granted))
+        self.names = names
+        self._control_change = control_change
 
     def move(self, workspace: Path) -> bool:
         """Have another workspace from now on, beside the same granted directories; whether it is another."""
@@ -136,10 +147,7 @@ class Roots:
             os.close(fd)
 
     def is_control(self, path: str) -> bool:
-        """Whether writing there could change what runs or is allowed: by name, by a link, or by a hard link.
-
-        Present or absent makes no difference; a path that is refused anyway is judged by its names.
-        """
+        """Whether writing there could change what runs, present or absent: by name, a link or a hard link."""
         if self._named_control(path):
             return True
         for follow in (False, True):
@@ -151,11 +159,19 @@ class Roots:
                 continue
         return False
 
+    @contextlib.contextmanager
+    def changing(self, places: Iterable[Place]) -> Iterator[None]:
+        """Change these places in here: a control file among them counts as changed with permission."""
+        with contextlib.ExitStack() as changes:
+            for place in places:
+                if self._true_control(place):
+                    changes.enter_context(self._control_change(str(place.path)))
+            yield
+
     def holds_control(self, place: Place) -> bool:
         """Whether a resolved place is a control path, by its true names or as another name of one."""
-        if self._true_control(place):
-            return True
-        return place.info is not None and is_linked_control(place.info, self.paths)
+        named = self._true_control(place)
+        return named or (place.info is not None and is_linked_control(place.info, self.paths, self.names))
 
     def hides_control(self, path: str, place: Place) -> bool:
         """Whether a path leads to a control path by a link, without naming one itself."""
@@ -164,7 +180,7 @@ class Roots:
     def _true_control(self, place: Place) -> bool:
         """Whether the true names of a place make it a control path."""
         parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
-        return names_control(parts) or in_bare_repository(place.root.path, place.parts)
+        return names_control(parts, self.names) or in_control_directory(place.root.path, place.parts)
 
     def _named_control(self, path: str) -> bool:
         """Whether a path names a control path, before any link is looked at."""
@@ -174,7 +190,11 @@ class Roots:
             return False
         for root in self._roots:
             rest = root.strip(parts)
-            if rest and names_control(rest if root is self._roots[0] else [root.path.name, *rest]):
+            if rest and in_control_directory(root.path, rest):
+                return True
+            if rest and names_control(
+                rest if root is self._roots[0] else [root.path.name, *rest], self.names
+            ):
                 return True
         return False
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jaato import settings
 from jaato.abc.plugin import Host
 from jaato.tools.paths import Roots
+from jaato.tools.secret_words import configured_secrets
+from jaato.tools.trust import HeldTrust, Trust
 
 
 def roots_of(host: Host) -> Roots:
@@ -26,3 +28,22 @@ def environ_of(host: Host) -> Mapping[str, str]:
     except KeyError:
         return settings.environment()
     return given
+
+
+def trust_of(host: Host, state_dir: Path, own: Iterable[Path]) -> Trust:
+    """The host's service `trust`; without one, what is trusted now, with these files of the user's as they are now."""
+    try:
+        found: Trust = host.service("trust")
+    except KeyError:
+        return HeldTrust(state_dir, own)
+    return found
+
+
+def keep_secret(host: Host, values: Mapping[str, object]) -> None:
+    """Have what is secret of configured values masked wherever it is said, by the host's service `secrets`, if it has one."""
+    try:
+        secrets = host.service("secrets")
+    except KeyError:
+        return
+    for name, value in configured_secrets({name: str(value) for name, value in values.items()}).items():
+        secrets.add(name, value)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jaato.tools.control import control_path, holds_workspace
+from jaato.tools.atomic import resolved
+from jaato.tools.control import MAX_PATH_CHARS, control_path, holds_workspace
+from jaato.tools.control_names import STANDARD, ControlNames, Tier, folded
 
 MENTION = re.compile(
     r"\.(?:jaato|mcp\.json|git/|git\b(?![-\w.])|gitmodules|gitconfig|bashrc|bash_(?:profile|login|logout|aliases)|"
@@ -23,17 +26,22 @@ CONTENT_KEYS = frozenset(
     "body message "
     "description task prompt query question".split()
 )
-WRITING_GIT = re.compile(
-    r"(?:config(?!\s+(?:--get\S*|--list|-l)\b)|init|clone|submodule|maintenance|lfs|hook|sparse-checkout|worktree\s+add|"
-    r"remote\s+(?:add|set-url|rename|remove|rm|set-head|set-branches))\b"
-)
+PATCHED = re.compile(r"^(?:\+\+\+|---|rename to|copy to) (?:[ab]/)?([^\t\n]+)", re.MULTILINE)
+"""A line of a unified diff that names a file."""
 MAX_STRINGS = 1_000
 
 
 def control_argument(
-    arguments: dict[str, Any], place: str, executes: bool, protected: Iterable[Path]
+    arguments: dict[str, Any],
+    place: str,
+    executes: bool,
+    protected: Iterable[Path],
+    names: ControlNames = STANDARD,
 ) -> str | None:
-    """Which control path a call of a writing or executing tool may change, judged by its arguments."""
+    """Which control path a call of a writing or executing tool may change, judged by its arguments.
+
+    The second tier counts for tools that write; what is executed runs in the sandbox and may write it.
+    """
     if executes and all(plain(key, value) for key, value in arguments.items()):
         return None
     protected = tuple(protected)
@@ -47,11 +55,40 @@ def control_argument(
                 continue
         elif key in CONTENT_KEYS or ("\n" in text and key not in PATH_KEYS):
             continue
-        if found_path := control_path(text, place, protected):
+        tiers: Tier = 1 if executes else 2
+        if found_path := control_path(text, place, protected, names=names, tiers=tiers):
             return found_path
+        if key in DESTINATIONS and brings_control(text, names):
+            return text
         if key in ("path", "source_path", "destination_path") and holds_workspace(text, place, place):
             return text
     return None
+
+
+def brings_control(path: str, names: ControlNames) -> bool:
+    """Whether a directory that is moved to this path may bring control files: `.github`, `.venv`."""
+    parts = [folded(part) for part in path.split("/") if part not in ("", ".")]
+    return bool(parts) and (names.first.holds(parts) or names.second.holds(parts))
+
+
+def changes_inside(arguments: dict[str, Any], place: str) -> bool:
+    """Whether every path in the arguments of a file tool, and every file that a patch names, lies in the workspace."""
+    root = resolved(place)
+    top = arguments.get("path")
+    paths = [text for key, text in strings(arguments) if key in PATH_KEYS]
+    for key, text in strings(arguments):
+        if key == "patch":
+            below = top if isinstance(top, str) else "."
+            paths += [
+                os.path.join(below, name.strip('"')) for name in PATCHED.findall(text) if name != "/dev/null"
+            ]
+    return all(
+        len(path) <= MAX_PATH_CHARS
+        and "\0" not in path
+        and not path.startswith("~")
+        and f"{resolved(os.path.join(place, path))}/".startswith(f"{root}/")
+        for path in paths
+    )
 
 
 def plain(key: str, value: Any) -> bool:
@@ -61,6 +98,7 @@ def plain(key: str, value: Any) -> bool:
     return not isinstance(value, dict | list | tuple)
 
 
+DESTINATIONS = frozenset(("destination_path", "destination", "target", "dest"))
 PATH_KEYS = frozenset(
     "path paths file filename file_path filepath source_path destination_path destination target dest "
     "dir directory "

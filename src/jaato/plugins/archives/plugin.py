@@ -11,7 +11,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
-from jaato.tools.apart import Bounds, WorkFailed, work_apart
+from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.call import Call
 from jaato.tools.file_errors import FileMissing
 from jaato.tools.files.told import told_name
@@ -79,11 +79,13 @@ class ArchivesPlugin(Plugin):
                 "members": members,
                 "max_bytes": max_mb << 20,
                 "roots": [str(root) for root in self.roots.paths],
+                "control_files": self.roots.names.more,
                 "destination": destination,
                 "overwrite": overwrite,
             }
             try:
-                return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20)
+                places = Places(writes=self.roots.paths)
+                return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20, places)
             finally:
                 self._extracted(destination, call)
 
@@ -126,8 +128,10 @@ class ArchivesPlugin(Plugin):
                         "exclude": exclude,
                         "max_bytes": max_mb << 20,
                         "roots": [str(root) for root in self.roots.paths],
+                        "control_files": self.roots.names.more,
                     }
-                    said = self._work("pack:create", order, call, made.fd, max_mb << 20)
+                    places = Places(reads=self.roots.paths)
+                    said = self._work("pack:create", order, call, made.fd, max_mb << 20, places)
                     made.appear(place.name, over=place.info is not None)
             except WorkFailed:
                 raise
@@ -156,9 +160,17 @@ class ArchivesPlugin(Plugin):
                 raise WorkFailed(f"{destination!r} is a file, not a directory. Name another.", "path_refused")
 
     def _work(
-        self, entry: str, order: dict[str, Any], call: Call, descriptor: int, file_bytes: int
+        self,
+        entry: str,
+        order: dict[str, Any],
+        call: Call,
+        descriptor: int,
+        file_bytes: int,
+        places: Places = NOWHERE,
     ) -> dict[str, Any]:
         """The work, apart."""
         bounds = Bounds(TIME_S, MEMORY_BYTES, file_bytes + (1 << 20), ADVICE)
-        said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, [descriptor])
+        said: dict[str, Any] = work_apart(
+            f"{WORK}.{entry}", order, bounds, call.token, [descriptor], places=places
+        )
         return said

@@ -15,6 +15,7 @@ from jaato.plugins.archives.fresh import fresh
 from jaato.plugins.archives.members import Member, format_of, members, pieces
 from jaato.plugins.archives.names import parts_of, problem_of_link, problem_of_name, shown
 from jaato.plugins.archives.streams import FREE_BYTES, MAX_RATIO, ArchiveRefused
+from jaato.tools.control_names import control_names
 from jaato.tools.paths import Roots
 
 MAX_LISTED = 2_000
@@ -95,7 +96,8 @@ def extract(request: dict[str, Any]) -> dict[str, Any]:
     """Extract an archive below a directory; says what was written and what was left out, and why."""
     file = os.fdopen(request["fd"], "rb")
     kind = format_of(file)
-    roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]])
+    names = control_names(tuple(request["control_files"]))
+    roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]], names=names)
     work = Extraction(roots, request["destination"], request["overwrite"], request["max_bytes"])
     work.packed_bytes = os.fstat(file.fileno()).st_size
     fits = chosen(request["members"])

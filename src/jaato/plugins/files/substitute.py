@@ -66,12 +66,17 @@ def matches(
     import subprocess
     import sys
 
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as worker:
+    from jaato.tools.processes.sandbox.alone import alone, code_of
+
+    with alone(sys.executable) as start:
+        worker = subprocess.Popen(
+            [*start.prefix, sys.executable, "-I", "-S", "-c", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=start.descriptors,
+        )
+    with worker:
         forget = token.on_cancel(worker.kill)
         try:
             out, problem = worker.communicate(
@@ -83,11 +88,12 @@ def matches(
         finally:
             forget()
     token.raise_if_cancelled()
-    if worker.returncode == 0:
+    code = code_of(worker.returncode, start.prefix)
+    if code == 0:
         return [[(a, b, new) for a, b, new in spans] for spans in json.loads(out)]
-    if worker.returncode < 0:
+    if code < 0:
         raise too_slow()
-    if worker.returncode == 3:
+    if code == 3:
         raise PatternRefused(
             f"The pattern matches more than {MAX_MATCHES} times in a file. Use a narrower one."
         )

@@ -41,8 +41,9 @@ class Changes(Targets):
                     change.record = self.backups.record(shelf, whole)
                 if len(changes) > 1:
                     begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
-                for change, made in zip(changes, ready, strict=True):
-                    self.publish(change, made, shelf)
+                with self.roots.changing(change.target.place for change in changes):
+                    for change, made in zip(changes, ready, strict=True):
+                        self.publish(change, made, shelf)
                 self.backups.end(shelf, begun)
                 tell(call, changes)
             except BaseException as error:

@@ -80,7 +80,8 @@ def moved(changes: Changes, here: Target, there: Target, call: Call, made: Seque
         try:
             arriving.record = changes.remember(shelf, arriving, call, here.label)
             try:
-                rename_over(here, there, seen, shelf.staging)
+                with changes.roots.changing([here.place, there.place]):
+                    rename_over(here, there, seen, shelf.staging)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise explain_move(error, here, there) from None

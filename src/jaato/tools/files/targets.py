@@ -146,7 +146,8 @@ class Targets:
             with self.target(step) as target:
                 if target.place.info is None:
                     try:
-                        os.mkdir(target.place.name, 0o777, dir_fd=target.place.dir_fd)
+                        with self.roots.changing([target.place]):
+                            os.mkdir(target.place.name, 0o777, dir_fd=target.place.dir_fd)
                     except FileExistsError:
                         continue
                     except OSError as error:
