@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jaato.abc.asker import Answer, Question
-from jaato.protocol.specs import Access, ToolSpec
+from jaato.protocol.specs import Access, SandboxProfile, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.permissions import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
@@ -25,18 +25,30 @@ def nothing(_arguments: dict[str, Any], _call: Call) -> None:
     """Run nothing."""
 
 
-def tool(name: str, access: Access = "execute", required: Iterable[str] = (), **more: Any) -> Tool:
+def tool(
+    name: str, access: Access = "execute", required: Iterable[str] = (), category: str = "", **more: Any
+) -> Tool:
     """A tool to ask about."""
     names = list(required)
     schema = {"type": "object", "properties": {one: {} for one in names}, "required": names}
-    return Tool(ToolSpec(name, "", schema, access=access), nothing, **more)
+    return Tool(ToolSpec(name, "", schema, category=category, access=access), nothing, **more)
 
 
-RUN = tool("run", "execute", ["command"], aliases={"cli_based_tool": {"cmd": "command"}})
+RUN = tool("run", "execute", ["command"], aliases={"cli_based_tool": {"cmd": "command"}}, confines=True)
+FREE = tool("run", "execute", ["command"], aliases={"cli_based_tool": {"cmd": "command"}})
+"""A tool of this name that starts commands without a sandbox, as an embedding program's own."""
 READ = tool("readFile", "read", ["path"])
 WRITE = tool("writeNewFile", "write", ["path", "content"], aliases={"writeFile": {}})
 FETCH = tool("fetch_url", "network", ["url"])
 NOOP = tool("noop")
+
+
+PROFILES: frozenset[SandboxProfile] = frozenset(("read-only", "workspace-write"))
+
+
+def enforced() -> frozenset[SandboxProfile]:
+    """The profiles of a machine with a sandbox; nothing is started by these tests."""
+    return PROFILES
 
 
 class Script:
@@ -77,7 +89,15 @@ def step(gate: Gate, one: Call, of: Tool) -> Decision:
 def explain(command: str, workspace: Path, patterns: Iterable[str] = (), **document: Any) -> Verdict:
     """What would become of a shell command under these whitelist patterns."""
     policy = Policy.of({"whitelist": {"patterns": list(patterns)}, **document})
-    return Gate(policy, workspace=workspace).explain(call(RUN, workspace, command=command), RUN)
+    gate = Gate(policy, workspace=workspace, profiles=enforced)
+    return gate.explain(call(RUN, workspace, command=command), RUN)
+
+
+def reach(command: str, workspace: Path, patterns: Iterable[str] = (), **document: Any) -> str:
+    """What a shell command may reach unasked under these whitelist patterns; else `ask` or `deny`."""
+    verdict = explain(command, workspace, patterns, **document)
+    assert verdict.access is not None or verdict.effect == "deny"
+    return verdict.access.profile if verdict.effect == "allow" and verdict.access else verdict.effect
 
 
 def make_workspace(root: Path) -> Path:
@@ -112,4 +132,4 @@ def gate_of(tmp_path: Path, *answers: Any, **document: Any) -> tuple[Gate, Scrip
     policy = Policy.load(tmp_path / ".jaato" / "permissions.json", workspace=tmp_path, state_dir=state)
     if document:
         policy = Policy.of(document)
-    return Gate(policy, asker=script, workspace=tmp_path), script
+    return Gate(policy, asker=script, workspace=tmp_path, profiles=enforced), script

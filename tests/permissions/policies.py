@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.permissions.ground import NOOP, RUN, call, step
+from tests.permissions.ground import FREE, NOOP, call, step
 
 from jaato.tools.permissions import Gate, Policy
 
@@ -36,5 +36,5 @@ def allowed(policy: Policy, tmp_path: Path, command: str | None = None) -> bool:
     """Whether a call is allowed with nobody to ask."""
     gate = Gate(policy, workspace=tmp_path)
     if command is not None:
-        return step(gate, call(RUN, tmp_path, command=command), RUN).allowed
+        return step(gate, call(FREE, tmp_path, command=command), FREE).allowed
     return step(gate, call(NOOP, tmp_path), NOOP).allowed

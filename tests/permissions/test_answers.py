@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.permissions.ground import C4, NOOP, RUN, S1, S4, call, gate_of, step
+from tests.permissions.ground import C4, FREE, NOOP, S1, S4, call, gate_of, step
 
 from jaato.abc.asker import ANSWERS, Answer
 
@@ -42,16 +42,16 @@ def test_edited_arguments_are_not_asked_about_again_but_only_exactly_these(tmp_p
     """The user's own arguments pass the second check once; anything else, and the blacklist, is judged
     anew."""
     gate, script = gate_of(tmp_path, Answer(answer="e", arguments={"command": "make b"}), "n")
-    one = call(RUN, tmp_path, command="make a")
-    decision = step(gate, one, RUN)
+    one = call(FREE, tmp_path, command="make a")
+    decision = step(gate, one, FREE)
     assert (decision.allowed, decision.arguments) == (True, {"command": "make b"})
     one.arguments = {"command": "make c"}
-    assert not step(gate, one, RUN).allowed
+    assert not step(gate, one, FREE).allowed
     assert len(script.questions) == 2
     one.arguments = {"command": "make b"}
-    assert step(gate, one, RUN).allowed
+    assert step(gate, one, FREE).allowed
     assert len(script.questions) == 2
-    assert not step(gate, one, RUN).allowed
+    assert not step(gate, one, FREE).allowed
     assert len(script.questions) == 3
 
 
@@ -61,11 +61,11 @@ def test_edited_arguments_meet_the_blacklist(tmp_path: Path) -> None:
     gate, _ = gate_of(
         tmp_path, Answer(answer="e", arguments={"command": "rm x"}), blacklist={"patterns": ["rm *"]}
     )
-    one = call(RUN, tmp_path, command="make a")
-    decision = step(gate, one, RUN)
+    one = call(FREE, tmp_path, command="make a")
+    decision = step(gate, one, FREE)
     assert decision.arguments is not None
     one.arguments = decision.arguments
-    assert step(gate, one, RUN).permission.method == "blacklist"
+    assert step(gate, one, FREE).permission.method == "blacklist"
 
 
 @C4

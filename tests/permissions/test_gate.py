@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.permissions.ground import C4, FETCH, NOOP, READ, RUN, WRITE, Script, call, step, tool
+from tests.permissions.ground import C4, FETCH, FREE, NOOP, READ, WRITE, Script, call, step, tool
 
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions import Gate, Policy
@@ -24,7 +24,9 @@ def test_no_policy_means_ask_and_nobody_means_deny(tmp_path: Path) -> None:
     decision = step(gate, call(NOOP, tmp_path), NOOP)
     assert (decision.allowed, decision.permission.method) == (False, "no_channel")
     assert "--allow 'noop'" in decision.permission.reason
-    assert step(gate, call(RUN, tmp_path, command="make x"), RUN).permission.reason.count("run(make x)") == 1
+    assert (
+        step(gate, call(FREE, tmp_path, command="make x"), FREE).permission.reason.count("run(make x)") == 1
+    )
 
 
 @C4
@@ -35,7 +37,7 @@ def test_reading_tools_are_allowed_by_default(tmp_path: Path, default: str) -> N
     assert step(gate, call(READ, tmp_path, path="x"), READ).allowed
     approved = tool("plan", auto_approved=True)
     assert step(gate, call(approved, tmp_path), approved).permission.method == "auto_approved"
-    for other in (NOOP, WRITE, FETCH, RUN):
+    for other in (NOOP, WRITE, FETCH, FREE):
         assert not step(gate, call(other, tmp_path, command="make"), other).allowed
 
 
@@ -59,8 +61,8 @@ def test_blacklisted_alias_is_the_tool(tmp_path: Path) -> None:
     """A rule under another name of a tool, with that name's arguments, is a rule for the tool."""
     deny = {"arguments": {"cli_based_tool": {"cmd": ["rm *"]}}}
     gate = Gate(Policy.of({"defaultPolicy": "allow", "blacklist": deny}), workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command="make"), RUN).allowed
-    assert not step(gate, call(RUN, tmp_path, command="rm x"), RUN).allowed
+    assert step(gate, call(FREE, tmp_path, command="make"), FREE).allowed
+    assert not step(gate, call(FREE, tmp_path, command="rm x"), FREE).allowed
 
 
 @C4
@@ -77,7 +79,7 @@ def test_blacklisted_command_is_found_in_any_disguise(tmp_path: Path, command: s
         {"defaultPolicy": "allow", "whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}}
     )
     assert (
-        step(Gate(policy, workspace=tmp_path), call(RUN, tmp_path, command=command), RUN).permission.method
+        step(Gate(policy, workspace=tmp_path), call(FREE, tmp_path, command=command), FREE).permission.method
         == "blacklist"
     )
 
@@ -92,7 +94,7 @@ def test_a_grant_for_the_whole_tool_covers_what_the_parser_understands(tmp_path:
     """Where everything is allowed, loops, substitutions, here-documents and redirections are too."""
     for document in ({"defaultPolicy": "allow"}, {"whitelist": {"tools": ["run"]}}):
         gate = Gate(Policy.of(document), workspace=tmp_path)
-        assert gate.explain(call(RUN, tmp_path, command=command), RUN).effect == "allow"
+        assert gate.explain(call(FREE, tmp_path, command=command), FREE).effect == "allow"
 
 
 @C4
@@ -101,7 +103,9 @@ def test_a_wide_grant_does_not_cover_what_could_hide_from_the_blacklist(tmp_path
     """With a blacklist in force, a program that the shell computes is asked about even when the whole tool
     is allowed."""
     policy = Policy.of({"whitelist": {"tools": ["run"]}, "blacklist": {"patterns": ["rm *"]}})
-    assert Gate(policy, workspace=tmp_path).explain(call(RUN, tmp_path, command=command), RUN).effect == "ask"
+    assert (
+        Gate(policy, workspace=tmp_path).explain(call(FREE, tmp_path, command=command), FREE).effect == "ask"
+    )
 
 
 @C4
@@ -150,7 +154,7 @@ def test_arguments_of_run_are_part_of_the_command(tmp_path: Path) -> None:
     gate = Gate(Policy.of({"whitelist": {"patterns": ["git push *"]}}), workspace=tmp_path)
 
     def effect(command: str, args: Any) -> str:
-        return gate.explain(call(RUN, tmp_path, command=command, args=args), RUN).effect
+        return gate.explain(call(FREE, tmp_path, command=command, args=args), FREE).effect
 
     assert effect("git", ["push", "a;b"]) == "allow"
     assert effect("git", ["pull"]) == "ask"

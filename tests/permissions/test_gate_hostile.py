@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.permissions.ground import FETCH, NOOP, RUN, WRITE, Script, call, step
+from tests.permissions.ground import FETCH, FREE, NOOP, WRITE, Script, call, step
 
 from jaato.abc.asker import Answer, Question
 from jaato.plugins.permission import PermissionPlugin
@@ -64,13 +64,13 @@ def test_a_question_about_a_file_that_broke_meanwhile_is_not_answered_yes(tmp_pa
 @C4
 def test_an_answer_is_for_the_arguments_that_were_shown(tmp_path: Path) -> None:
     """Arguments that change while the question is open are not what was allowed."""
-    one = call(RUN, tmp_path, command="make a")
+    one = call(FREE, tmp_path, command="make a")
 
     def swap() -> str:
         one.arguments["command"] = "rm -rf src"
         return "y"
 
-    decision = step(Gate(Policy.of({}), asker=Script(swap), workspace=tmp_path), one, RUN)
+    decision = step(Gate(Policy.of({}), asker=Script(swap), workspace=tmp_path), one, FREE)
     assert not decision.allowed
     assert "changed" in decision.permission.reason
 
@@ -134,7 +134,7 @@ def test_a_grant_holds_in_a_workspace_that_is_reached_by_a_link(tmp_path: Path) 
     script = Script("t")
     gate = Gate(Policy.of({}), asker=script, workspace=tmp_path / "link")
     for _ in range(2):
-        assert step(gate, call(RUN, tmp_path / "link", command="make a"), RUN).allowed
+        assert step(gate, call(FREE, tmp_path / "link", command="make a"), FREE).allowed
     assert len(script.questions) == 1
 
 
@@ -144,10 +144,10 @@ def test_a_word_of_several_lines_does_not_smuggle_a_pattern_into_a_grant(tmp_pat
     """Each line of a shape is a pattern, so a command with a line break in a word gets no lasting answer."""
     script = Script(answer, "n")
     gate = Gate(load(tmp_path), asker=script, workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command='mytool "x\nrm *\ny"'), RUN).allowed
+    assert step(gate, call(FREE, tmp_path, command='mytool "x\nrm *\ny"'), FREE).allowed
     assert script.questions[0].shape is None
     assert gate.grants() == []
-    assert not step(gate, call(RUN, tmp_path, command="rm -rf src"), RUN).allowed
+    assert not step(gate, call(FREE, tmp_path, command="rm -rf src"), FREE).allowed
 
 
 @C4

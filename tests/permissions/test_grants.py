@@ -6,7 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.permissions.ground import C4, NOOP, READ, RUN, S4, WRITE, Script, call, gate_of, step
+from tests.permissions.ground import (
+    C4,
+    FREE,
+    NOOP,
+    READ,
+    RUN,
+    S4,
+    WRITE,
+    Script,
+    call,
+    enforced,
+    gate_of,
+    step,
+)
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
@@ -42,15 +55,16 @@ def test_how_long_an_answer_holds(
 def test_a_grant_on_a_command_covers_its_structure(tmp_path: Path) -> None:
     """What the question shows is exactly what a lasting answer allows."""
     gate, script = gate_of(tmp_path, "t", "n", "n", "n", "n")
-    assert step(gate, call(RUN, tmp_path, command="git commit -m x && pytest -q | tail -n 3"), RUN).allowed
-    assert script.questions[0].shape == "git commit *\npytest *"
+    assert step(gate, call(FREE, tmp_path, command="git commit -m x && pytest -q | tail -n 3"), FREE).allowed
+    assert script.questions[0].shape == "git commit *\npytest *\ntail *"
 
     def allowed(command: str) -> bool:
-        return step(gate, call(RUN, tmp_path, command=command), RUN).allowed
+        return step(gate, call(FREE, tmp_path, command=command), FREE).allowed
 
     assert allowed("pytest tests; git commit -m 'y'")
     for command in ("git commit -m x; rm y", "git commit -m $(x)", "git push", "pytest > x"):
         assert not allowed(command)
+    assert allowed("tail -n 1 x; pytest")
 
 
 @C4
@@ -61,17 +75,15 @@ def test_a_grant_on_a_command_covers_its_structure(tmp_path: Path) -> None:
      (WRITE, {"path": ".MCP.json", "content": ""}), (WRITE, {"path": "link/config", "content": ""}),
      (WRITE, {"path": "hard", "content": ""}), (WRITE, {"path": "~/.bashrc", "content": ""}),
      (WRITE, {"edits": [{"path": ".git/config"}]}), (WRITE, {"pattern_root": "**/*"}),
-     (RUN, {"command": "cp x .git/hooks/pre-commit"}), (RUN, {"command": "echo x > .mcp.json"}),
-     (RUN, {"command": "cd .git && cp ../x hooks/a"}), (RUN, {"command": "tee link/config"}), (RUN, {"command": "cp x hard"}),
-     (RUN, {"command": "git config core.hooksPath x"}), (RUN, {"command": "cp x .jaato/permissions.json"}),
-     (RUN, {"command": "python3 -c 'open(\".git/hooks/x\", \"w\")'"}), (RUN, {"command": "cp x .g'i't/config"})],
+     (RUN, {"command": "cp x .git/hooks/pre-commit", "need": ["control"]}), (RUN, {"command": "ls", "need": ["write", "full"]}),
+     (RUN, {"command": "git config core.hooksPath x", "need": ["net:a.example", "control"]})],
     ids=lambda value: getattr(value, "name", str(value)),
 )  # fmt: skip
 def test_control_paths_are_written_for_one_call_only(
     tmp_path: Path, answer: str, tool_: Any, arguments: dict[str, Any]
 ) -> None:
-    """No whitelist, default or lasting answer covers writing a control path: each call of it is asked
-    about."""
+    """No whitelist, default or lasting answer covers writing a control path, or doing without a sandbox: each call of it
+    is asked about."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text("")
     (tmp_path / "link").symlink_to(".git")
@@ -81,7 +93,7 @@ def test_control_paths_are_written_for_one_call_only(
         {"defaultPolicy": "allow", "whitelist": {"tools": ["run", "writeNewFile"], "patterns": ["*"]}}
     )
     session = [Grant(id=name, effect="allow", tool=name, scope="session") for name in ("run", "writeNewFile")]
-    gate = Gate(policy, asker=script, workspace=tmp_path, grants=session)
+    gate = Gate(policy, asker=script, workspace=tmp_path, grants=session, profiles=enforced)
     one = call(tool_, tmp_path)
     one.arguments = arguments
     assert gate.explain(one, tool_).method == "control_path"
@@ -127,7 +139,7 @@ def test_grants_can_be_listed_and_revoked(tmp_path: Path) -> None:
     gate = Gate(
         policy, asker=Script("a", "t"), workspace=tmp_path, on_grant=began.append, on_revoke=ended.append
     )
-    step(gate, call(RUN, tmp_path, command="make x"), RUN)
+    step(gate, call(FREE, tmp_path, command="make x"), FREE)
     step(gate, call(NOOP, tmp_path), NOOP)
     assert [(one.tool, one.scope, one.shape, one.created_by) for one in gate.grants()] == [
         ("run", "always", "make x", "tester"), ("noop", "turn", None, "tester")
@@ -137,6 +149,6 @@ def test_grants_can_be_listed_and_revoked(tmp_path: Path) -> None:
         gate.revoke(one.id)
     assert gate.grants() == []
     assert ended == began
-    assert not step(gate, call(RUN, tmp_path, command="make x"), RUN).allowed
+    assert not step(gate, call(FREE, tmp_path, command="make x"), FREE).allowed
     with pytest.raises(ConfigError, match="no grant 'g'"):
         gate.revoke("g")

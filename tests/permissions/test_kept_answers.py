@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.permissions.ground import C4, NOOP, RUN, Script, call, step
+from tests.permissions.ground import C4, FREE, NOOP, Script, call, step
 from tests.permissions.policies import LOOSE, allowed, file_of, load
 
 from jaato.protocol.specs import Grant
@@ -21,7 +21,7 @@ def test_always_and_never_survive_a_restart(tmp_path: Path) -> None:
     """Both are written to the file, private and whole, and hold in the next process."""
     script = Script("a", "never")
     gate = Gate(load(tmp_path), asker=script, workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command="git commit -m x"), RUN).allowed
+    assert step(gate, call(FREE, tmp_path, command="git commit -m x"), FREE).allowed
     assert not step(gate, call(NOOP, tmp_path), NOOP).allowed
     path = tmp_path / ".jaato" / "permissions.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -41,7 +41,7 @@ def test_always_trusts_exactly_its_own_write(tmp_path: Path) -> None:
     with it."""
     file_of(tmp_path, {**LOOSE, "whitelist": {"patterns": ["run(rm *)"]}, "comment": "kept"})
     gate = Gate(load(tmp_path), asker=Script("a"), workspace=tmp_path)
-    assert step(gate, call(RUN, tmp_path, command="make x"), RUN).allowed
+    assert step(gate, call(FREE, tmp_path, command="make x"), FREE).allowed
     again = load(tmp_path)
     assert allowed(again, tmp_path, "make x")
     assert not allowed(again, tmp_path, "rm x")
@@ -55,7 +55,7 @@ def test_always_trusts_exactly_its_own_write(tmp_path: Path) -> None:
 def test_a_file_swapped_after_always_is_not_trusted(tmp_path: Path) -> None:
     """A later change of the file ends the trust, but not the answer that is kept beside it."""
     gate = Gate(load(tmp_path), asker=Script("a"), workspace=tmp_path)
-    step(gate, call(RUN, tmp_path, command="make x"), RUN)
+    step(gate, call(FREE, tmp_path, command="make x"), FREE)
     path = tmp_path / ".jaato" / "permissions.json"
     document = json.loads(path.read_bytes())
     document["whitelist"]["tools"] = ["run"]
@@ -69,10 +69,10 @@ def test_never_for_a_command_that_has_no_shape(tmp_path: Path) -> None:
     """A refused command is refused by its exact text when nothing more general can be said of it."""
     command = "for f in *; do rm [$f]; done"
     gate = Gate(load(tmp_path), asker=Script("never"), workspace=tmp_path)
-    assert not step(gate, call(RUN, tmp_path, command=command), RUN).allowed
+    assert not step(gate, call(FREE, tmp_path, command=command), FREE).allowed
     again = Gate(load(tmp_path), workspace=tmp_path)
-    assert again.explain(call(RUN, tmp_path, command=command), RUN).method == "blacklist"
-    assert again.explain(call(RUN, tmp_path, command="for f in a; do rm $f; done"), RUN).method == "default"
+    assert again.explain(call(FREE, tmp_path, command=command), FREE).method == "blacklist"
+    assert again.explain(call(FREE, tmp_path, command="for f in a; do rm $f; done"), FREE).method == "default"
 
 
 @C4
@@ -92,13 +92,13 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from tests.permissions.ground import RUN, Script, call, step
+from tests.permissions.ground import FREE, Script, call, step
 from tests.permissions.policies import load
 from jaato.tools.permissions import Gate
 root, name = Path(sys.argv[1]), sys.argv[2]
 gate = Gate(load(root), asker=Script(*["a"] * 10), workspace=root)
 for n in range(10):
-    assert step(gate, call(RUN, root, command=f"make {name}{n}"), RUN).allowed
+    assert step(gate, call(FREE, root, command=f"make {name}{n}"), FREE).allowed
 """
     environ = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": "/usr/bin:/bin"}
     running = [

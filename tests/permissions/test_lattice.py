@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, call
+from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, call, enforced
 
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.openings import READ_ONLY
+from jaato.tools.permissions import Gate, Policy, Verdict
 
 C4 = pytest.mark.spec("C4", "Permissions")
-ORDER = {"deny": 0, "ask": 1, "allow": 2}
+ORDER = {"deny": 0, "ask": 1, "allow": 3}
 TOOLS = [RUN, READ, WRITE, FETCH, NOOP]
 NAMES = st.sampled_from([one.name for one in TOOLS])
 COMMANDS = st.sampled_from(
@@ -60,7 +61,18 @@ def effect(document: dict[str, Any], one: tuple[Any, str, str], grants: Sequence
         if tool is RUN
         else call(tool, WORK, path=path, content="x", url="https://a/" + path)
     )
-    return ORDER[Gate(Policy.of(document), workspace=WORK, grants=grants).explain(made, tool).effect]
+    return level(gate_for(document, grants).explain(made, tool))
+
+
+def gate_for(document: dict[str, Any], grants: Sequence[Grant] = ()) -> Gate:
+    """A gate on a machine with a sandbox."""
+    return Gate(Policy.of(document), workspace=WORK, grants=grants, profiles=enforced)
+
+
+def level(verdict: Verdict) -> int:
+    """How far a verdict goes: what runs where it can only read goes less far than what may write."""
+    reading = verdict.effect == "allow" and verdict.access == READ_ONLY
+    return 2 if reading else ORDER[verdict.effect]
 
 
 def more(document: dict[str, Any], name: str, rules: dict[str, Any]) -> dict[str, Any]:
@@ -133,9 +145,9 @@ def test_no_grant_outlives_its_scope(document: Any, one: Any, scope: Any) -> Non
         else call(tool, WORK, path=path, content="x", url="https://a/" + path)
     )
     grants = [Grant(id="g", effect="allow", tool=tool.name, scope=scope)]
-    gate = Gate(Policy.of(document), workspace=WORK, grants=grants)
+    gate = gate_for(document, grants)
     gate.go_idle()
-    left = ORDER[gate.explain(made, tool).effect]
+    left = level(gate.explain(made, tool))
     assert left == effect(document, one, grants if scope == "session" else [])
 
 
@@ -147,4 +159,8 @@ def test_control_paths_are_never_allowed_by_a_rule(document: Any, one: Any) -> N
     _tool, _command, _path = one
     wide = [Grant(id="g", effect="allow", tool=name, scope="session") for name in ("run", "writeNewFile")]
     assert effect(document, (WRITE, "", ".git/config"), wide) <= 1
-    assert effect(document, (RUN, "cp x .git/config", ""), wide) <= 1
+    gate = gate_for(document, wide)
+    for need in ([], ["write"], ["control"], ["full"]):
+        verdict = gate.explain(call(RUN, WORK, command="cp x .git/config", need=need), RUN)
+        access = verdict.access
+        assert verdict.effect != "allow" or (access and not access.control and access.profile != "full")

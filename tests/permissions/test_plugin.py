@@ -49,7 +49,10 @@ def test_known_tools_are_judged_by_what_they_touch(tmp_path: Path) -> None:
 @S1
 def test_other_spellings_of_run_are_shell_commands(tmp_path: Path) -> None:
     """A command is judged as one under each documented name of the tool."""
-    gate = plugin(tmp_path, channel=Script())
+    (tmp_path / "p.json").write_text('{"whitelist": {"patterns": ["run(ls *)"]}}')
+    gate = PermissionPlugin(
+        "p.json", workspace=tmp_path, state_dir=tmp_path / "state", channel=Script(), trusted=True
+    )
     for name, argument in (
         ("run", "command"),
         ("cli_based_tool", "command"),
@@ -184,8 +187,8 @@ def test_console_shows_the_question_and_reads_the_answer(tmp_path: Path) -> None
     for text in (
         "May run run?",
         "command: ls | make a",
-        "make a: runs make",
-        "would cover: make a",
+        "make a: no rule covers it",
+        "would cover: ls; make a",
         "[t]urn",
         "once never all",
     ):

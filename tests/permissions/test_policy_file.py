@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.permissions.ground import C4, NOOP, READ, RUN, Script, call, step
+from tests.permissions.ground import C4, FREE, NOOP, READ, Script, call, step
 from tests.permissions.policies import LOOSE, allowed, file_of, load
 
 from jaato.errors import ConfigError
@@ -205,7 +205,7 @@ def test_a_blacklist_pattern_with_a_colon_forbids_what_its_author_means(tmp_path
     """In the blacklist `git push:*` also forbids every `git push`; in the whitelist it allows nothing more."""
     gate = Gate(Policy.of({"blacklist": {"patterns": ["run(git push:*)"]}}), workspace=tmp_path)
     for command in ("git push", "git push -f", "git -C . push"):
-        assert gate.explain(call(RUN, tmp_path, command=command), RUN).effect == "deny"
+        assert gate.explain(call(FREE, tmp_path, command=command), FREE).effect == "deny"
     gate = Gate(Policy.of({"whitelist": {"patterns": ["run(npm run test:*)"]}}), workspace=tmp_path)
-    assert gate.explain(call(RUN, tmp_path, command="npm run test:unit"), RUN).effect == "allow"
-    assert gate.explain(call(RUN, tmp_path, command="npm run test x"), RUN).effect == "ask"
+    assert gate.explain(call(FREE, tmp_path, command="npm run test:unit"), FREE).effect == "allow"
+    assert gate.explain(call(FREE, tmp_path, command="npm run test x"), FREE).effect == "ask"

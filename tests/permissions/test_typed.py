@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.permissions.ground import C4, Script, call, step, tool
 
-from jaato.protocol.specs import Grant
+from jaato.protocol.specs import Grant, SandboxAccess
+from jaato.tools.openings import READ_ONLY
 from jaato.tools.permissions import Gate, Policy
+from jaato.tools.tool import Tool
 
 SPAWN = tool("shell_spawn", "execute", ["command"])
 INPUT = tool("shell_input", "execute", ["session_id"])
@@ -146,27 +149,39 @@ def test_exact_texts_may_be_whitelisted(tmp_path: Path) -> None:
     assert not typing(gate, tmp_path, "y", secret_env="HOME")[0]
 
 
+def reading(tool_: Tool, access: SandboxAccess | None) -> Tool:
+    """The tool, as if every terminal reached this."""
+    return replace(tool_, reaches=lambda _call: access)
+
+
 @C4
-@pytest.mark.parametrize(
-    "text",
-    [
-        "echo x > .git/hooks/pre-commit",
-        "open('.mcp.json','w')",
-        "cat .jaato/permissions.json",
-        ":w .bashrc",
-        "cd .gi\thooks",
-    ],
-)
-def test_control_paths_are_asked_about_at_a_granted_terminal(tmp_path: Path, text: str) -> None:
-    """No grant wider than one call covers what names a control path, or a word that a shell is to complete."""
-    grants = [Grant(id="g", effect="allow", tool="shell_input", scope="session")]
-    document = {"defaultPolicy": "allow", "whitelist": {"tools": ["shell_input"]}}
-    script = Script("a", None)
-    gate = Gate(Policy.of(document), workspace=tmp_path, grants=grants, asker=script)
-    assert typing(gate, tmp_path, text) == (True, "user_approved")
-    assert script.questions[0].shape is None
-    assert not typing(gate, tmp_path, text)[0]
-    assert typing(gate, tmp_path, "\tindented = 1") == (True, "whitelist")
+@pytest.mark.parametrize("mode", ["ask", "read-only", "plan", "auto"])
+def test_what_is_typed_where_only_reading_is_possible_needs_no_question(tmp_path: Path, mode: Any) -> None:
+    """A program that the sandbox lets only read may be told anything, in every mode; others may not."""
+    gate = Gate(Policy().with_flags(mode=mode), workspace=tmp_path)
+    for text in ("echo x > .git/hooks/pre-commit", "rm -rf .", "cd .gi\thooks"):
+        one = call(INPUT, tmp_path, session_id="t-1", text=text)
+        decision = step(gate, one, reading(INPUT, READ_ONLY))
+        assert (decision.allowed, decision.permission.method) == (True, "sandbox")
+        for access in (SandboxAccess("workspace-write"), SandboxAccess("full"), None):
+            assert not step(gate, one, reading(INPUT, access)).allowed
+
+
+@C4
+def test_rules_that_forbid_hold_for_what_is_typed_where_only_reading_is_possible(tmp_path: Path) -> None:
+    """A forbidden line is denied there, too, and what cannot be seen of it is asked about; so is all where the default
+    denies."""
+    forbidding = Gate(Policy.of({"blacklist": {"patterns": ["rm *"]}}), workspace=tmp_path)
+    only = reading(INPUT, READ_ONLY)
+
+    def method(gate: Gate, text: str, **more: Any) -> str:
+        return step(gate, call(INPUT, tmp_path, session_id="t-1", text=text, **more), only).permission.method
+
+    assert method(forbidding, "rm x") == "blacklist"
+    assert method(forbidding, "ls") == "sandbox"
+    assert method(forbidding, "eval $x") == "no_channel"
+    assert method(forbidding, "r", enter=False) == "no_channel"
+    assert method(Gate(Policy.of({"defaultPolicy": "deny"}), workspace=tmp_path), "ls") == "default"
 
 
 @C4

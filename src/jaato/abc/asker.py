@@ -7,13 +7,15 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from jaato.protocol.specs import SandboxAccess
+
 ANSWERS = ("y", "n", "a", "t", "i", "once", "never", "all", "e", "c")
 """The permission answers, canonical; `yes no always turn idle` are spellings of the first five."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
     """May this call run? `reason` says which part no rule covers; `shape` is what a lasting answer would cover;
-    `agent_id` is the agent whose call it is, which may be a subagent."""
+    `agent_id` is the agent whose call it is, which may be a subagent; `access` is what a yes lets its process reach."""
 
     id: str
     call_id: str
@@ -25,6 +27,8 @@ class Question(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ANSWERS
     deadline: str | None = None
     agent_id: str = ""
+    access: SandboxAccess | None = None
+    """What a yes opens to the process of the call; None for a call that starts none."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):

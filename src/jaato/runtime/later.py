@@ -15,7 +15,7 @@ import msgspec
 import jaato.plugins
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
-from jaato.protocol.specs import ToolSpec
+from jaato.protocol.specs import SandboxAccess, ToolSpec
 from jaato.runtime.adapt import Toolset
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
@@ -34,6 +34,9 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
     background_after_s: float | None = None
     timeout_s: float | None = None
     resumes: bool = False
+    confines: bool = False
+    examines: bool = False
+    reaches: bool = False
 
 
 class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,7 +116,19 @@ class Later:
             background_after_s=known.background_after_s,
             timeout_s=known.timeout_s,
             resumes=known.resumes,
+            confines=known.confines,
+            examines=functools.partial(self._examined, name) if known.examines else None,
+            reaches=functools.partial(self._reached, name) if known.reaches else None,
         )
+
+    def _examined(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+        examine = self._tool(name).examines
+        return examine(arguments) if examine is not None else []
+
+    def _reached(self, name: str, call: Call) -> SandboxAccess | None:
+        """What a process may reach that a call talks to; a plugin that is not made has started none."""
+        reaches = self._tool(name).reaches if self._made is not None else None
+        return reaches(call) if reaches is not None else None
 
     def _enrich(self, prompt: str) -> PromptEnrichmentResult:
         enrich = self._ready().enrich
@@ -182,6 +197,9 @@ def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Kno
             tool.background_after_s,
             tool.timeout_s,
             tool.resumes,
+            tool.confines,
+            tool.examines is not None,
+            tool.reaches is not None,
         )
         for tool in toolset.tools
     ]

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.protocol.specs import Grant
+from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.atomic import resolved
+from jaato.tools.control_names import STANDARD, ControlNames
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import ToolRules
+from jaato.tools.shell_computed import computed_doubt
 from jaato.tools.shell_parts import Analysis
 from jaato.tools.shell_pattern import ShellPattern, shell_pattern
-from jaato.tools.shell_texts import plain_to_see
 
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
 READ_ONLY = "{name} may do more than read, and this session only reads (--read-only)"
+PLAN = "{name} may do more than read, and nothing does before the user has approved a plan: make one, then call startPlan"
 CONTROL = "it may change {found!r}, which decides what runs later, so only this one call can be allowed"
+
+
+def none_enforced() -> frozenset[SandboxProfile]:
+    """No profile can be enforced."""
+    return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a call is judged by: the policy, the session's grants, the workspace, and directories that are
-    control."""
+    """What a call is judged by: the policy, the session's grants, the workspace, directories that are control, and the
+    profiles that a sandbox enforces here (found by the first question for them)."""
 
     policy: Policy
     grants: tuple[Grant, ...]
     workspace: Path
     protected: tuple[Path, ...] = ()
+    names: ControlNames = STANDARD
+    profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced
+
+    def can_enforce(self, access: SandboxAccess) -> bool:
+        """Whether a process can be held to an access here."""
+        return access.profile == "full" or access.profile in self.profiles()
+
+    def only_reads(self, name: str) -> str | None:
+        """Why nothing that does more than read may run now; None where it may."""
+        if not self.policy.read_only:
+            return None
+        return (PLAN if self.policy.mode == "plan" else READ_ONLY).format(name=name)
 
     def whole(self, tool: Tool) -> Grant | None:
         """The grant of this session that covers every call of the tool."""
@@ -72,12 +91,16 @@ def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:
 
 def refused_command(grants: Iterable[Grant], tool: Tool, analysis: Analysis) -> str | None:
     """A grant of this session that denies the command."""
-    shapes = [one.shape for one in grants if one.effect == "deny" and one.tool in (tool.name, "run")]
-    if None in shapes:
+    if any(one.shape is None for one in grants if one.effect == "deny" and one.tool in (tool.name, "run")):
         return "was refused for good"
+    return refusals(grants, tool).denies_command(analysis)
+
+
+def refusals(grants: Iterable[Grant], tool: Tool) -> ToolRules:
+    """What grants of this session deny of commands, as rules."""
+    shapes = [one.shape for one in grants if one.effect == "deny" and one.tool in (tool.name, "run")]
     lines = tuple(line for shape in shapes if shape for line in shape.split("\n"))
-    rules = ToolRules(None, None, lines, (), (), (), ())
-    return rules.denies_command(analysis)
+    return ToolRules(None, None, lines, (), (), (), ())
 
 
 def forbids(tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
@@ -86,11 +109,16 @@ def forbids(tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
     return bool(refused or rules.deny_inner or rules.deny_arguments)
 
 
-def certain(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
-    """Whether a rule for the whole tool may cover it: understood, and nothing hides from the blacklist."""
-    if analysis.unknown:
-        return False
-    return not forbids(tool, rules, given) or plain_to_see(analysis)
+def hides(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances) -> str | None:
+    """Why a rule that forbids commands cannot be held against all that this line runs; None without such a rule, or
+    where all of it is plain to see."""
+    if not forbids(tool, rules, given):
+        return None
+    doubt = computed_doubt(analysis)
+    if doubt is not None:
+        return f"{doubt}, so rules that forbid commands cannot be held against it"
+    found = rules.mentions_command(analysis) or refusals(given.grants, tool).mentions_command(analysis)
+    return None if found is None else f"an argument of it {found}"
 
 
 def shown(command: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
-from jaato.protocol.specs import Grant, Scope
+from jaato.protocol.specs import Grant, SandboxAccess, Scope
 from jaato.tools.atomic import locked, read_small, write_private
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def grant_of(
     *,
     by: str,
     workspace: Path,
+    access: SandboxAccess | None = None,
 ) -> Grant:
     """A grant that an answer to the question about a call begins."""
     return Grant(
@@ -60,6 +61,7 @@ def grant_of(
         created_by=by,
         evidence=digest_of(call),
         created_at=now(),
+        access=access,
     )
 
 

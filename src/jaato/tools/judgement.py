@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import functools
-import re
-import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaato.tools.circumstances import (
-    CONTROL,
-    READ_ONLY,
-    Circumstances,
-    certain,
-    here,
-    patterns_of,
-    refused_by,
-    refused_command,
-    shown,
-)
+from jaato.tools.circumstances import CONTROL, Circumstances, refused_by
+from jaato.tools.openings import FULL
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS, ToolRules
-from jaato.tools.shell_control import control_doubt
-from jaato.tools.shell_parse import analyse
-from jaato.tools.shell_parts import Analysis
-from jaato.tools.shell_policy import ShellVerdict, judge
-from jaato.tools.touches import control_argument
+from jaato.tools.shell_judgement import NO_SANDBOX, judge_shell
+from jaato.tools.touches import changes_inside, control_argument
 from jaato.tools.typed import judge_input
 from jaato.tools.verdict import Verdict
 from jaato.tools.waypoints import RESTORING, judge_restore, previews
@@ -34,18 +20,33 @@ if TYPE_CHECKING:
     from jaato.tools.call import Call
     from jaato.tools.tool import Tool
 
-PLAIN_PROGRAM = re.compile(r"[A-Za-z0-9_.+/-]+")
+APPROVING = "startPlan"
+"""The tool whose call asks the user to approve a plan, where nothing is done without one."""
+FILES = "filesystem"
 
 
 def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
     verdict = judge_tool(call, tool, given)
+    if verdict.access is None and tool.spec.access == "execute" and verdict.effect != "deny":
+        verdict = with_access(verdict, tool, given)
     if tool.remote is None or not (changed := tool.remote.changed(call)):
         return verdict
     verdict = doubted(verdict, tool, changed, given.policy)
     if verdict.effect == "allow":
         tool.remote.overlook(call)
     return verdict
+
+
+def with_access(verdict: Verdict, tool: Tool, given: Circumstances) -> Verdict:
+    """The verdict about a tool that may start a process which is no command, with what that may reach."""
+    if tool.name in SHELL_TOOLS and not tool.confines:
+        return verdict
+    access = given.policy.access
+    if verdict.effect == "ask" and tool.confines and not given.can_enforce(access):
+        reason = f"{verdict.reason}; {NO_SANDBOX}"
+        return replace(verdict, reason=reason, access=FULL, lasting=False, shape=None)
+    return replace(verdict, access=access)
 
 
 def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
@@ -70,11 +71,10 @@ def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     rules = given.policy.rules_for(tool)
     if rules.denied is not None:
         return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
-    argument = SHELL_TOOLS.get(tool.name)
     if tool.name in TYPED_TOOLS:
         return judge_input(call, tool, rules, given)
-    if argument is not None:
-        return judge_shell(command_of(call.arguments, argument), call, tool, rules, given)
+    if tool.name in SHELL_TOOLS:
+        return judge_shell(call, tool, rules, given)
     place = str(given.workspace)
     denied = None if rules.by_name_only else rules.denies(call.arguments, main_argument(tool), place)
     if denied is None and given.grants:
@@ -86,10 +86,12 @@ def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     access = tool.spec.access
     if tool.name == RESTORING and previews(call):
         return Verdict("allow", "default", f"{tool.name} only shows what it would do")
-    if given.policy.read_only and access != "read" and not tool.auto_approved:
-        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), fixed=rules.by_name_only)
+    if access != "read" and not tool.auto_approved and (refusal := given.only_reads(tool.name)):
+        return Verdict("deny", "read_only", refusal, fixed=rules.by_name_only)
+    if tool.name == APPROVING and given.policy.mode == "plan":
+        return Verdict("ask", "plan", plan_text(call), lasting=False)
     if access in ("write", "execute") and not tool.auto_approved and call.arguments:
-        found = control_argument(call.arguments, place, access == "execute", given.protected)
+        found = control_argument(call.arguments, place, access == "execute", given.protected, given.names)
         if found is not None:
             return Verdict(
                 "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
@@ -97,7 +99,11 @@ def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if tool.name == RESTORING and given.policy.default != "deny" and (owned := judge_restore(call)):
         return owned
     fixed = rules.by_name_only and access in ("read", "network") and tool.remote is None
-    return by_rules(call, tool, rules, given, fixed) or by_default(tool, given.policy, fixed)
+    return (
+        by_rules(call, tool, rules, given, fixed)
+        or by_mode(call, tool, given)
+        or by_default(tool, given.policy, fixed)
+    )
 
 
 def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
@@ -110,6 +116,29 @@ def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fix
             return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
     grant = given.whole(tool)
     return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
+
+
+def by_mode(call: Call, tool: Tool, given: Circumstances) -> Verdict | None:
+    """What the mode allows: file tools that write inside the workspace."""
+    policy = given.policy
+    if policy.mode not in ("accept-edits", "auto") or policy.default != "ask" or tool.remote is not None:
+        return None
+    if tool.spec.access != "write" or tool.spec.category != FILES:
+        return None
+    if not changes_inside(call.arguments, str(given.workspace)):
+        return None
+    return Verdict("allow", "mode", f"files of the workspace are changed unasked (mode {policy.mode})")
+
+
+def plan_text(call: Call) -> str:
+    """The plan that a call would begin, for who is asked to approve it."""
+    plans = call.services.get("plans")
+    named = call.arguments.get("plan_id")
+    plan = None if plans is None else plans.plans.get(named) if named else plans.current
+    if plan is None:
+        return "nothing but reading happens before a plan is approved; a yes approves it"
+    steps = "; ".join(f"{at}. {step.description}" for at, step in enumerate(plan.steps, 1))
+    return f"a yes approves the plan {plan.title!r} and lets work begin: {steps}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -134,93 +163,13 @@ def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
             )
         case "allow":
             return Verdict("allow", "default", "the default is allow", fixed=fixed)
-    hint = f" ({policy.path} is not trusted, so what it allows does not count)" if policy.untrusted else ""
+    hint = ""
+    if policy.untrusted:
+        hint = f" ({policy.path} is not trusted, so what it allows does not count)"
+    elif policy.deferred:
+        hint = f" (what {policy.path} allows since this session began counts in the next one)"
     where = f", which is carried out by {tool.remote.place}" if tool.remote is not None else ""
     return Verdict("ask", "default", f"no rule covers {tool.name}{where}{hint}", shape_of_tool(tool))
-
-
-def judge_shell(
-    command: str | None, call: Call, tool: Tool, rules: ToolRules, given: Circumstances
-) -> Verdict:
-    """A shell command, judged part by part."""
-    if command is None:
-        return Verdict("ask", "unknown", "its command cannot be told from its arguments", lasting=False)
-    analysis = analyse(command)
-    denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
-    if denied is not None:
-        return Verdict("deny", "blacklist", f"{shown(command)} {denied}")
-    if given.policy.locked is not None:
-        return Verdict("deny", "policy_invalid", given.policy.locked)
-    patterns = [
-        *rules.shell,
-        *(one for grant in given.grants if here(grant, given) for one in patterns_of(grant, tool)),
-    ]
-    found = judge(analysis, given.workspace, [] if given.policy.read_only else patterns)
-    if given.policy.read_only and (analysis.unknown or not found.reads):
-        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name), parts=found.parts)
-    control = control_doubt(analysis, given.workspace, given.protected) if not found.reads else None
-    if control is not None:
-        return Verdict(
-            "ask", "control_path", CONTROL.format(found=control), None, lasting=False, parts=found.parts
-        )
-    if analysis.unknown:
-        return Verdict("ask", "unknown", found.reason, None, lasting=False, parts=found.parts)
-    return settle_shell(analysis, tool, rules, given, found)
-
-
-def settle_shell(
-    analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances, found: ShellVerdict
-) -> Verdict:
-    """What is left when nothing forbids a command: whitelist, grants, plain reads, the default."""
-    policy = given.policy
-    sure = certain(analysis, tool, rules, given)
-    wide = rules.allowed if sure else None
-    if wide is not None:
-        return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({wide})", parts=found.parts)
-    grant = given.whole(tool) if sure else None
-    if grant is not None:
-        reason = f"{tool.name} was allowed for this {grant.scope}"
-        return Verdict("allow", grant.scope, reason, parts=found.parts)
-    if found.covered and not found.reads:
-        method, reason = covering(found, rules, given, tool)
-        return Verdict("allow", method, reason, parts=found.parts)
-    if found.reads:
-        return Verdict("allow", "default", "it only reads, inside the workspace", parts=found.parts)
-    if policy.default == "deny":
-        return Verdict("deny", "default", "no rule covers it, and the default is deny", parts=found.parts)
-    if policy.default == "allow" and sure:
-        return Verdict("allow", "default", "the default is allow", parts=found.parts)
-    reason = found.reason or "the command cannot be told from what it computes"
-    lines = found.entries
-    return Verdict("ask", "default", reason, "\n".join(lines) if lines else None, bool(lines), found.parts)
-
-
-def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: Tool) -> tuple[str, str]:
-    """By which rule or grant a covered command is allowed: the shortest-lived one that was needed."""
-    texts = {pattern.text for pattern in rules.shell}
-    scope = "whitelist"
-    for part in found.parts:
-        if not part.reason.startswith("covered by ") or part.reason in {
-            f"covered by {text!r}" for text in texts
-        }:
-            continue
-        for grant in given.grants:
-            if any(part.reason == f"covered by {one.text!r}" for one in patterns_of(grant, tool)):
-                scope = grant.scope
-    return scope, "; ".join(f"{part.text[:60]}: {part.reason}" for part in found.parts[:3])
-
-
-def command_of(arguments: dict[str, Any], name: str) -> str | None:
-    """The whole command of a shell tool's arguments: with `args`, the program must be a plain name."""
-    command = arguments.get(name)
-    if not isinstance(command, str) or "cmd" in arguments:
-        return None  # under its other name, too: nobody knows which of the two is run
-    extra = arguments.get("args")
-    if not extra:
-        return command
-    if not isinstance(extra, list) or not all(isinstance(one, str) for one in extra):
-        return None
-    return f"{command} {shlex.join(extra)}" if PLAIN_PROGRAM.fullmatch(command) else None
 
 
 def main_argument(tool: Tool) -> str | None:

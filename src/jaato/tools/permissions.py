@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from jaato.abc.asker import Answer, Asker
-from jaato.errors import ConfigError
-from jaato.protocol.specs import Grant, Scope
-from jaato.tools.circumstances import Circumstances
+from jaato.errors import ConfigError, NotAllowed
+from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
+from jaato.tools.circumstances import Circumstances, none_enforced
+from jaato.tools.control_names import STANDARD, ControlNames
 from jaato.tools.grants import digest_of, grant_of, in_force, literal, shape_text
 from jaato.tools.judgement import judge_call
+from jaato.tools.openings import WORKSPACE_WRITE, beyond, holds, joined
 from jaato.tools.policy import Policy
 from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS
 from jaato.tools.question import Waiting, nobody, question_of, word_of
@@ -31,6 +33,8 @@ __all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
 
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
 MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
+INDIVIDUAL = frozenset(("control_path", "plan"))
+"""Methods of verdicts that an `all` does not answer: each question of them is one of its own."""
 
 
 class Open:
@@ -43,14 +47,15 @@ class Open:
         """Leave."""
 
 
-def silent(_grant: Grant) -> None:
+def silent(_told: object) -> None:
     """Nobody listens."""
 
 
 class Gate:
     """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
-    `on_grant` and `on_revoke` hear of every grant that begins or ends; `grants` are those of a resumed session;
-    `protected` are directories nobody may write under a lasting grant; a question waits `timeout_s`, unless the channel says.
+    `on_grant` and `on_revoke` hear of every grant that begins or ends, `on_mode` of another mode; `grants` are those of a resumed session;
+    `protected` are directories nobody may write under a lasting grant; a question waits `timeout_s`, unless the channel says;
+    `profiles` are those that a sandbox enforces for the tools that confine what they start.
     """
 
     def __init__(
@@ -62,9 +67,12 @@ class Gate:
         turnstile: Callable[[], AbstractAsyncContextManager[None]] = Open,
         on_grant: Callable[[Grant], None] = silent,
         on_revoke: Callable[[Grant], None] = silent,
+        on_mode: Callable[[Mode], None] = silent,
         grants: Iterable[Grant] = (),
         protected: Iterable[Path] = (),
+        control_names: ControlNames = STANDARD,
         timeout_s: float | None = None,
+        profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced,
     ) -> None:
         self.policy = policy
         self._asker = asker
@@ -72,9 +80,11 @@ class Gate:
         self._turnstile = turnstile
         self._on_grant = on_grant
         self._on_revoke = on_revoke
+        self._on_mode = on_mode
         self._grants: tuple[Grant, ...] = tuple(one for one in grants if one.scope != "always")
-        self._protected = tuple(one.resolve() for one in protected)
+        self._control = (tuple(one.resolve() for one in protected), control_names)
         self._timeout_s = timeout_s
+        self.profiles = profiles
         self._waiting: list[Waiting] = []
         self._edited: dict[str, str] = {}
         self._given: Circumstances | None = None
@@ -89,7 +99,7 @@ class Gate:
             return known[2]
         verdict = self._judge(call, tool)
         if verdict.effect == "ask":
-            spent = self._spend(call) if self._edited or self._grants else None
+            spent = self._spend(call, verdict) if self._edited or self._grants else None
             return spent or await self._ask(call, tool)
         last = self._latest
         if last is not None and last[0] is verdict:
@@ -106,6 +116,23 @@ class Gate:
         """What would happen to a call, and why, without asking anyone."""
         self.policy.reload()
         return self._judge(call, tool)
+
+    @property
+    def mode(self) -> Mode:
+        """What runs without a question."""
+        return self.policy.mode
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change what runs without a question, because the user says so: no file, and nothing that runs under a call, may.
+        Raises `ConfigError` where the session is to stay read-only; what `on_mode` raises leaves the mode as it was."""
+        before = self.policy.mode
+        self.policy.set_mode(mode)
+        try:
+            self._on_mode(mode)
+        except BaseException:
+            self.policy.set_mode(before)
+            raise
+        self._settled = {}
 
     def end_turn(self) -> None:
         """The model has finished its response: what was granted for the turn ends."""
@@ -137,7 +164,9 @@ class Gate:
             self._lapse()
         given = self._given
         if given is None or given.grants is not self._grants or given.workspace is not workspace:
-            given = self._given = Circumstances(self.policy, self._grants, workspace, self._protected)
+            given = self._given = Circumstances(
+                self.policy, self._grants, workspace, *self._control, self.profiles
+            )
         return judge_call(call, tool, given)
 
     def _place(self, call: Call) -> Path:
@@ -159,17 +188,18 @@ class Gate:
             self._on_revoke(grant)
         self.policy.reload()
 
-    def _spend(self, call: Call) -> Decision | None:
+    def _spend(self, call: Call, verdict: Verdict) -> Decision | None:
         """Use up an approval that is bound to exactly this call."""
         digest = digest_of(call)
         if self._edited.get(call.id) == digest:
             del self._edited[call.id]
-            return allow("the user edited the arguments and allowed exactly these", "user_approved")
+            reason = "the user edited the arguments and allowed exactly these"
+            return self._approved(verdict, reason)
         for grant in self._grants:
             if grant.scope in ("once", "call") and grant.effect == "allow" and grant.shape == digest:
                 self._grants = tuple(one for one in self._grants if one is not grant)
                 self._on_revoke(grant)
-                return allow("allowed once, for exactly this call", "once")
+                return self._approved(verdict, "allowed once, for exactly this call", "once")
         return None
 
     async def _ask(self, call: Call, tool: Tool) -> Decision:
@@ -184,12 +214,18 @@ class Gate:
                 verdict = self._judge(call, tool)
                 if verdict.effect != "ask":
                     return settled(verdict)
-                unchanged = digest_of(call) == waiting.digest
-                if waiting.settled and unchanged and verdict.method != "control_path":
-                    return allow("allowed with everything that was waiting", "user_approved")
+                if digest_of(call) == waiting.digest and self._settles(waiting, verdict):
+                    return self._approved(verdict, "allowed with everything that was waiting")
                 return await self._put(waiting, tool, verdict)
         finally:
             self._waiting.remove(waiting)
+
+    def _settles(self, waiting: Waiting, verdict: Verdict) -> bool:
+        """Whether an `all` has answered this question: not one of its own, nor one that opens more than was shown then."""
+        if waiting.settled is None or verdict.method in INDIVIDUAL:
+            return False
+        place = str(self._place(waiting.call))
+        return verdict.access is None or holds(waiting.settled, verdict.access, place)
 
     async def _put(self, waiting: Waiting, tool: Tool, verdict: Verdict) -> Decision:
         """Ask until there is an answer that means something, at most three times."""
@@ -223,25 +259,30 @@ class Gate:
         verdict = self._judge(waiting.call, tool)
         return settled(verdict) if verdict.effect == "deny" else None
 
+    def _approved(self, verdict: Verdict, reason: str, method: str = "user_approved") -> Decision:
+        """Yes, by the user: what the question showed is opened, and work begins where it was about the plan."""
+        if verdict.method == "plan" and self.policy.mode == "plan":
+            self.set_mode("ask")
+        return allow(reason, method, access=verdict.access)
+
     def _heed(self, waiting: Waiting, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
         """Do what an answer says; None when it says nothing known."""
         match word_of(answer):
             case "y":
-                return allow("the user allowed this call", "user_approved")
+                return self._approved(verdict, "the user allowed this call")
             case "once":
-                return allow("the user allowed exactly this call, once", "user_approved")
+                return self._approved(verdict, "the user allowed exactly this call, once")
             case "n":
                 return deny("the user denied this call", "user_denied")
             case "c" if answer.comment:
-                return deny(
-                    f"the user denied this call and says: {answer.comment}", "user_denied", answer.comment
-                )
+                reason = f"the user denied this call and says: {answer.comment}"
+                return deny(reason, "user_denied", answer.comment)
             case "e" if answer.arguments is not None:
                 return self._edit(waiting, answer.arguments)
             case "all":
                 for one in self._waiting:
-                    one.settled = True
-                return allow("the user allowed everything that was waiting", "user_approved")
+                    one.settled = joined(self.policy.access, verdict.access or WORKSPACE_WRITE)
+                return self._approved(verdict, "the user allowed everything that was waiting")
             case "a" | "t" | "i" as lasting:
                 return self._last(waiting, tool, verdict, SCOPES[lasting], answer.by)
             case "never":
@@ -256,26 +297,33 @@ class Gate:
     def _last(self, waiting: Waiting, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
         """Yes, and from now on; only this once where no lasting answer is possible."""
         if not verdict.lasting:
-            return allow("the user allowed this call; nothing lasting is possible for it", "user_approved")
+            reason = "the user allowed this call; nothing lasting is possible for it"
+            return self._approved(verdict, reason)
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
-        scope = (
-            "session" if tool.name in TYPED_TOOLS and scope == "always" else scope
-        )  # no terminal lives longer
+        if tool.name in TYPED_TOOLS and scope == "always":
+            scope = "session"  # no terminal lives longer
+        extra = beyond(verdict.access, self.policy.access) if verdict.access is not None else None
         grant = grant_of(
-            waiting.call, tool, "allow", scope, shape, by=by, workspace=self._place(waiting.call)
+            waiting.call,
+            tool,
+            "allow",
+            scope,
+            shape,
+            by=by,
+            workspace=self._place(waiting.call),
+            access=extra,
         )
         if scope != "always":
             self._hold(grant)
-            return allow(f"the user allowed {shape_text(grant)} for this {scope}", scope)
+            return self._approved(verdict, f"the user allowed {shape_text(grant)} for this {scope}", scope)
         try:
             self.policy.remember(grant)
-        except (OSError, ConfigError) as error:
-            return allow(
-                f"the user allowed this call; the answer could not be kept: {error}", "user_approved"
-            )
+        except (OSError, ConfigError, NotAllowed) as error:
+            reason = f"the user allowed this call; the answer could not be kept: {error}"
+            return self._approved(verdict, reason)
         self._settled = {}
         self._on_grant(grant)
-        return allow(f"the user always allows {shape_text(grant)}", "user_approved")
+        return self._approved(verdict, f"the user always allows {shape_text(grant)}")
 
     def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
         """No, and never again; for this session at least, when it cannot be written down."""

@@ -165,6 +165,7 @@ async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | 
                 f"Permission denied for {call.name}: {permission.reason}{said}"
             )
         if decision.arguments is None:
+            call.access, call.access_reason = permission.access, permission.reason
             return permission, None
         call.arguments = decision.arguments
         refusal = invalid(call, tool) or masking(call, tool)

@@ -36,10 +36,27 @@ class Rules:
         for tool, entries in other.arguments.items():
             mine = merged.setdefault(tool, {})
             for name, globs in entries.items():
-                mine[name] = (*mine.get(name, ()), *globs)
+                mine[name] = tuple(dict.fromkeys((*mine.get(name, ()), *globs)))
         return Rules(
             self.tools | other.tools, tuple(dict.fromkeys((*self.patterns, *other.patterns))), merged
         )
+
+    def __and__(self, other: Rules) -> Rules:
+        """Of a whitelist, what both allow: the lines that stand in both, and of argument rules every condition of either."""
+        common: dict[str, dict[str, tuple[str, ...]]] = {}
+        for tool in self.arguments.keys() & other.arguments.keys():
+            mine, theirs = self.arguments[tool], other.arguments[tool]
+            common[tool] = {**theirs, **mine} | {
+                name: tuple(glob for glob in mine[name] if glob in theirs[name])
+                for name in mine.keys() & theirs.keys()
+            }
+        patterns = tuple(text for text in self.patterns if text in other.patterns)
+        return Rules(self.tools & other.tools, patterns, common)
+
+    def __sub__(self, other: Rules) -> Rules:
+        """These rules without the names and patterns of others."""
+        patterns = tuple(text for text in self.patterns if text not in other.patterns)
+        return Rules(self.tools - other.tools, patterns, self.arguments)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ losing a line."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,34 +46,34 @@ class PolicyFile:
         brought = inside or self.path.parts[-2:] == (".jaato", "permissions.json")
         self._believed = trusted if trusted is not None else not brought
         self._seen: tuple[object, ...] = ()
+        self.version = 0
+        """Rises with every change that was read."""
         self.document = Document()
         self.whitelist = Rules()
         self.grants: tuple[Grant, ...] = ()
         self.trusted = True
         self.reload()
 
-    def reload(self) -> bool:
-        """Read the file and its grants again; tells whether anything changed. Raises `ConfigError`."""
+    def reload(self) -> None:
+        """Read the file and its grants again. Raises `ConfigError`."""
         content = read_small(self.path, MAX_BYTES)
         known = self._book.of(self.workspace) if self._book else ()
         grants = tuple(grant for grant in known if in_force(grant))
         trusted = self._trusts(content)
         seen = (content_hash(content) if content is not None else None, grants, trusted)
         if seen == self._seen:
-            return False
+            return
         document = parse_document(content, str(self.path)) if content is not None else Document()
         self.document = document
         self.trusted = trusted
         self.grants = tuple(grant for grant in grants if holds(document, grant))
         self.whitelist = without(document.whitelist, known, grants) if trusted else self._vouched()
         self._seen = seen
-        return True
+        self.version += 1
 
     def _vouched(self) -> Rules:
         """Of an untrusted file, the lines this user has written by an answer."""
-        lines = {entry for grant in self.grants if grant.effect == "allow" for entry in entries_of(grant)}
-        tools = frozenset(text for key, text in lines if key == "tools")
-        return Rules(tools, tuple(text for key, text in sorted(lines) if key == "patterns"))
+        return lines_of(grant for grant in self.grants if grant.effect == "allow")
 
     def _trusts(self, content: bytes | None) -> bool:
         if content is None or self._believed:
@@ -92,16 +93,20 @@ class PolicyFile:
         """Write a lasting grant; what was trusted before stays so, and of what was not only this line is
         believed.
 
-        Raises OSError, `ConfigError`.
+        Raises OSError, `ConfigError`, and `NotAllowed` for a permission that is given below a call of a tool.
         """
+        if grant.effect == "allow":
+            from jaato.tools.processes.ancestry import refuse_below_call  # most runs grant nothing for good
+
+            refuse_below_call()
         self._rewrite(grant, add=True)
 
-    def forget(self, grant_id: str) -> bool:
-        """Take a lasting grant out again; tells whether there was one. Raises OSError, `ConfigError`."""
+    def forget(self, grant_id: str) -> Grant | None:
+        """Take a lasting grant out again; gives what it was. Raises OSError, `ConfigError`."""
         found = next((grant for grant in self.grants if grant.id == grant_id), None)
         if found is not None:
             self._rewrite(found, add=False)
-        return found is not None
+        return found
 
     def _rewrite(self, grant: Grant, *, add: bool) -> None:
         with locked(self.path):
@@ -135,15 +140,17 @@ def encoded(raw: dict[str, Any]) -> bytes:
     return text.encode("utf-8") + b"\n"
 
 
+def lines_of(grants: Iterable[Grant]) -> Rules:
+    """The lines by which lasting grants hold."""
+    lines = {entry for grant in grants for entry in entries_of(grant)}
+    tools = frozenset(text for key, text in lines if key == "tools")
+    return Rules(tools, tuple(text for key, text in sorted(lines) if key == "patterns"))
+
+
 def without(whitelist: Rules, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> Rules:
     """A whitelist without the lines of permissions that have expired."""
-    lines = {entry for one in known if one.effect == "allow" for entry in entries_of(one)}
-    lines -= {entry for one in grants if one.effect == "allow" for entry in entries_of(one)}
-    if not lines:
-        return whitelist
-    tools = frozenset(text for text in whitelist.tools if ("tools", text) not in lines)
-    patterns = tuple(text for text in whitelist.patterns if ("patterns", text) not in lines)
-    return Rules(tools, patterns, whitelist.arguments)
+    expired = lines_of(one for one in known if one.effect == "allow")
+    return whitelist - (expired - lines_of(one for one in grants if one.effect == "allow"))
 
 
 def change(raw: dict[str, Any], effect: str, entry: Entry, *, add: bool) -> None:

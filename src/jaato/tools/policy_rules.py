@@ -17,7 +17,7 @@ from jaato.tools.policy_document import Rules, split_pattern
 from jaato.tools.shell_parse import CONTINUATION, analyse
 from jaato.tools.shell_parts import Analysis
 from jaato.tools.shell_pattern import ShellPattern, glob_text, shell_pattern
-from jaato.tools.shell_texts import texts_of
+from jaato.tools.shell_texts import mentioned_texts, texts_of
 from jaato.tools.shell_words import lex
 
 if TYPE_CHECKING:
@@ -107,10 +107,19 @@ class ToolRules:
         """The blacklist pattern that the command, a part of it or something it quotes meets."""
         if not self.deny_inner and not self.deny_arguments:
             return None
-        patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
         texts = {analysis.command, analysis.command.strip(), *texts_of(analysis)}
         if CONTINUATION in analysis.command:
             texts.update(texts_of(analyse(analysis.command.replace(CONTINUATION, ""))))
+        return self._denied_by(texts)
+
+    def mentions_command(self, analysis: Analysis) -> str | None:
+        """The blacklist pattern that a text inside an argument meets, which some program may take as a command."""
+        if not self.deny_inner and not self.deny_arguments:
+            return None
+        return self._denied_by(set(mentioned_texts(analysis)))
+
+    def _denied_by(self, texts: set[str]) -> str | None:
+        patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
         for pattern in patterns:
             for form in command_forms(pattern):
                 if any(fnmatch.fnmatchcase(text, form) for text in texts):

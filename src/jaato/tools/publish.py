@@ -44,7 +44,8 @@ def publish(roots: Roots, path: str, data: bytes, call: Call, *, overwrite: bool
         new = place.info is None
         mode = 0o666 if place.info is None else stat.S_IMODE(place.info.st_mode)
         try:
-            put_whole(place.dir_fd, place.name, data, mode, new=new, exact=not new)
+            with roots.changing([place]):
+                put_whole(place.dir_fd, place.name, data, mode, new=new, exact=not new)
         except FileExistsError:
             raise taken(path) from None
         except OSError as error:

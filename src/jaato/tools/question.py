@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.ids import new_id
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.policy_rules import SHELL_TOOLS, TYPED_TOOLS
 from jaato.tools.verdict import Decision, Verdict, deny
 
@@ -21,11 +22,11 @@ SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "ed
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A call that waits for an answer; `settled` when an `all` has allowed it."""
+    """A call that waits for an answer; `settled` is what an `all` has opened for it, None where there was none."""
 
     call: Call
     digest: str
-    settled: bool = False
+    settled: SandboxAccess | None = None
 
 
 def word_of(answer: Answer) -> str:
@@ -49,6 +50,7 @@ def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: floa
         shape=verdict.shape if verdict.lasting else None,
         deadline=deadline,
         agent_id=waiting.call.agent_id,
+        access=verdict.access,
     )
 
 
@@ -58,8 +60,8 @@ def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decis
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
     remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
-    if verdict.remedy:
-        remedy = verdict.remedy
     if not verdict.lasting:
         remedy = "Only someone who is asked can allow it, for this one call."
+    if verdict.remedy:
+        remedy = verdict.remedy
     return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")

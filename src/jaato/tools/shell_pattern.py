@@ -9,13 +9,7 @@ import re
 from dataclasses import dataclass
 
 from jaato.tools.shell_parts import Part
-from jaato.tools.shell_programs import (
-    base_name,
-    executing_flag,
-    executing_word,
-    interprets,
-    runs_others,
-)
+from jaato.tools.shell_programs import base_name, interprets, runs_others
 from jaato.tools.shell_words import Word, lex, read_piece, read_word
 
 
@@ -49,11 +43,6 @@ class ShellPattern:
             covers_words(words, part.words) and not (moved and names_file(words))
             for words, part in zip(self.commands, parts, strict=True)
         )
-
-    def about(self, program: Word) -> bool:
-        """Whether its first command is about this program."""
-        value = program.literal
-        return value is not None and self.commands[0][0].matches(base_name(value))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -112,9 +101,7 @@ def covers_words(pattern: tuple[PatternWord, ...], words: tuple[Word, ...]) -> b
         word = words[index]
         if word.literal is None or not one.matches(word.literal):
             return False
-        if one.expression is not None and (executing_flag(program, word) or executing_word(words, index)):
-            return False
-    return all(harmless(program, words, index) for index in range(max(len(named), 1), len(words)))
+    return all(is_plain(word) for word in words[max(len(named), 1) :])
 
 
 def names_file(pattern: tuple[PatternWord, ...]) -> bool:
@@ -123,12 +110,10 @@ def names_file(pattern: tuple[PatternWord, ...]) -> bool:
     return interprets(pattern[0].text) and any(not word.text.startswith(("-", "/")) for word in named)
 
 
-def harmless(program: str, words: tuple[Word, ...], index: int) -> bool:
-    """Whether the `*` at the end of a pattern covers this word: it does not change what the program is."""
-    word = words[index]
-    if word.value is None or (word.glob and not plain_glob(word)):
-        return False
-    return not executing_flag(program, word) and not executing_word(words, index)
+def is_plain(word: Word) -> bool:
+    """Whether the `*` at the end of a pattern covers this word: what it stands for is known, and no file name in it can be
+    an option."""
+    return word.value is not None and (not word.glob or plain_glob(word))
 
 
 def plain_glob(word: Word) -> bool:

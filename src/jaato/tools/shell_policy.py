@@ -1,102 +1,104 @@
-"""A shell line held against rules: what each part needs, what covers it, what a lasting answer would cover."""
+"""A shell line held against rules: what covers each part, what a lasting answer would cover."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.atomic import resolved
-from jaato.tools.shell_git import repository_doubt
+from jaato.tools.openings import WORKSPACE_WRITE, common, joined
 from jaato.tools.shell_parts import Analysis, Part
-from jaato.tools.shell_paths import path_doubt
 from jaato.tools.shell_pattern import ShellPattern, shell_pattern
-from jaato.tools.shell_programs import (
-    HARMLESS_VALUE,
-    HARMLESS_VARIABLES,
-    changing,
-    last_name,
-    obeys_input,
-    width,
-)
-from jaato.tools.shell_reads import read_doubt
+from jaato.tools.shell_programs import HARMLESS_VALUE, HARMLESS_VARIABLES, obeys_input, width
 from jaato.tools.shell_words import Word
 from jaato.tools.verdict import PartVerdict
 
 MAX_PLACES = 8
+MAX_ENTRIES = 10
+INERT = frozenset(("cd", "pwd", "echo", "true", "false", ":", "exit"))
+"""Builtins that start no program and change no file, so that no rule is needed for them."""
+UNCOVERED = "no rule covers it"
+COVERED = "covered by"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A pattern that covers commands, and what the grant it comes from opens beyond the workspace."""
+
+    pattern: ShellPattern
+    access: SandboxAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ShellVerdict:
-    """Each part's verdict; `reads` when all of it only reads, `shape` and `entries` as a lasting answer
-    would say it."""
+    """Each part's verdict; whether rules cover all of it, and what those open for every part. `entries` are the patterns
+    that would cover all of it, one a line, `missing` those that no rule has yet; None where it can only be answered once."""
 
     parts: tuple[PartVerdict, ...]
     covered: bool
-    reads: bool
     reason: str
-    entries: tuple[str, ...] | None
+    entries: str | None
+    missing: str | None
+    access: SandboxAccess
+
+    @property
+    def in_part(self) -> str:
+        """Which parts no rule covers, where rules cover others; empty for a line of which they cover all or nothing."""
+        some = not self.covered and any(part.reason.startswith(COVERED) for part in self.parts)
+        return self.reason if some else ""
 
 
-def judge(analysis: Analysis, workspace: Path, patterns: Iterable[ShellPattern]) -> ShellVerdict:
-    """Judge each part by what it does and which pattern covers it."""
-    rules = tuple(patterns)
-    places = places_of(analysis, workspace)
-    known_places = places if places is not None else ()
-    moved = len(known_places) > 1
+def judge(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) -> ShellVerdict:
+    """Judge each part by which pattern covers it."""
+    rules = tuple(allowances)
+    moved = moves(analysis, workspace)
     verdicts: list[PartVerdict] = []
-    entries: list[str] | None = []
-    reads = True
+    entries: list[str | None] = []
+    missing: list[str | None] = []
+    opened: list[SandboxAccess] = []
     refused = "; ".join((*analysis.unknown, *analysis.constructs))
-    if places is None:
-        refused = refused or "changes directory in ways that are not followed"
     for unit in units_of(analysis):
         text = " | ".join(part.text for part in unit)
-        doubts = [read_doubt(part, workspace, known_places) or doubt_of(part) for part in unit]
-        doubt = next((one for one in doubts if one), None)
-        whole = len(unit) > 1
-        if refused:
-            verdicts.append(PartVerdict(text, "ask", doubt or refused))
-            reads = False
+        blocked = next((one for part in unit if (one := uncoverable(part, moved))), None) or refused
+        if blocked:
+            verdicts.append(PartVerdict(text, "ask", blocked))
+            missing.append(None)
             continue
-        if doubt is None and not whole:
-            verdicts.append(PartVerdict(text, "allow", "reads only, inside the workspace"))
+        if len(unit) == 1 and unit[0].program in INERT:
+            verdicts.append(PartVerdict(text, "allow", "starts no program"))
             continue
-        reads = False
-        blocked = next((one for part in unit if (one := uncoverable(part, workspace, places or ()))), None)
-        rule = None if blocked else next((one for one in rules if one.covers(unit, moved)), None)
-        if rule is not None:
-            verdicts.append(PartVerdict(text, "allow", f"covered by {rule.text!r}"))
-            continue
-        change = changed_by(unit, rules)
-        verdicts.append(
-            PartVerdict(text, "ask", blocked or change or doubt or "decides by its input what runs")
-        )
-        entry = None if blocked else entry_of(unit, moved)
-        entries = None if entries is None or entry is None else [*entries, entry]
+        entries.append(entry_of(unit, moved))
+        covering = [one for one in rules if one.pattern.covers(unit, moved)]
+        if covering:
+            verdicts.append(PartVerdict(text, "allow", f"{COVERED} {covering[0].pattern.text!r}"))
+            opened.append(joined(*(one.access or WORKSPACE_WRITE for one in covering)))
+        else:
+            verdicts.append(PartVerdict(text, "ask", UNCOVERED))
+            missing.append(entries[-1])
     asks = [part for part in verdicts if part.effect == "ask"]
     reason = refused or "; ".join(f"{part.text[:80]}: {part.reason}" for part in asks[:3])
     if len(asks) > 3 and not refused:
         reason += f"; and {len(asks) - 3} more"
-    if refused or len(asks) > 10:
-        entries = None
-    covered = not refused and not asks and bool(verdicts)
-    shape = tuple(dict.fromkeys(entries)) if entries else None
-    return ShellVerdict(tuple(verdicts), covered, covered and reads, reason, shape)
-
-
-def changed_by(unit: tuple[Part, ...], rules: tuple[ShellPattern, ...]) -> str | None:
-    """Which argument keeps a rule for the program from covering this part; None when no rule is about it."""
-    words = unit[0].words
-    near = (
-        len(unit) == 1
-        and bool(words)
-        and any(len(one.commands) == 1 and one.about(words[0]) for one in rules)
+    lasting = None not in missing
+    return ShellVerdict(
+        tuple(verdicts),
+        covered=bool(opened) and not asks,
+        reason=reason or UNCOVERED,
+        entries=shape_of(entries) if lasting else None,
+        missing=shape_of(missing) if lasting else None,
+        access=functools.reduce(common, opened) if opened else WORKSPACE_WRITE,
     )
-    word = changing(words) if near else None
-    return None if word is None else f"{word.text} makes {words[0].text} run or write something else"
+
+
+def shape_of(entries: list[str | None]) -> str | None:
+    """Patterns as what a lasting answer covers, one a line; None where there are none, or too many."""
+    lines = dict.fromkeys(line for line in entries if line is not None)
+    return "\n".join(lines) if lines and None not in entries and len(entries) <= MAX_ENTRIES else None
 
 
 def units_of(analysis: Analysis) -> list[tuple[Part, ...]]:
@@ -112,13 +114,8 @@ def units_of(analysis: Analysis) -> list[tuple[Part, ...]]:
     return units
 
 
-def doubt_of(part: Part) -> str | None:
-    """The first doubt the parser had."""
-    return part.doubts[0] if part.doubts else None
-
-
-def uncoverable(part: Part, workspace: Path, places: tuple[str, ...]) -> str | None:
-    """Why no rule for a program may cover this part as it stands."""
+def uncoverable(part: Part, moved: bool) -> str | None:
+    """Why no rule for a program may cover this part as it stands; `moved` when the line may be in another directory."""
     if part.doubts:
         return part.doubts[0]
     if not part.words:
@@ -126,28 +123,16 @@ def uncoverable(part: Part, workspace: Path, places: tuple[str, ...]) -> str | N
     for word in part.words:
         if word.value is None:
             return f"{word.text} is computed by the shell"
-    if len(places) > 1 and (doubt := moved_doubt(part.words[0].literal or "", places)):
-        return doubt
+    program = part.words[0].literal or ""
+    if moved and "/" in program and not program.startswith("/"):
+        return f"{program} is another program in another directory"
     for name, word in part.assignments:
         value = word.literal
         if not HARMLESS_VARIABLES.fullmatch(name) or value is None or not HARMLESS_VALUE.fullmatch(value):
             return f"sets {name}, which may change what the program does"
     for redirect in part.redirects:
-        if redirect.harmless:
-            continue
-        if redirect.operator != "<":
+        if not redirect.harmless and (redirect.operator != "<" or redirect.target.literal is None):
             return f"redirects ({redirect.text})"
-        if doubt := path_doubt(redirect.target, workspace, places):
-            return doubt
-    return None
-
-
-def moved_doubt(program: str, places: tuple[str, ...]) -> str | None:
-    """Why a rule does not hold for a program after `cd`: it may be another one there, or obey other orders."""
-    if "/" in program and not program.startswith("/"):
-        return f"{program} is another program in another directory"
-    if last_name(program) == "git":
-        return next((found for place in places[1:] if (found := repository_doubt(place))), None)
     return None
 
 
@@ -169,19 +154,15 @@ def exact(words: tuple[Word, ...]) -> str:
     return " ".join(word.text if word.glob else shlex.quote(word.value or "") for word in words)
 
 
-def places_of(analysis: Analysis, workspace: Path) -> tuple[str, ...] | None:
-    """Every directory the line may be in at some time; None when that cannot be told."""
-    places = [resolved(str(workspace))]
+def moves(analysis: Analysis, workspace: Path) -> bool:
+    """Whether some part of the line may run in another directory than the workspace."""
+    root = resolved(str(workspace))
     for part in analysis.parts:
-        if part.program not in ("cd", "pushd", "popd"):
+        if part.program in ("pushd", "popd"):
+            return True
+        if part.program != "cd":
             continue
         target = part.words[1].literal if len(part.words) == 2 else None
-        if part.program != "cd" or target is None or target.startswith("-"):
-            return None
-        for place in list(places):
-            there = resolved(os.path.join(place, target))
-            if there not in places:
-                places.append(there)
-        if len(places) > MAX_PLACES:
-            return None
-    return tuple(places)
+        if target is None or target.startswith("-") or resolved(os.path.join(root, target)) != root:
+            return True
+    return False

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 
 from jaato.tools.shell_parse import analyse
-from jaato.tools.shell_parts import Analysis, Part
-from jaato.tools.shell_programs import interprets, last_name, obeys_input, runs_others
-from jaato.tools.shell_words import Word
+from jaato.tools.shell_parts import Analysis
+from jaato.tools.shell_programs import interprets, last_name, runs_others
 
 MAX_DEPTH = 3
 GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env --super-prefix".split())
 QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 MAX_QUOTED = 50
-OBEYING = frozenset("source . parallel sem at batch ssh eval socat".split())
-"""Programs that are not interpreters themselves, and run what they read."""
+STARTING = frozenset(("run", "exec", "--", "x", "-x"))
+"""Arguments behind which many programs take a command."""
 
 
 def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
@@ -64,27 +63,23 @@ def inner_texts(values: list[str], wraps: bool) -> list[str]:
     return [*dict.fromkeys(lines), " ".join(given)]
 
 
-def plain_to_see(analysis: Analysis) -> bool:
-    """Whether a blacklist sees every command the line runs: none is computed, defined or read as input."""
-    if analysis.functions or any(part.words and part.words[0].literal is None for part in analysis.parts):
-        return False
-    if any(part.program in ("alias", "shopt") for part in analysis.parts):
-        return False
-    first: dict[int, Part] = {}
+def mentioned_texts(analysis: Analysis) -> list[str]:
+    """Texts inside arguments and assignments that some program may take as a command: for those of which nothing is known."""
+    texts: list[str] = []
     for part in analysis.parts:
-        piped = first.setdefault(part.pipeline, part) is not part
-        fed = piped or bool(part.doubts) or any(one.operator == "<" for one in part.redirects)
-        if fed and runs_input(part.words):
-            return False
-    return True
-
-
-def runs_input(words: tuple[Word, ...]) -> bool:
-    """Whether this command runs what it reads, itself or by the program it starts."""
-    names = [last_name(word.literal or "") for word in words]
-    if not names:
-        return False
-    if names[0] in OBEYING or (len(names) > 1 and runs_others(names[0]) and runs_others(names[-1])):
-        return True
-    starts = range(len(names)) if runs_others(names[0]) else (0,)
-    return any(interprets(names[start]) and obeys_input(words[start:]) for start in starts)
+        values = [word.value for word in part.words[1:]] + [word.value for _name, word in part.assignments]
+        for value in values:
+            if value is None:
+                continue
+            pieces = {value, value.rpartition("=")[2], value.lstrip("-+!|:"), *re.split(r"[!|;:]", value)}
+            pieces |= {value[2:]} if value[:1] == "-" and value[1:2] != "-" else set()
+            pieces |= {text for pair in QUOTED.findall(value)[:MAX_QUOTED] for text in pair}
+            for piece in pieces:
+                if " " in piece.strip():
+                    texts += texts_of(analyse(piece.strip().strip("\"'")))
+        texts += [
+            " ".join(value or "" for value in values[at + 1 :])
+            for at, value in enumerate(values)
+            if value in STARTING and at + 1 < len(values)
+        ]
+    return texts

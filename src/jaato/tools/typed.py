@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jaato.tools.circumstances import (
-    CONTROL,
-    READ_ONLY,
     Circumstances,
     allows_for_a_while,
-    certain,
     forbids,
     here,
+    hides,
     refused_command,
     shown,
 )
+from jaato.tools.openings import READ_ONLY
 from jaato.tools.policy_rules import ToolRules
-from jaato.tools.shell_control import control_typed
 from jaato.tools.shell_parse import analyse
+from jaato.tools.shell_parts import Analysis
 from jaato.tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -38,13 +37,18 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
         return Verdict("deny", "blacklist", f"{shown(analysis.command)} {denied}")
     if policy.locked is not None:
         return Verdict("deny", "policy_invalid", policy.locked)
-    if policy.read_only:
-        return Verdict("deny", "read_only", READ_ONLY.format(name=tool.name))
-    found = control_typed(analysis, given.workspace, given.protected)
-    if found is not None:
-        return Verdict("ask", "control_path", CONTROL.format(found=found), None, lasting=False)
+    reached = tool.reaches(call) if tool.reaches is not None else None
+    if (
+        reached is not None
+        and reached.profile == "read-only"
+        and (policy.default != "deny" or policy.read_only)
+    ):
+        return typed_harmlessly(analysis, call, tool, rules, given)
+    if (refusal := given.only_reads(tool.name)) is not None:
+        return Verdict("deny", "read_only", refusal)
     shape = f"session_id={call.arguments.get('session_id')}"
-    understood = certain(analysis, tool, rules, given) and is_line(call.arguments)
+    plain = not analysis.unknown and hides(analysis, tool, rules, given) is None
+    understood = plain and is_line(call.arguments)
     sure = understood or not forbids(tool, rules, given)
     if sure and rules.allowed is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})")
@@ -57,6 +61,18 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
     if policy.default != "ask" and (sure or policy.default == "deny"):
         return Verdict(policy.default, "default", f"no rule covers it, and the default is {policy.default}")
     return Verdict("ask", "default", "what a program does with what is typed cannot be told", shape)
+
+
+def typed_harmlessly(
+    analysis: Analysis, call: Call, tool: Tool, rules: ToolRules, given: Circumstances
+) -> Verdict:
+    """What is typed into a program that can only read; asked about where something is forbidden and cannot be seen."""
+    if forbids(tool, rules, given):
+        doubt = hides(analysis, tool, rules, given)
+        if doubt is not None or not is_line(call.arguments):
+            reason = doubt or "it is part of a line, so rules that forbid commands cannot be held against it"
+            return Verdict("ask", "computed", reason, lasting=False, access=READ_ONLY)
+    return Verdict("allow", "sandbox", "the program at that terminal can only read", access=READ_ONLY)
 
 
 def is_line(arguments: dict[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from jaato.protocol.events import Permission
+from jaato.protocol.specs import SandboxAccess
 
 Effect = Literal["allow", "deny", "ask"]
 
@@ -41,6 +42,8 @@ class Verdict:
     """Whether it depends on the tool alone, so that every call of it has this verdict."""
     remedy: str = ""
     """What allows it where nobody can be asked, in place of a rule."""
+    access: SandboxAccess | None = None
+    """What the process of an allowed call may reach, or what a yes would open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,17 @@ class Decision:
 def settled(verdict: Verdict) -> Decision:
     """A verdict that needs no answer, as a decision."""
     return (
-        allow(verdict.reason, verdict.method)
+        allow(verdict.reason, verdict.method, access=verdict.access)
         if verdict.effect == "allow"
         else deny(verdict.reason, verdict.method)
     )
 
 
-def allow(reason: str, method: str, arguments: dict[str, Any] | None = None) -> Decision:
+def allow(
+    reason: str, method: str, arguments: dict[str, Any] | None = None, access: SandboxAccess | None = None
+) -> Decision:
     """Yes."""
-    return Decision(True, Permission("allowed", reason, method), arguments)
+    return Decision(True, Permission("allowed", reason, method, access), arguments)
 
 
 def deny(reason: str, method: str, comment: str | None = None) -> Decision:

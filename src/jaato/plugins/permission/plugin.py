@@ -6,17 +6,20 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaato.abc.asker import Asker
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ConfigError
 from jaato.plugins.permission.channels import Places, QueueChannel, channel_of
 from jaato.protocol.ids import new_id
-from jaato.protocol.specs import ToolSpec
+from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.permissions import Decision, Gate, Policy
 from jaato.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 SHELL_NAMES = {"cli_based_tool": "run", "cli_execute": "run", "runCommand": "run"}
 
@@ -66,6 +69,7 @@ class PermissionPlugin:
         self._stubs: dict[str, Tool] = {}
         self._lock = threading.RLock()
         self._given = channel
+        self._sandbox: Sandbox | None = None
         self._open(Path(config_path), channel_type)
 
     def _open(self, config_path: Path, channel_type: str) -> None:
@@ -82,7 +86,17 @@ class PermissionPlugin:
             workspace=self._workspace,
             turnstile=self._turn,
             protected=(self._state_dir,),
+            profiles=self._profiles,
         )
+
+    def _profiles(self) -> frozenset[SandboxProfile]:
+        """What can be enforced for tools that confine what they start."""
+        from jaato.settings import environment
+        from jaato.tools.processes.sandbox.sandbox import Sandbox
+
+        if self._sandbox is None:
+            self._sandbox = Sandbox(self._workspace, environ=environment())
+        return self._sandbox.profiles
 
     def _places(self) -> Places:
         """Where the channels `webhook` and `file` lead, by the user's own settings."""

@@ -6,6 +6,7 @@ import difflib
 import json
 
 from jaato.abc.asker import Question
+from jaato.tools.access import access_lines
 from jaato.tools.unseen import visible
 
 MAX_LINES = 60
@@ -13,11 +14,13 @@ MAX_CHARS = 4_000
 
 
 def question_text(question: Question) -> str:
-    """Tool, arguments or change, the part that needs asking, and what a lasting answer would cover."""
+    """Tool, arguments or change, what a yes opens, the part that needs asking, and what a lasting answer would cover."""
     lines = [f"May {visible(question.tool)} run?", *arguments_lines(question)]
+    if question.access is not None:
+        lines += ["  a yes opens:", *(f"    {line}" for line in access_lines(question.access))]
     lines.append(f"  why asked: {visible(question.reason)}")
     if question.shape is None:
-        lines.append("  always, turn and idle count for this call only")
+        lines.append("  whatever is answered counts for this call only")
     else:
         lines.append("  always, turn and idle would cover: " + visible(question.shape.replace("\n", "; ")))
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
+from jaato.tools.access import access_lines
 from jaato.tools.background import start_thread
 
 MAX_COMMENT_CHARS = 10_000
@@ -32,9 +33,10 @@ DECODER: msgspec.json.Decoder[Written] = msgspec.json.Decoder(Written)
 
 
 def written(question: Question, **more: str) -> bytes:
-    """A question as a document."""
+    """A question as a document; `opens` says in words what a yes opens."""
     document = {name: value for name, value in msgspec.to_builtins(question).items() if name != "id"}
-    return msgspec.json.encode({"version": 1, "question_id": question.id, **document, **more})
+    opens = access_lines(question.access) if question.access is not None else []
+    return msgspec.json.encode({"version": 1, "question_id": question.id, **document, "opens": opens, **more})
 
 
 def read_answer(data: bytes, question: Question, *, by: str, nonce: str | None = None) -> Answer:

@@ -1,0 +1,109 @@
+"""What the user opens to the commands of a session: hosts, directories, or everything. Checked before it counts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from jaato.errors import ConfigError
+from jaato.protocol.specs import Mode, SandboxAccess
+from jaato.runtime.blueprint import Blueprint
+from jaato.settings import Settings
+from jaato.tools.openings import closed_place
+from jaato.tools.permissions import Policy
+
+LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+NAME = rf"(?:\*\.)?{LABEL}(?:\.{LABEL})*"
+HOST = re.compile(rf"(?:{NAME}|\[[0-9a-f:.]+\]|\*)(?::(?P<port>\d{{1,5}}))?")
+MAX_HOST_CHARS = 253
+OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what}, or choose another mode."
+
+
+def opened(
+    policy: Policy, blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None
+) -> Policy:
+    """A policy with the mode of a session, and with what is opened in it; `earlier` is the mode its user has chosen in
+    it. Raises `ConfigError`."""
+    return policy.with_flags(
+        read_only=is_read_only(blueprint, settings),
+        mode=mode_of(blueprint, settings, earlier),
+        access=openings_of(blueprint, settings, workspace),
+    )
+
+
+def openings_of(blueprint: Blueprint, settings: Settings, workspace: Path) -> SandboxAccess:
+    """What is opened to every command that may write: by flags and settings together. Raises `ConfigError`."""
+    domains = [*settings["allow_domains"], *blueprint.allow_domains]
+    private = (blueprint.state_dir or settings.state_dir, settings.config_dir)
+    home = Path(settings.environ.get("HOME") or os.path.expanduser("~"))
+    paths = [
+        directory_of(path, workspace, home=home, private=private)
+        for path in (*settings["add_dirs"], *blueprint.add_dirs)
+    ]
+    return SandboxAccess(
+        "full" if (blueprint.sandbox or settings["sandbox"]) == "full" else "workspace-write",
+        tuple(dict.fromkeys(host_of(text) for text in domains)),
+        tuple(dict.fromkeys(paths)),
+    )
+
+
+def is_read_only(blueprint: Blueprint, settings: Settings) -> bool:
+    """Whether the session can open nothing, whatever is said in it. Raises `ConfigError` where something is opened in
+    the same breath."""
+    if blueprint.read_only and blueprint.mode not in (None, "read-only"):
+        raise ConfigError(
+            f"--read-only is the mode read-only; leave it out, or leave out --mode {blueprint.mode}."
+        )
+    mode: Mode = blueprint.mode or settings["mode"]
+    if not (blueprint.read_only or settings["read_only"] or mode == "read-only"):
+        return False
+    opened = {
+        "--sandbox full": blueprint.sandbox == "full",
+        "--allow-domain": bool(blueprint.allow_domains),
+        "--add-dir": bool(blueprint.add_dirs),
+    }
+    for what, is_given in opened.items():
+        if is_given:
+            raise ConfigError(OPENED_NOTHING.format(what=what))
+    return True
+
+
+def mode_of(blueprint: Blueprint, settings: Settings, earlier: Mode | None = None) -> Mode:
+    """The mode of a session that is not begun read-only: what is said now, else what its user has said in it `earlier`,
+    else the setting."""
+    said: Mode = settings["mode"]
+    return blueprint.mode or earlier or said
+
+
+def host_of(text: str) -> str:
+    """A host as the proxy knows it: `pypi.org`, `*.npmjs.org`, `host:8443`, `[2606::1]:80`, `*`. Raises `ConfigError`."""
+    host = text.strip().lower()
+    found = HOST.fullmatch(host)
+    if found is None or len(host) > MAX_HOST_CHARS or not 0 < int(found["port"] or 443) < 65_536:
+        raise ConfigError(
+            f"{text[:200]!r} is no host that can be opened: give a name such as pypi.org, *.npmjs.org or host:8443, "
+            "without https:// and without a path."
+        )
+    return host
+
+
+def directory_of(text: str, workspace: Path, *, home: Path, private: Iterable[Path]) -> str:
+    """A directory that commands may change, absolute and real. Raises `ConfigError` for what is none, or is too much."""
+    path = Path(text)
+    if text.startswith("~/"):
+        path = home / text[2:]
+    shown = f"The directory {text[:300]!r} cannot be opened"
+    if "\0" in text or not path.is_absolute():
+        raise ConfigError(f"{shown}: name it by its absolute path.")
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "it leads in a circle"
+        raise ConfigError(f"{shown}: {reason}. Create it, or leave it out.") from None
+    if not real.is_dir():
+        raise ConfigError(f"{shown}: it is no directory.")
+    if (why := closed_place(real, workspace, home, private)) is not None:
+        raise ConfigError(f"{shown}: {why}")
+    return str(real)
