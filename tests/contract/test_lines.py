@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.contract import waiting
-from tests.contract.serving import Opened, opened, run
+from tests.contract.serving import Opened, run, run_both
 from tests.server.serving import served
 
 from jaato.server.registry import listen, patience
@@ -61,6 +61,76 @@ def told(at: Served, *said: bytes) -> Reply:
         return reply
 
 
+HOSTILE: dict[str, tuple[bytes, bytes]] = {
+    "a folded header": (b"\r\n\r\n", b"\r\nx: a\r\n b\r\n\r\n"),
+    "a header folded by a tab": (b"\r\n\r\n", b"\r\nx: a\r\n\tb\r\n\r\n"),
+    "an empty header folded": (b"\r\n\r\n", b"\r\nx:\r\n b\r\n\r\n"),
+    "a folded request line": (b" HTTP/1.1\r\n", b" HTTP/1.1\r\n x: a\r\n"),
+    "lines that end in LF": (b"\r\n", b"\n"),
+    "a request line that ends in LF": (b" HTTP/1.1\r\n", b" HTTP/1.1\n"),
+    "a header that ends in LF": (b"\r\n\r\n", b"\r\nx: a\ny: b\r\n\r\n"),
+    "a head that ends in LF": (b"\r\n\r\n", b"\r\n\n"),
+    "a header that ends in CR": (b"\r\n\r\n", b"\r\nx: a\ry: b\r\n\r\n"),
+    "a NUL": (b"\r\n\r\n", b"\r\nx: a\0b\r\n\r\n"),
+    "no name": (b"\r\n\r\n", b"\r\n: a\r\n\r\n"),
+    "no version": (b" HTTP/1.1\r\n", b"\r\n"),
+}
+"""What is replaced in a good head, and by what; other readers take the result for another request."""
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("piece", [10_000, 1], ids=["whole", "byte by byte"])
+def test_a_hostile_head_is_refused(tmp_path: Path, kind: str, piece: int) -> None:
+    """At both doors, in whatever pieces it comes, and nothing behind it is answered."""
+    old, new = HOSTILE[kind]
+
+    def check(at: Served) -> None:
+        good = at.head("GET", LIST)
+        data = good.replace(old, new) + good
+        refuses(
+            told(at, *(data[n : n + piece] for n in range(0, len(data), piece))), 400, "request.invalid_http"
+        )
+
+    run_both(tmp_path, check)
+
+
+@pytest.mark.parametrize("piece", [20_000, 1_000, 7], ids=str)
+def test_a_head_in_pieces_is_bounded_the_same(tmp_path: Path, piece: int) -> None:
+    """A head without end is refused once it is too large, as one header, as many or as a target; one that fits is read."""
+
+    def sent(at: Served, data: bytes) -> Reply:
+        with closing(at.line()) as line:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with suppress(OSError):  # it is refused in the middle
+                for start in range(0, len(data), piece):
+                    line.sendall(data[start : start + piece])
+            return read(line)
+
+    def check(at: Served) -> None:
+        head = at.head("GET", LIST)[:-2]
+        for endless in (b"x: " + b"y" * 60_000, b"x: y\r\n" * 10_000):
+            refuses(sent(at, head + endless), 431, "request.head_too_large")
+        assert sent(at, b"GET /" + b"y" * 60_000).status == 431
+        fits = b"x: " + b"y" * 30_000 + b"\r\n" + b"".join(b"x%d: y\r\n" % n for n in range(90))
+        assert sent(at, head + fits + b"\r\n").status == 200
+
+    run_both(tmp_path, check)
+
+
+def test_empty_lines_before_a_request_are_few(tmp_path: Path) -> None:
+    """The server's door passes over the empty line that some clients send after a body, and refuses what is none."""
+
+    async def main() -> None:
+        async with served(tmp_path, []) as server:
+            at = Served(f"http://127.0.0.1:{server.port}", token=server.token)
+            good = at.head("GET", LIST)
+            for before, status in ((b"\r\n", 200), (b"\n", 400), (b"\r", 400), (b"\r\n" * 50, 400)):
+                (reply,) = await anyio.to_thread.run_sync(at.raw, before + good, "GET")
+                assert reply.status == status, before
+
+    anyio.run(main)
+
+
 def is_refused_whole(at: Served) -> None:
     """What two readers could read differently is refused in a whole result, and nothing behind it is carried out."""
     behind = at.head("GET", LIST)
@@ -104,59 +174,56 @@ def tells_who_sends_much(at: Served) -> None:
 def test_what_others_could_read_otherwise_is_refused(tmp_path: Path) -> None:
     """Framing that is no framing is 400 in a whole result at both doors; bodies are what their heads say."""
 
-    async def main() -> None:
-        async with opened(tmp_path / "alone") as one, served(tmp_path / "door", []) as server:
-            door = Served(f"http://127.0.0.1:{server.port}", token=server.token)
-            for at in (one.at, door):
-                for check in (is_refused_whole, keeps_to_the_body, tells_who_sends_much):
-                    await anyio.to_thread.run_sync(check, at)
+    def check(at: Served) -> None:
+        for one in (is_refused_whole, keeps_to_the_body, tells_who_sends_much):
+            one(at)
 
-    anyio.run(main)
+    run_both(tmp_path, check)
 
 
 def test_a_head_is_bounded_wherever_its_packets_end(tmp_path: Path) -> None:
-    """A head over the bound is 431 also when it comes at once; behind others it is answered after them."""
+    """A head over the bound is 431 at both doors, also when it comes at once; behind others it is answered after them."""
 
-    def body(one: Opened) -> None:
-        good = one.at.head("GET", LIST)
+    def check(at: Served) -> None:
+        good = at.head("GET", LIST)
         for given in ([f"x: {'y' * 40_000}"], [f"x{number}: y" for number in range(200)]):
-            refuses(told(one.at, one.at.head("GET", LIST, *given)), 431, "request.head_too_large")
-        fits = one.at.head("GET", LIST, f"x: {'y' * 30_000}")
-        large = one.at.head("GET", f"/{'y' * 40_000}")
-        first, second, third = one.at.raw(good + fits + large, "GET", "GET", "GET")
+            refuses(told(at, at.head("GET", LIST, *given)), 431, "request.head_too_large")
+        fits = at.head("GET", LIST, f"x: {'y' * 30_000}")
+        large = at.head("GET", f"/{'y' * 40_000}")
+        first, second, third = at.raw(good + fits + large, "GET", "GET", "GET")
         assert (first.status, second.status) == (200, 200)
-        refuses(third, 431, "request.head_too_large")
-        chunked = one.at.head("POST", ECHO, "transfer-encoding: chunked")
-        with closing(one.at.line()) as line:
+        assert third.status == 431
+        chunked = at.head("POST", ECHO, "transfer-encoding: chunked")
+        with closing(at.line()) as line:
             line.sendall(chunked + CHUNKED)
             for _ in range(60):
                 line.sendall(b"x: " + b"y" * 20_000 + b"\r\n")
             fails(read(line, "POST"), 431, "request.head_too_large")
 
-    run(tmp_path, body)
+    run_both(tmp_path, check)
 
 
 def test_targets_have_many_forms(tmp_path: Path) -> None:
     """A target in absolute form counts with its name; a tunnel, another scheme, another server are refused."""
 
-    def body(one: Opened) -> None:
-        own = one.at.url.encode()
-        get = one.at.head("GET", LIST)
+    def check(at: Served) -> None:
+        own = at.url.encode()
+        get = at.head("GET", LIST)
 
         def asked(target: bytes) -> int:
-            return one.at.raw(get.replace(b"/v1/tools ", target + b" "), "GET")[0].status
+            return at.raw(get.replace(b"/v1/tools ", target + b" "), "GET")[0].status
 
         assert asked(own + b"/v1/tools") == asked(own.replace(b"http", b"HTTP") + b"/v1/tools?x=1") == 200
         assert asked(b"http://evil.example/v1/tools") == 421
         assert asked(b"http://a@" + own[7:] + b"/v1/tools") == 421
         assert asked(b"ftp://" + own[7:] + b"/v1/tools") == 400
         assert asked(own) == asked(b"*") == asked(b"//v1/tools") == 404
-        (reply,) = one.at.raw(get.replace(b"GET /v1/tools", b"CONNECT " + own[7:]), "CONNECT")
+        (reply,) = at.raw(get.replace(b"GET /v1/tools", b"CONNECT " + own[7:]), "CONNECT")
         assert reply.status == 400
         without = get.replace(b"host: " + own[7:] + b"\r\n", b"").replace(b"/v1", own + b"/v1")
-        assert one.at.raw(without, "GET")[0].status == 400
+        assert at.raw(without, "GET")[0].status == 400
 
-    run(tmp_path, body)
+    run_both(tmp_path, check)
 
 
 def test_who_waits_for_its_turn_is_told_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -118,21 +119,18 @@ def test_a_log_that_takes_nothing_more_is_no_reason_to_do_things_twice(tmp_path:
     during(tmp_path, body, tools=(fills, does, looks), allow=("fills", "does"))
 
 
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter where it goes while it is read
-        return True
+def long_command(mark: str) -> str:
+    """One that leaves a note and sleeps, as does what it has started in a session of its own."""
+    return f"echo begun | tee -a notes; (exec setsid sleep 1000.{mark}) & sleep 1000.{mark}"
 
 
-def pids_of(place: Path, count: int) -> list[int]:
-    """The processes that have written that they run."""
-    until(lambda: place.exists() and len(place.read_text().split()) == count)
-    return [int(pid) for pid in place.read_text().split()]
-
-
-LONG = "echo $$ >> pids; echo begun; (echo $BASHPID >> pids; exec setsid sleep 1000) & sleep 1000"
+def sleeping(mark: str) -> int:
+    """How many of its sleeps there are, counted from outside of any sandbox."""
+    found = 0
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it goes while it is read
+            found += place.read_bytes() == f"sleep\0001000.{mark}\0".encode()
+    return found
 
 
 def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
@@ -141,29 +139,29 @@ def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
     """A command and what it has started end when its client goes, when it is cancelled, and when the server ends, which says
     so to who still waits."""
     monkeypatch.setattr("jaato.server.registry.listen.ENDING_S", 0.05)
-    pids = tmp_path / "pids"
+    mark = str(uuid.uuid4().int)
     beside = Beside()
-    data = json.dumps({"args": {"command": LONG}}).encode()
+    data = json.dumps({"args": {"command": long_command(mark)}}).encode()
 
     def body(one: Opened) -> None:
         with closing(one.at.line()) as line:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GONE)
             line.sendall(one.at.head("POST", "/v1/tools/run:invoke", f"content-length: {len(data)}") + data)
-            begun = pids_of(pids, 2)
-        until(lambda: all(map(is_gone, begun)))
+            until(lambda: sleeping(mark) == 2)
+        until(lambda: sleeping(mark) == 0)
         beside.ask(lambda: one.at.invoke("run", data, accept="text/event-stream", x_request_id="r-1"))
-        begun = pids_of(pids, 4)
+        until(lambda: sleeping(mark) == 2)
         assert one.at.send("POST", "/v1/tools:cancel", {"request_id": "r-1"}).status == 200
-        until(lambda: all(map(is_gone, begun)))
+        until(lambda: sleeping(mark) == 0)
         beside.ask(lambda: one.at.invoke("run", data, idempotency_key="k"))
-        pids_of(pids, 6)
+        until(lambda: sleeping(mark) == 2)
 
     during(tmp_path, body, plugins=("cli",), yes=True)
     cancelled, ended = beside.done()
     assert b'event: output\ndata: {"text":"begun\\n"}' in cancelled.body
     assert b'"code":"tool.cancelled"' in cancelled.body
     fails(ended, 503, "tool.cancelled")
-    assert all(map(is_gone, pids_of(pids, 6)))
+    assert sleeping(mark) == 0
 
 
 @contextmanager
@@ -190,14 +188,15 @@ def lost(at: Served, data: object) -> None:
 def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> None:
     """After kill -9 in the middle of a call nothing of it runs on; with its key the next server says that it may have been
     carried out, and does nothing. Another key is another call."""
-    data = {"args": {"command": LONG}}
+    mark = str(uuid.uuid4().int)
+    data = {"args": {"command": long_command(mark)}}
     with process(tmp_path) as (at, pid):
         thread = threading.Thread(target=lost, args=(at, data))
         thread.start()
-        begun = pids_of(tmp_path / "pids", 2)
+        until(lambda: sleeping(mark) == 2)
         os.kill(pid, signal.SIGKILL)
         thread.join(20)
-    until(lambda: all(map(is_gone, begun)))
+    until(lambda: sleeping(mark) == 0)
     with process(tmp_path) as (at, _):
         for _ in range(2):
             error = fails(at.invoke("run", data, idempotency_key="k"), 500, "tool.outcome_unknown")
@@ -208,7 +207,7 @@ def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> Non
             "request.idempotency_mismatch",
         )
         assert at.invoke("run", {"args": {"command": "true"}}, idempotency_key="n").status == 200
-        assert len((tmp_path / "pids").read_text().split()) == 2
+        assert (tmp_path / "notes").read_text() == "begun\n"
 
 
 def test_what_is_done_no_more_is_said_at_once(

@@ -39,6 +39,7 @@ class Keep:
         self.env = {
             "HOME": str(self.home),
             "PATH": environment()["PATH"],
+            "JAATO_SANDBOX": "full",  # the tests look for processes by their ids outside
             "PYTHONPATH": str(ROOT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",

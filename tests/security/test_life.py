@@ -13,18 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import alive
 from tests.security.desk import Desk
 from tests.security.keep import Keep, awaited, status
 
 SLEEPER = "echo $$ > pid.txt; sleep 1000 & echo $! > child.txt; wait"
-
-
-def alive(pid: int) -> bool:
-    """Whether a process lives."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:  # it may go while it is read
-        return False
 
 
 def test_a_server_is_begun_found_and_ended(home: Desk) -> None:

@@ -65,7 +65,12 @@ def script(request: ModelRequest) -> Step:
     answered = request.messages[-1].role == "tool"
     match said[-1]:
         case "fill" if not answered:
-            return Step(calls=[ScriptedCall("fills", {}), ScriptedCall("run", {"command": "touch asked"})])
+            return Step(
+                calls=[
+                    ScriptedCall("fills", {}),
+                    ScriptedCall("run", {"command": "touch asked", "need": ["write"]}),
+                ]
+            )
         case "fill behind" if not answered:
             return Step(calls=[ScriptedCall("start_background", {"tool": "fills"})])
     return Step(text=f"You said {said[-1]}.")

@@ -24,7 +24,7 @@ def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:
     (config / "config.toml").write_text("question_timeout_s = 0.3\n")
 
     async def main() -> None:
-        script = [call("run", command="touch x"), say("it was denied")]
+        script = [call("run", command="touch x", need=["write"]), say("it was denied")]
         async with served(tmp_path, script) as server, server.client() as client:
             await begun(client, tmp_path)
             await client.ask("message.send", text="go")
@@ -49,7 +49,7 @@ def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
     """A trusted permission file that names the channel `file`: the question is seen by clients and asked in files; the
     first answer counts, with nobody attached too."""
     ask = tmp_path / "ask"
-    script: list[Step] = [call("run", command="touch x"), say("done")]
+    script: list[Step] = [call("run", command="touch x", need=["write"]), say("done")]
 
     async def answer_file() -> None:
         await until(lambda: list(ask.glob("*.question.json")))

@@ -63,7 +63,7 @@ def test_what_waits_for_an_agent_is_bounded(tmp_path: Path, monkeypatch: pytest.
     and is in no log; sent again after the turn, it is taken."""
     monkeypatch.setattr(said, "MOST_WAITING", 3)
     script = [
-        Step(calls=[ScriptedCall("run", {"command": "touch made"})]),
+        Step(calls=[ScriptedCall("run", {"command": "touch made", "need": ["write"]})]),
         Step(text="over"),
         Step(text="yes"),
     ]

@@ -53,7 +53,7 @@ FILE_SCRIPT = [
     call("archive_create", path="all.zip", paths=["old.txt"]),
     call("archive_extract", path="all.zip", destination="out"),
     call("sqlite_execute", path="data.db", sql="CREATE TABLE t (a)", create=True),
-    call("run", command="echo shell > shell.txt"),
+    call("run", command="echo shell > shell.txt", need=["write"]),
     say("Done."),
 ]
 

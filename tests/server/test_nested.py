@@ -41,7 +41,7 @@ CHAIN: Scripts = {
     "one": [{"call": "delegate", "with": {"task": "x", "name": "two"}}, {"say": "one did"}],
     "two": [{"call": "delegate", "with": {"task": "x", "name": "three"}}, {"say": "two did"}],
 }
-EFFECT = {"call": "run", "with": {"command": "echo once >> effects"}}
+EFFECT = {"call": "run", "with": {"command": "echo once >> effects", "need": ["write"]}}
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_subagent_in_the_background_goes_on(home: Path, gently: bool) -> None:
 def test_what_came_of_a_subagents_call_is_asked_and_never_repeated(home: Path, said: str | None) -> None:
     """Kill -9 in the middle of a command of a subagent: what came of it is a question; the answer, or that nobody knows it, is in
     the result `interrupted`, and the turn goes on from there."""
-    slow = {"call": "run", "with": {"command": "echo begun >> effects; sleep 30"}}
+    slow = {"call": "run", "with": {"command": "echo begun >> effects; sleep 30", "need": ["write"]}}
     scripts: Scripts = {**CHAIN, "three": [slow, {"say": "three did"}]}
     with server(home, scripts) as process:
         client, session_id = begun(home)
@@ -181,7 +181,9 @@ def test_what_came_of_a_subagents_call_is_asked_and_never_repeated(home: Path, s
         asked = until(client, ClarificationQuestion)
         assert asked.outcome
         assert asked.agent_id == first.agent_id
-        assert entry_of(client, session_id).questions == 1
+        while not (entry := entry_of(client, session_id)).is_loaded:
+            time.sleep(0.01)
+        assert entry.questions == 1
         if said is None:
             client.ask(TurnContinue(session_id=session_id))
         else:

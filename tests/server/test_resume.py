@@ -72,7 +72,7 @@ def test_a_question_survives_the_server(tmp_path: Path, gently: bool) -> None:
     """A question that was open when the server ended has the same id after its next start; its answer is used once, the
     call runs once, and the turn goes on to its end."""
     script: Script = [
-        {"call": "run", "with": {"command": "echo once >> effects"}},
+        {"call": "run", "with": {"command": "echo once >> effects", "need": ["write"]}},
         {"say": "done"},
     ]
     with server(tmp_path, script) as process:
@@ -105,7 +105,7 @@ def test_a_question_survives_the_server(tmp_path: Path, gently: bool) -> None:
 def test_a_call_that_had_begun_is_interrupted_and_not_repeated(tmp_path: Path) -> None:
     """After kill -9 in the middle of a call it has the result `interrupted`; the turn goes on when somebody says so."""
     script: Script = [
-        {"call": "run", "with": {"command": "echo begun >> effects; sleep 30"}},
+        {"call": "run", "with": {"command": "echo begun >> effects; sleep 30", "need": ["write"]}},
         {"say": "I see."},
     ]
     with server(tmp_path, script) as process:

@@ -86,7 +86,7 @@ def test_a_client_searches_and_forks(tmp_path: Path) -> None:
 def test_what_a_crash_cut_off_is_listed_so(tmp_path: Path) -> None:
     """After kill -9 the session that was in a turn is listed as interrupted, one that was at rest is not; when the turn has
     gone on to its end, none is."""
-    script: Script = [{"call": "run", "with": {"command": "sleep 30"}}, {"say": "done"}]
+    script: Script = [{"call": "run", "with": {"command": "sleep 30", "need": ["write"]}}, {"say": "done"}]
 
     def interrupted(client: Client) -> list[str]:
         reply = client.ask(SessionList())

@@ -223,7 +223,7 @@ def test_what_plugins_ask_and_plan_reaches_every_client(tmp_path: Path) -> None:
             call("createPlan", title="tidy", steps=["look"]),
             call("get_tool_schemas", names=["request_clarification"]),
             call("request_clarification", context="c", questions=questions),
-            call("run", command="touch made"),
+            call("run", command="touch made", need=["write"]),
             say("All is well.", chunks=3),
         ]
         wanted = [

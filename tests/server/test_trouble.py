@@ -103,7 +103,7 @@ def test_a_workspace_that_is_gone(tmp_path: Path) -> None:
             end = next(event for event in client.events if isinstance(event, ToolCallEnd))
             assert not end.result.ok
             assert (await turn_of(client, other)).reason == "stop"
-            await server.hub.reload()
+            await server.hub.reload(at_hand=True)
             await server.hub.put_down(lost)
             refused = await client.ask("message.send", text="hello", session_id=lost)
             assert refused.error is not None
@@ -125,7 +125,11 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def script(request: ModelRequest) -> Step:
         asks = request.messages[-1].text == "ask"
-        return Step(calls=[ScriptedCall("run", {"command": "touch made"})]) if asks else Step(text="ok")
+        return (
+            Step(calls=[ScriptedCall("run", {"command": "touch made", "need": ["write"]})])
+            if asks
+            else Step(text="ok")
+        )
 
     async def main() -> None:
         async with served(tmp_path, [script] * 99) as server, server.client() as client:

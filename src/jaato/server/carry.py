@@ -21,6 +21,7 @@ from jaato.protocol.commands import (
     HistoryRequest,
     MessageSend,
     PermissionResponse,
+    ServerReload,
     SessionAttach,
     SessionCreate,
     SessionDelete,
@@ -133,6 +134,8 @@ class Carrier:
                 return self._disable(command)
             case TaskStop():
                 return stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
+            case ServerReload():
+                return self._reload()
             case SessionSettle():
                 return settled_down(self._hub.lives.by_id.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
@@ -292,6 +295,10 @@ class Carrier:
         with live.in_use():
             said = await live.session.dispatch(command)
         return Said(str(said))
+
+    async def _reload(self) -> Done:
+        await self._hub.reload(at_hand=True)
+        return Done()
 
     async def _disable(self, command: ToolsDisable) -> Done:
         live = await self._live(command)

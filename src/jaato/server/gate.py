@@ -11,9 +11,11 @@ import anyio
 from jaato.protocol.frames import NOT_LET_IN
 from jaato.server.admission import KEY, Admission, Judge, Pass
 from jaato.server.asgi import App, Receive, Refused, Scope, Send, bearer, values
-from jaato.server.failures import Failures
 from jaato.server.names import Names
+from jaato.server.throttle import Throttle
 
+OBJECTION = "jaato.objection"
+"""Where a request's scope says, in `state`, why the process that sends it is not let in as the owner."""
 LOOK_S = 1.0
 """How soon those leave whose token was taken away."""
 Form = Callable[[Scope, Refused], Any]
@@ -106,8 +108,11 @@ def rpc_problem(_scope: Scope, refused: Refused) -> Any:
 class Local:
     """For the Unix socket: whoever comes through is the same user, as the socket has made sure."""
 
-    async def admit(self, _scope: Scope) -> Admission:
-        """As the owner."""
+    async def admit(self, scope: Scope) -> Admission:
+        """As the owner. Raises `Refused` for a process that may be none of the owner's own making."""
+        objection = scope.get("state", {}).get(OBJECTION)
+        if objection is not None:
+            raise Refused(403, objection)
         return Admission(Pass("owner"), local=True)
 
     def stays(self, _admission: Admission) -> bool:
@@ -117,7 +122,7 @@ class Local:
 
 class Remote:
     """For TCP: a name of ours in Host, no foreign Origin, and a token: in the header, or, at a path of `greeting`, in the
-    first frame of a WebSocket. A right token is never kept waiting, whatever else its address has tried."""
+    first frame of a WebSocket. A right token is looked at first and never throttled, whatever else its address has tried."""
 
     def __init__(
         self,
@@ -130,7 +135,7 @@ class Remote:
         self._keyring = keyring
         self._names = names
         self._greeting = greeting
-        self._failures = Failures()
+        self._throttle = Throttle()
 
     def stays(self, admission: Admission) -> bool:
         """Whether the token, or the key, still lets in."""
@@ -153,12 +158,13 @@ class Remote:
             entrance = self._keyring.enter_at(scope["path"], token)
             if entrance is not None:
                 return Admission(None, entrance=entrance)
-        await self._failures.add(peer)
+        if token:
+            await self._throttle.wait(peer)  # to present none is no attempt, and costs nobody anything
         said = 'Bearer error="invalid_token"' if token else "Bearer"
         raise Refused(401, "Give the token: Authorization: Bearer TOKEN.", **{"www-authenticate": said})
 
     async def _greeted(self, token: str, peer: str) -> Pass | None:
         held = self._judge.judge(token)
-        if held is None:
-            await self._failures.add(peer)
+        if held is None and token:
+            await self._throttle.wait(peer)
         return held

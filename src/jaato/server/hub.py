@@ -19,6 +19,7 @@ from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.modes import sandbox_view
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.left import Left
@@ -202,6 +203,7 @@ class Hub:
         session = live.session
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
+        room.sandbox = lambda: sandbox_view(session)
         session.journal.bus.listen(room.hear)
         session.desk.early = lambda: went_on(self, room, session)
         self._answerable(room)
@@ -266,16 +268,17 @@ class Hub:
         (await self.room(session_id)).tell()
         self.news = True
 
-    async def reload(self) -> None:
-        """Sessions see the configuration as it is now: new ones at once, those at hand when they rest. Raises `ConfigError`
-        for one that cannot be used; then workspaces that are open stay as they are."""
+    async def reload(self, *, at_hand: bool) -> None:
+        """New sessions see the configuration as it is now, and those `at_hand` when they rest, which only an owner may ask
+        for: any call may have written what is read. Raises `ConfigError` for one that cannot be used; then workspaces that
+        are open stay as they are."""
         try:
             settings_for(self.base, self.base.workspace or Path.home())
         except JaatoError as error:
             for room in self.rooms.values():
                 refuse(room, error)
             raise
-        await self.lives.renew()
+        await self.lives.renew(at_hand=at_hand)
         await renew(self)
 
     # --- lists ---------------------------------------------------------------------------------------------------

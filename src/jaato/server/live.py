@@ -21,6 +21,7 @@ from jaato.log import logger
 from jaato.runtime.assemble import settings_for, storing
 from jaato.runtime.blueprint import Blueprint, Progress
 from jaato.runtime.keeper import Keeper
+from jaato.runtime.modes import find_backend
 from jaato.runtime.secret_values import known_secrets
 from jaato.runtime.tracing import Tally
 from jaato.runtime.workshop import Workshop
@@ -175,6 +176,7 @@ class Lives:
 
     async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
         session, close = await shop.workshop.session(blueprint, journal, resumable=True)
+        await find_backend(session)
         live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
         return live
 
@@ -196,6 +198,9 @@ class Lives:
         workspace = workspace.resolve()
         key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
         shop = self._shops.get(key)
+        if shop is not None and not shop.workshop.trust.is_current:
+            self._left.append(self._shops.pop(key))  # sessions in it keep the trust they began with
+            shop = None
         if shop is None:
             base = replace(self._base, workspace=workspace)
             if environment:
@@ -203,15 +208,15 @@ class Lives:
                 base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
             secrets = known_secrets(settings, base)
-            workshop = Workshop(workspace, settings, self.store, secrets, self.spans)
+            workshop = Workshop(workspace, settings, self.store, secrets, self.spans, base.state_dir)
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
         return shop
 
-    async def renew(self) -> None:
-        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and their
-        sessions are `stale` until then."""
+    async def renew(self, *, at_hand: bool) -> None:
+        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and with
+        `at_hand` their sessions are `stale` until then."""
         for live in self.by_id.values():
-            live.stale = True
+            live.stale = live.stale or at_hand
         self._left += self._shops.values()
         self._shops.clear()
         await self._close_left()

@@ -19,6 +19,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.blueprint import Blueprint, Progress
+from jaato.runtime.modes import keep_mode
 from jaato.server.feed import Wire
 from jaato.server.listing import is_stored
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
@@ -51,7 +52,11 @@ def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Bl
         allow=(*base.allow, *command.allow),
         deny=(*base.deny, *command.deny),
         yes=command.yes or base.yes,
-        read_only=command.read_only or base.read_only,
+        read_only=command.read_only or base.read_only or base.mode == "read-only",
+        mode=command.mode or base.mode,
+        sandbox=command.sandbox or base.sandbox,
+        allow_domains=(*base.allow_domains, *command.allow_domains),
+        add_dirs=(*base.add_dirs, *command.add_dirs),
         plugins=tuple(command.plugins) if command.plugins is not None else base.plugins,
         limits=Limits(model_calls=command.max_turns) if command.max_turns else base.limits,
         settings=ModelSettings(
@@ -139,6 +144,9 @@ async def made_or_opened(
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
         room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
+        mode = "read-only" if command.read_only else command.mode
+        if mode is not None and not command.passing:
+            keep_mode(live.session, mode)
     else:
         room, before, live = await reopened(hub, stored, command, blueprint)
     if command.passing:

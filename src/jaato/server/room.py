@@ -21,7 +21,7 @@ from jaato.protocol.events import (
     SystemMessage,
 )
 from jaato.protocol.events.state import State
-from jaato.protocol.specs import ClientView, SessionEntry
+from jaato.protocol.specs import ClientView, SandboxView, SessionEntry
 from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire
 from jaato.server.recall import Recall
@@ -45,6 +45,7 @@ class Room:
         self.ring = Ring()
         self.tools: Callable[[], list[dict[str, object]]] = list
         self.models: list[str] = []
+        self.sandbox: Callable[[], SandboxView | None] = lambda: None
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
         self.came: Callable[[], None] = nobody_cares
@@ -204,6 +205,7 @@ class Room:
             clients=self.clients,
             at_work=self.at_work(),
             state=state,
+            sandbox=self.sandbox(),
         )
 
 

@@ -54,11 +54,12 @@ class Running:
         self.tokens: Tokens | None = None
 
     async def renew(self) -> list[JaatoError | OSError]:
-        """New sessions see the configuration, new connections the certificate and the tokens, as they are now. What cannot
-        be used stays as it was, and is given back; the rest is renewed all the same."""
+        """New sessions see the configuration, new connections the certificate and the tokens, as they are now: a signal can
+        come from any program of the user, so open sessions stay as they are. What cannot be used stays as it was, and is
+        given back; the rest is renewed all the same."""
         problems: list[JaatoError | OSError] = []
         try:
-            await self.hub.reload()
+            await self.hub.reload(at_hand=False)
         except (JaatoError, OSError) as error:
             problems.append(error)
         for part in (self.tokens, self.secure):

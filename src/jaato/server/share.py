@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import resource
 
+MAX_CONNECTIONS = 512
+
+
+def most_connections(doors: int = 1) -> int:
+    """As many connections as one of several doors may have and leave descriptors enough for the others and for the work."""
+    return share_of_files(MAX_CONNECTIONS, doors)
+
 
 def share_of_files(most: int, doors: int = 1) -> int:
     """At most so many, fewer where files are few: a quarter of the process's, for one of several doors; never under 16."""

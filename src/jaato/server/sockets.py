@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import stat
 import struct
@@ -15,10 +16,12 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
-from jaato.server.gate import Gate
-from jaato.server.listen import Bounded, Listener, config_of
+from jaato.server.gate import OBJECTION, Gate
+from jaato.server.http_protocol import BoundedProtocol
+from jaato.server.listen import Listener, config_of
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
+from jaato.tools.processes.ancestry import REMEDY, call_above
 
 BACKLOG = 1_024
 STRANGERS_BACKLOG = 256
@@ -28,16 +31,21 @@ MAX_PATH_BYTES = 107
 FIRST_PASSED = 3
 """The first descriptor systemd passes on (sd_listen_fds(3))."""
 PINGS_S = 20.0
+SO_PEERPIDFD = 77
+"""Of Linux (socket(7)); `socket` does not name it."""
 
 
-class SameUser(Bounded):
-    """A connection of the Unix socket: of the same user, as the kernel says, or none."""
+class SameUser(BoundedProtocol):
+    """A connection of the Unix socket: of the same user, as the kernel says, or none. What speaks against letting its
+    process in as the owner goes with each request, for the gate to say."""
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
-        if not same_user(transport.get_extra_info("socket")):
+        connection = transport.get_extra_info("socket")
+        if not same_user(connection):
             transport.abort()
             return
+        self.app_state[OBJECTION] = objection_to(connection)
         super().connection_made(transport)
 
 
@@ -48,6 +56,37 @@ def same_user(connection: socket.socket) -> bool:
     except (AttributeError, OSError):
         return True  # where the kernel does not say, the mode of socket and directory has to do
     return struct.unpack("3i", packed)[1] in (os.geteuid(), 0)
+
+
+def objection_to(connection: socket.socket) -> str | None:
+    """Why the process at the other end is not let in as the owner: it runs below a call of a tool, or nobody can tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None  # there is nothing to tell by, nor a sandbox: every command was asked about
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid = struct.unpack("3i", packed)[0]
+    process = process_of(connection)
+    try:
+        found = call_above(pid)
+        if process >= 0 and select.select([process], [], [], 0)[0]:
+            raise ProcessLookupError("its number may be another process's by now")
+    except ProcessLookupError:
+        return (
+            f"The process that connects ({pid}) cannot be seen in /proc, so nobody can tell whether it runs below a call "
+            "of a tool. Use a token: `jaato serve --web-socket` and `jaato tokens`."
+        )
+    finally:
+        if process >= 0:
+            os.close(process)
+    return None if found is None else f"This client runs below a call of a tool: {found}. {REMEDY}"
+
+
+def process_of(connection: socket.socket) -> int:
+    """A descriptor of the process at the other end, which keeps its number from meaning another one; -1 where the kernel
+    gives none (before Linux 6.5)."""
+    try:
+        return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        return -1
 
 
 def private_directory(path: Path) -> None:
@@ -154,7 +193,7 @@ async def serving(
     config = config_of(gate)
     config.doors = doors
     config.backlog = BACKLOG if listener.family == socket.AF_UNIX else STRANGERS_BACKLOG
-    config.http = SameUser if listener.family == socket.AF_UNIX else Bounded
+    config.http = SameUser if listener.family == socket.AF_UNIX else BoundedProtocol
     config.ws = FramedSocket
     config.ws_max_size = MAX_HELLO_BYTES
     config.ws_per_message_deflate = False

@@ -15,7 +15,7 @@ from jaato.agent.masking import masked_events
 from jaato.errors import ToolError
 from jaato.log import logger
 from jaato.plugins.memory.notes import Notes, entries_of, notes_of
-from jaato.protocol.events import CommandList, Event, MemoryList, ToolCallEnd
+from jaato.protocol.events import CommandList, Event, MemoryList, SessionUpdated, ToolCallEnd
 from jaato.protocol.specs import MemoryEntry
 from jaato.runtime.commands import commands_of
 from jaato.runtime.registry import PluginRegistry
@@ -93,7 +93,10 @@ class Surroundings:
             hear(room, CommandList(**head_of(room), commands=commands))
 
     def _heard(self, live: Live, event: Event) -> None:
-        """A call that may have changed files may have changed the notes."""
+        """A call that may have changed files may have changed the notes; another mode is told to all."""
+        room = self._hub.rooms.get(live.session.state.session_id)
+        if isinstance(event, SessionUpdated) and event.mode is not None and room is not None:
+            room.tell()
         if isinstance(event, ToolCallEnd):
             found = live.session.catalog.find(event.tool)
             if found is None or found.tool.spec.access != "read":

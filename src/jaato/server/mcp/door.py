@@ -12,7 +12,7 @@ import anyio
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.assemble import open_store, plan_of, settings_for, workspace_of
+from jaato.runtime.assemble import open_store, plan_of, policy_for, settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
 from jaato.runtime.runtime import Plan, Runtime
@@ -64,7 +64,9 @@ class Door:
             registry = make_registry(workspace, settings, "", blueprint)
             runtime = Runtime(store, registry, ledger=blueprint.ledger)
             state_dir = blueprint.state_dir or settings.state_dir
-            return cls(runtime, plan_of(blueprint, settings, NoModel(), "", workspace), offer, state_dir)
+            policy = policy_for(blueprint, settings, workspace)
+            plan = plan_of(blueprint, settings, NoModel(), "", workspace, policy)
+            return cls(runtime, plan, offer, state_dir)
         except BaseException:
             (runtime or store).close()
             raise

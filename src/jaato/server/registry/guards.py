@@ -11,18 +11,18 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.admission import Judge
 from jaato.server.asgi import Refused, Scope, bearer, values
-from jaato.server.failures import FORGET_S, Failures, network_of
 from jaato.server.names import Names
 from jaato.server.registry.keys import Keys, too_often
 from jaato.server.registry.rate import Asked, Rate
 from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
 from jaato.server.registry.said import REALM
+from jaato.server.throttle import Throttle, network_of
 
 LOG = logger("server.registry")
 UNSAID = "Give a key: Authorization: Bearer KEY."
 OVER = "The time of this key is over; ask for another."
 WRONG = "This key is not known here, or no longer."
-OFTEN = "Too many wrong keys; come back later."
+OFTEN = "Too many wrong keys; try again in a second."
 
 
 class Guard(Protocol):
@@ -62,7 +62,7 @@ class Keyed:
     names: Names
     judge: Judge
     keys: Keys | None = None
-    failures: Failures = field(default_factory=Failures)
+    throttle: Throttle = field(default_factory=Throttle)
 
     def admit(self, request: Request, peer: str) -> Who:
         """Whose calls these are. Raises `Refused`."""
@@ -80,7 +80,8 @@ class Keyed:
         if held is not None:
             name = held.name or held.role
             return Who(f"token {held.digest or name}", name, EVERYTHING)
-        raise wrong(token, self.keys, self.failures, peer)
+        self.throttle.check(peer, OFTEN)
+        raise wrong(token, self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,8 @@ def head_of(request: Request) -> Scope:
     return {"headers": request.headers, "http_version": "1.0" if request.old else "1.1"}
 
 
-def wrong(token: str, keys: Keys | None, failures: Failures, peer: str) -> Refused:
+def wrong(token: str, keys: Keys | None) -> Refused:
     """What is said to a token that lets nobody in (RFC 6750, 3)."""
-    if failures.many(peer):
-        return Refused(429, OFTEN, **{"retry-after": str(int(FORGET_S))})
     words = OVER if keys is not None and keys.over(token) else WRONG
     said = f'{REALM}, error="invalid_token", error_description="{words}"'
     return Refused(401, words, **{"www-authenticate": said})

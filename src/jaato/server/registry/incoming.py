@@ -66,7 +66,7 @@ class Incoming:
         before = self._requests
         size = len(data)
         self._large = self._since_bytes + size > MAX_HEAD_BYTES
-        fresh = not self.begun and self.request is None
+        alone = fresh = not self.begun and self.request is None
         while data and not self.over:
             try:
                 self._parser.feed_data(data)
@@ -87,9 +87,11 @@ class Incoming:
                     data = self._renamed(named, data)
             except httptools.HttpParserError:
                 self._wrong(NO_HTTP)
-        if self._requests != before:  # the last of them began in this piece, it is not said where
-            self._since_bytes = size
-            return
+        if self._requests != before:
+            self._since_bytes = 0
+            if self._requests > before + 1 or not (alone and self.begun):
+                self._since_bytes = size
+                return  # where in this piece the last of them began is not said
         self._since_bytes += size
         if (self.begun or self.request is not None) and not self.over:
             self._raw_bytes += len(data)

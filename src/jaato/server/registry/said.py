@@ -16,6 +16,7 @@ REFUSED = {
     404: "route.not_found",
     421: "request.misdirected",
     429: "request.too_many",
+    431: "request.head_too_large",
     503: "registry.unavailable",
 }
 """The codes of what a gate refuses, by their status."""

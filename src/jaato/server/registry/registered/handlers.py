@@ -44,6 +44,7 @@ class Handlers:
     @cached_property
     def _servers(self) -> Servers:
         from jaato.plugins.mcp.directory import Places
+        from jaato.runtime.outfit import sandbox_for
         from jaato.server.registry.registered.mcp import Servers
 
         environ = self._settings.environ
@@ -55,6 +56,7 @@ class Handlers:
                 self._settings.cache_dir,
                 environ,
                 tuple(self._settings["allow_hosts"]),
+                sandbox=sandbox_for(self._workspace, self._settings, self._state_dir),
             )
         )
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
-from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header, secrets_of
+from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header
 from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
@@ -26,7 +26,7 @@ from jaato.tools.configured import Malformed
 from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.others import INVOCATION
 from jaato.tools.route import is_loopback
-from jaato.tools.secret_words import like_secret
+from jaato.tools.secret_words import configured_secrets, like_secret
 from jaato.tools.signed import SIGNATURE, signature
 from jaato.tools.unseen import one_line, spelt_out
 
@@ -198,7 +198,7 @@ def signed(
 def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
     """What of a webhook nobody else is to see, by where it stands."""
     own = [("secret", handler.secret)] if like_secret(handler.secret) else []
-    return [*secrets_of(handler.headers).items(), *own]
+    return [*configured_secrets(handler.headers).items(), *own]
 
 
 def given(told: str, status: int, body: bytes) -> Any:
