@@ -17,7 +17,7 @@ from jaato.tools.tool import tool
 FILES = "filesystem"
 MAX_DIFF_BYTES = 32 << 20
 CHUNK_BYTES = 1 << 20
-BOUNDS = Bounds(30.0, 2 << 30, 1 << 20, "Compare smaller files, or use run with cmp.")
+BOUNDS = Bounds(20.0, 2 << 30, 1 << 20, "Compare smaller files, or use run with cmp.")
 Algorithm = Literal["sha256", "sha512", "sha1", "md5", "blake2b"]
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterable
 from typing import IO, Any
 
 from jaato.errors import ToolError
 from jaato.plugins.data.documents import decoded, format_of, items, whole
+from jaato.tools.apart import QueryTimer
 
 MAX_RESULT_CHARS = 1_000_000
 MAX_PROBLEMS = 50
@@ -28,16 +30,20 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     import jmespath
     from jmespath.exceptions import JMESPathError
 
+    timer = QueryTimer(request["query_s"])
     try:
-        expression = jmespath.compile(request["expression"])
+        with timer:
+            expression = jmespath.compile(request["expression"])
     except JMESPathError as error:
         raise wrong(error) from None
     text, label, size = opened(request["document"])
     kind = request["format"] or format_of(request["document"]["path"] or "")
     try:
         if request["each"]:
-            return each(expression, text, kind, label, request["max_items"])
-        return bounded(applied(expression, whole(text, kind, label, size)), request["max_items"])
+            return each(expression, items(text, kind, label), request["max_items"], timer)
+        document = whole(text, kind, label, size)
+        with timer:
+            return bounded(applied(expression, document), request["max_items"])
     except JMESPathError as error:
         raise wrong(error) from None
 
@@ -74,13 +80,14 @@ def opened(document: dict[str, Any]) -> tuple[IO[str], str, int]:
     return decoded(file, label), label, os.fstat(file.fileno()).st_size
 
 
-def each(expression: Any, text: IO[str], kind: Any, label: str, max_items: int) -> dict[str, Any]:
+def each(expression: Any, given: Iterable[Any], max_items: int, timer: QueryTimer) -> dict[str, Any]:
     """What the expression finds in each item; items in which it finds nothing are left out."""
     found: list[Any] = []
     looked = size = 0
-    for item in items(text, kind, label):
+    for item in given:
         looked += 1
-        value = applied(expression, item)
+        with timer:
+            value = applied(expression, item)
         if value is None or value is False:
             continue
         if len(found) == max_items:
@@ -90,7 +97,8 @@ def each(expression: Any, text: IO[str], kind: Any, label: str, max_items: int) 
                 "more": True,
                 "note": f"The first {max_items} that match.",
             }
-        rendered, cut = fitting(value, MAX_RESULT_CHARS - size)
+        with timer:
+            rendered, cut = fitting(value, MAX_RESULT_CHARS - size)
         size += len(rendered)
         found.append(carried(rendered) if not cut else rendered)
         if size >= MAX_RESULT_CHARS or cut:
@@ -152,13 +160,17 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     schema = whole(schema_text, format_of(request["schema"]["path"] or ""), schema_label, schema_size)
     if not isinstance(schema, dict | bool):
         raise ExpressionRefused(f"{schema_label} is no JSON Schema: that is an object.")
+    timer = QueryTimer(request["query_s"])
     try:
-        validator = Validator(schema if isinstance(schema, dict) else ({} if schema else {"not": {}}))
+        with timer:
+            validator = Validator(schema if isinstance(schema, dict) else ({} if schema else {"not": {}}))
     except PluginError as error:
         raise ExpressionRefused(
             f"{schema_label}: {' '.join(str(error).split())[:500]}. References to other files are not followed."
         ) from None
-    issues = validator.issues(carried(json.dumps(document)))
+    instance = carried(json.dumps(document))
+    with timer:
+        issues = validator.issues(instance)
     said: dict[str, Any] = {"valid": not issues}
     if issues:
         said["problems"] = [

@@ -13,7 +13,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import InvalidArguments
 from jaato.protocol.specs import FileChange
-from jaato.tools.apart import Bounds, WorkFailed, work_apart
+from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.call import Call
 from jaato.tools.files.told import told_name
 from jaato.tools.reach import roots_of
@@ -21,7 +21,8 @@ from jaato.tools.tool import tool
 
 DATA = "data"
 WORK = "jaato.plugins.data"
-SQLITE_S, CSV_S, JSON_S = 20.0, 120.0, 60.0
+QUERY_S, CSV_S, JSON_S = 15.0, 120.0, 60.0
+"""What a query, an expression or a schema may take; and that and reading the files."""
 GRACE_S = 5.0
 """More than the query's own time, so that it ends in order before the process is ended."""
 GB = 1 << 30
@@ -226,17 +227,18 @@ class DataPlugin(Plugin):
                 os.close(self.roots.open_place(place, path))  # which says what is wrong
             if info is not None and write and info.st_nlink > 1:
                 raise WorkFailed(f"{path!r} has several hard links, so it is not written.", "path_refused")
-            # It is not opened here: closing it would drop the locks this process may have on it.
-            size = info.st_size if info is not None else 0
+            size = (
+                info.st_size if info is not None else 0
+            )  # not opened here: closing it would drop this process's locks
             order |= {
                 "identity": [info.st_dev, info.st_ino] if info is not None else None,
-                "dir_fd": place.dir_fd,
                 "name": place.name,
                 "size": size,
             }
-            order |= {"time_s": self.limit_s or SQLITE_S}
+            order |= {"time_s": self.limit_s or QUERY_S}
             room = size + 4 * GB if write else GB
-            said = self._work(f"sqlite_work:{what}", order, call, SQLITE_S, [place.dir_fd], file_bytes=room)
+            around = Places(directory=place.dir_fd)
+            said = self._work(f"sqlite_work:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
             if write:
                 change: Literal["created", "modified"] = "created" if info is None else "modified"
                 call.changed.append(FileChange(told_name(self.roots, place), change))
@@ -272,20 +274,15 @@ class DataPlugin(Plugin):
             yield {"path": path, "fd": file.fileno(), "text": None}
 
     def _work(
-        self,
-        entry: str,
-        order: dict[str, Any],
-        call: Call,
-        time_s: float,
-        descriptors: list[int | None],
-        memory_bytes: int = 2 * GB,
-        file_bytes: int = GB,
-    ) -> dict[str, Any]:
+        self, entry: str, order: dict[str, Any], call: Call, time_s: float, descriptors: list[int | None],
+        memory_bytes: int = 2 * GB, file_bytes: int = GB, places: Places = NOWHERE,
+    ) -> dict[str, Any]:  # fmt: skip
         """The work, apart."""
         advice = "Ask for less: fewer columns or rows, a smaller file, a narrower expression."
-        bounds = Bounds((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice)
+        order["query_s"] = query_s = self.limit_s or QUERY_S
+        bounds = Bounds((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice, query_s)
         handed = [one for one in descriptors if one is not None]
-        said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, handed)
+        said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, handed, places=places)
         return said
 
 

@@ -181,8 +181,7 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
 
 
 def opened(request: dict[str, Any], mode: str) -> Guarded:
-    """The database, opened by its name in the directory that was handed over. Raises `QueryFailed`."""
-    os.fchdir(request["dir_fd"])
+    """The database, opened by its name in the directory that is worked in. Raises `QueryFailed`."""
     name = request["name"]
     check_side_files(name, mode)
     uri = f"file:./{quote(name)}?mode={mode}"

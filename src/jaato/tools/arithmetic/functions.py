@@ -133,6 +133,16 @@ def some(name: str, function: Callable[[Any], Any], least: int = 1) -> Callable[
     return apply
 
 
+def variance(values: list[Any], less: int) -> Number:
+    """The squared deviations divided by the count less `less`; exact numbers are refused as soon as one grows too large."""
+    if isinstance(values[0], float):
+        return float(statistics.variance(values) if less else statistics.pvariance(values))
+    mean = divided(total(*values), len(values))
+    away: list[Number] = [value - mean for value in values]
+    squares = [settled(one * one) for one in away]
+    return settled(divided(total(*squares), len(values) - less))
+
+
 def real(function: Callable[..., float]) -> Callable[..., Number]:
     """A function of floating point."""
 
@@ -212,7 +222,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "prod": product,
     "mean": some("mean", lambda values: divided(total(*values), len(values))),
     "median": some("median", statistics.median),
-    "stdev": some("stdev", lambda values: math.sqrt(statistics.variance(values)), 2),
-    "pstdev": some("pstdev", lambda values: math.sqrt(statistics.pvariance(values))),
-    "variance": some("variance", statistics.variance, 2),
+    "stdev": some("stdev", lambda values: math.sqrt(variance(values, 1)), 2),
+    "pstdev": some("pstdev", lambda values: math.sqrt(variance(values, 0))),
+    "variance": some("variance", lambda values: variance(values, 1), 2),
 }
