@@ -63,7 +63,7 @@ def test_no_secret_leaves_the_process(desk: Desk) -> None:
     answers = [
         called("readFile", path="all.txt"),
         called("run", command=command),
-        called("run", command="printenv DEPLOY_TOKEN | tee used; false"),
+        called("run", command="printenv DEPLOY_TOKEN | tee used; false", need=["write"]),
         replied(*({"content": piece} for piece in (f"it is {VALUE[:6]}", VALUE[6:], f" and {OWN}"))),
     ]
 

@@ -56,11 +56,11 @@ def test_a_value_is_known_as_programs_write_it(form: str) -> None:
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", "admin:", "x:"])
 @pytest.mark.parametrize("after", ["", "z", "zz"])
 def test_a_value_is_known_anywhere_in_base64(before: str, after: str) -> None:
-    """The header of basic authentication holds the password after the user's name, at any of three places."""
+    """What basic authentication sends holds the password after the user's name, at any of three places."""
     text = encoded(f"{before}{PASSWORD}{after}")
     inner = encoded(f"{'abc'[: len(before) % 3]}{PASSWORD}")[6:24]
     for shown in (text, text.replace("+", "-").replace("/", "_")):
-        masked = Secrets({"DB_PASSWORD": PASSWORD}).mask(f"Authorization: Basic {shown}")
+        masked = Secrets({"DB_PASSWORD": PASSWORD}).mask(f"auth = {shown}")
         assert inner not in masked
         assert "[masked:DB_PASSWORD:" in masked
 

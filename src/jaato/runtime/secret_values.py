@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import unquote
 
 from jaato.errors import ConfigError
 from jaato.log import MASKED
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.configured_secrets import configured_in
 from jaato.runtime.keys import keys_file, read_keys
 from jaato.settings import Settings
 from jaato.tools.secret_words import like_secret, names_secret
@@ -20,14 +22,17 @@ PASSWORD = re.compile(r"://[^\s/:@?#]*:([^\s@]+)@")
 def known_secrets(settings: Settings, blueprint: Blueprint) -> Secrets:
     """The secrets of a session: those of the plugins it shares, else its own."""
     shared = blueprint.registry.services.get("secrets") if blueprint.registry is not None else None
-    return shared if isinstance(shared, Secrets) else secrets_of(settings, blueprint.api_key)
+    if isinstance(shared, Secrets):
+        return shared
+    return secrets_of(settings, blueprint.api_key, blueprint.workspace)
 
 
-def secrets_of(settings: Settings, api_key: str | None = None) -> Secrets:
-    """What is masked under these settings; nothing when they say so."""
+def secrets_of(settings: Settings, api_key: str | None = None, workspace: Path | None = None) -> Secrets:
+    """What is masked under these settings, and in this workspace; nothing when they say so."""
     if not settings["mask_secrets"]:
         return Secrets.none()
     named = secret_variables(settings.environ, settings["service_keys"]) | saved_keys(settings)
+    named = configured_in(settings, workspace) | named
     if api_key:
         named["api_key"] = api_key
     made = learned(Secrets(named), settings)

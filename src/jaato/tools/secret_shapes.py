@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+from jaato.tools import secret_headers as headers
 
 LONGEST_CHARS = 32_768
 """A key block or token that has not ended after so many characters is none."""
@@ -21,22 +23,28 @@ class Span(NamedTuple):
 class Shape(NamedTuple):
     """One kind: how it begins and what it is from there on, `secret` being the group that is masked.
 
-    With `mixed` it is of two kinds of characters; a `token` does not begin in the middle of a word.
+    `judge` says of what is masked whether it may be a secret; a `token` does not begin in the middle of a word.
     """
 
     kind: str
     begins: tuple[str, ...]
     whole: re.Pattern[str]
-    mixed: bool = True
+    judge: Callable[[str], bool] | None
     token: bool = True
     secret: int = 0
+
+
+def is_mixed(value: str) -> bool:
+    """Whether it is of two kinds of letters and digits: no plain words."""
+    kinds = any(map(str.islower, value)), any(map(str.isupper, value)), any(map(str.isdigit, value))
+    return sum(kinds) >= 2
 
 
 def shape(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Shape:
     """A token: one of the beginnings (separated by spaces), then `rest`."""
     starts = tuple(begins.split())
     head = "|".join(map(re.escape, starts))
-    return Shape(kind, starts, re.compile(f"(?:{head}){rest}"), mixed)
+    return Shape(kind, starts, re.compile(f"(?:{head}){rest}"), is_mixed if mixed else None)
 
 
 BLOCK = "-----BEGIN "
@@ -76,9 +84,23 @@ SHAPES = (
         "password",
         ("://",),
         re.compile(r"://[^\s/:@?#'\"<>]{0,200}:([^\s/@'\"<>{}$*\[\]()|\\%]{8,200})@(?=[\w\[.-])"),
+        is_mixed,
         token=False,
         secret=1,
     ),
+    Shape(
+        "password",
+        ("://",),
+        re.compile(r"://([A-Za-z0-9_.~+=-]{20,400})@(?=[\w\[.-])"),
+        is_mixed,
+        token=False,
+        secret=1,
+    ),
+    Shape(
+        "authorization", headers.HEADERS, headers.AFTER_NAME, headers.like_credential, token=False, secret=1
+    ),
+    Shape("authorization", headers.SCHEMES, headers.AFTER_SCHEME, headers.like_bearer, token=False, secret=1),
+    Shape("password", (headers.CURL,), headers.IN_CURL, headers.like_password, token=False, secret=1),
 )
 
 BEFORE = re.compile(
@@ -112,12 +134,12 @@ def spans(text: str) -> list[Span]:
     found = list(blocks(text))
     for one in SHAPES:
         done = -1
-        for at in places(text, one):
+        for at in sorted(places(text, one)) if len(one.begins) > 1 else places(text, one):
             match = one.whole.match(text, at) if at >= done else None
             if match is None:
                 continue
             done = match.end()
-            if not one.mixed or mixed(match[one.secret]):
+            if one.judge is None or one.judge(match[one.secret]):
                 found.append(Span(*match.span(one.secret), one.kind))
     return found
 
@@ -151,16 +173,10 @@ def unfinished(text: str) -> int:
     block = text.rfind(BLOCK, max(0, size - LONGEST_CHARS))
     if block >= 0 and not (BLOCK_END.search(text, block) or [""])[0] and begun(text, block):
         least = min(least, block)
-    return min(least, address.start() if address else size)
+    return min(least, address.start() if address else size, headers.open_at(text))
 
 
 def begun(text: str, at: int) -> bool:
     """Whether this may be the first line of a private key, as far as it is there."""
     line = text[at : at + 80].partition("-----BEGIN ")[2].partition("-----")
     return "PRIVATE KEY" in line[0] if line[1] else not line[0].strip("-").replace(" ", "").strip(CAPITALS)
-
-
-def mixed(value: str) -> bool:
-    """Whether it is of two kinds of letters and digits: no plain words."""
-    kinds = any(map(str.islower, value)), any(map(str.isupper, value)), any(map(str.isdigit, value))
-    return sum(kinds) >= 2
