@@ -27,7 +27,8 @@ class OneHost:
         self.environ = environ
 
     def service(self, name: str) -> Any:
-        assert name == "environ"
+        if name != "environ":
+            raise KeyError(name)
         return self.environ
 
 

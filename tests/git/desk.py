@@ -13,6 +13,8 @@ import anyio
 from jaato.plugins.git.plugin import GitPlugin
 from jaato.tools.call import Call
 from jaato.tools.paths import Roots
+from jaato.tools.processes.sandbox.backends import BackendChoice
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import Tool, tools_of
 
 
@@ -21,16 +23,25 @@ class Host:
 
     config: Mapping[str, Any] = {}
 
-    def __init__(self, workspace: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, workspace: Path, environ: Mapping[str, str], backend: BackendChoice) -> None:
         self.workspace = workspace
-        self.services = {"environ": environ, "roots": Roots(workspace)}
+        self.services = {
+            "environ": environ,
+            "roots": Roots(workspace),
+            "sandbox": Sandbox(workspace, environ=environ, backend=backend),
+        }
 
     def service(self, name: str) -> Any:
         return self.services[name]
 
 
 class Desk:
-    """Runs git as a user would, and tools as the pipeline would: arguments first held against the schema."""
+    """Runs git as a user would, and tools as the pipeline would: arguments first held against the schema.
+
+    `backend` is the sandbox of the tools.
+    """
+
+    backend: BackendChoice = "auto"
 
     def __init__(self, path: Path, inner: str = "work") -> None:
         self.home = path / "home"
@@ -42,7 +53,7 @@ class Desk:
 
     def open(self) -> None:
         """The plugin, made for the workspace as it is now."""
-        plugin = GitPlugin(Host(self.work, self.environ))
+        plugin = GitPlugin(Host(self.work, self.environ, self.backend))
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools_of(plugin, "git")}
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:

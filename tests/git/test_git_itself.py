@@ -12,6 +12,7 @@ from tests.git.traps import CALLS, trapped
 
 from jaato.errors import ToolError, ToolTimeout
 from jaato.tools.git import git_environment, git_program, run_git
+from jaato.tools.processes.sandbox.sandbox import Reader
 
 
 def test_another_user_s_repository_is_explained(tmp_path: Path) -> None:
@@ -82,7 +83,9 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
     told = git_environment(desk.environ)
 
     async def slow(within_s: float) -> None:
-        await run_git(program, ["status"], cwd=desk.work, environ=told, most_bytes=100, within_s=within_s)
+        await run_git(
+            program, ["status"], Reader(), cwd=desk.work, environ=told, most_bytes=100, within_s=within_s
+        )
 
     with pytest.raises(ToolTimeout, match="Narrow it"):
         anyio.run(slow, 0.2)

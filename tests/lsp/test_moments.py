@@ -105,7 +105,9 @@ def test_a_virtual_environment_of_the_workspace_is_not_run(tmp_path: Path) -> No
         "CONDA_PREFIX": str(venv),
         "HOME": str(tmp_path),
     }
-    bench = Bench(LspPlugin, tmp_path / "work", {"language_servers": ["python=pylsp"]}, environ)
+    bench = Bench(
+        LspPlugin, tmp_path / "work", {"language_servers": ["python=pylsp"], "sandbox": "full"}, environ
+    )
     try:
         assert bench.ask("lsp_goto_definition", path="b.py", symbol="old", line=2)["total"] == 1
     finally:
@@ -158,7 +160,7 @@ def test_a_server_leaves_no_temporary_files(tmp_path: Path) -> None:
     (temporary / f"jaato-lsp-{os.getpid()}-running").mkdir()
     (temporary / "jaato-lsp-x").mkdir()
     environ = {"PATH": settings.environment()["PATH"], "HOME": str(tmp_path), "TMPDIR": str(temporary)}
-    bench = Bench(LspPlugin, tmp_path / "work", environ=environ)
+    bench = Bench(LspPlugin, tmp_path / "work", {"sandbox": "full"}, environ)
     try:
         bench.ask("lsp_hover", path="a.py", symbol="old")
         assert len(list(temporary.iterdir())) == 4

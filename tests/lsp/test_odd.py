@@ -28,7 +28,9 @@ class Odd:
     def __init__(self, path: Path, way: str, **config: Any) -> None:
         self.log = path / "log.jsonl"
         command = f"odd:.odd={sys.executable} {ODD} '{way}' {self.log}"
-        self.bench = Bench(LspPlugin, path / "work", {"language_servers": [command], **config})
+        self.bench = Bench(
+            LspPlugin, path / "work", {"language_servers": [command], "sandbox": "full", **config}
+        )
         (self.bench.workspace / "a.odd").write_text("word here\n")
 
     def ask(self, name: str = "lsp_goto_definition", **more: Any) -> Any:

@@ -119,7 +119,7 @@ def test_a_workspace_starts_nothing_before_trust(desk: Machine) -> None:
     """What a workspace names does not start until it was shown and trusted; a change asks again; nobody there means no."""
     mark = desk.root / "started"
     args = ["-c", f"touch {mark}; exit 1"]
-    entry = {"command": "sh", "args": args}
+    entry = {"command": "sh", "args": args, "sandbox": {"profile": "full"}}
     (desk.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
     [server] = listed(desk, "--check")["servers"]
     assert server["state"] == "needs trust"
@@ -130,6 +130,7 @@ def test_a_workspace_starts_nothing_before_trust(desk: Machine) -> None:
     made = desk.run("mcp", "trust", "evil", stdin="y\n")
     assert made.code == 4
     assert f"touch {mark}" in made.out
+    assert "full: no sandbox" in made.out
     assert not mark.exists()
     assert desk.run("mcp", "trust", "evil", "--yes").code == 0
     assert desk.run("mcp", "tools", "evil").code == 1
@@ -144,7 +145,7 @@ def test_a_workspace_starts_nothing_before_trust(desk: Machine) -> None:
 
 def test_added_to_a_workspace(desk: Machine) -> None:
     """What a user adds to a workspace is trusted as written, and its file is one to be shared."""
-    added(desk, "--scope", "workspace")
+    added(desk, "--scope", "workspace", "--add-dir", str(desk.root))
     assert desk.run("mcp", "call", "small", "greet", '{"name": "Ada"}').code == 0
     assert (desk.work / ".mcp.json").stat().st_mode & 0o777 == 0o644
     assert "needs trust" not in desk.run("mcp", "list").out

@@ -264,7 +264,10 @@ def test_an_old_server_that_refuses_a_message_is_not_waited_for(tmp_path: Path) 
     def listen(connection: socket.socket, _: Asked) -> bool:
         stream(connection, b"event: endpoint\ndata: /messages\n\n")
         while True:
-            connection.sendall(waiting.get())
+            try:
+                connection.sendall(waiting.get(timeout=0.1))
+            except queue.Empty:
+                connection.sendall(b": nothing yet\n\n")
 
     def take(connection: socket.socket, asked: Asked) -> bool:
         reply(connection, "202 Accepted")
@@ -276,11 +279,8 @@ def test_an_old_server_that_refuses_a_message_is_not_waited_for(tmp_path: Path) 
     def refuse(connection: socket.socket, _: Asked) -> bool:
         return reply(connection, "500 Out of Order")
 
-    methods = ("initialize", "notifications__initialized", "tools__list")
+    methods = ("server__discover", "initialize", "notifications__initialized", "tools__list")
     answers: dict[str, Answer] = dict.fromkeys(methods, take)
-    try:
-        said = failure(tmp_path, {**answers, "GET": listen, "tools__call": refuse}, kind="sse")
-    finally:
-        waiting.put(b"")
+    said = failure(tmp_path, {**answers, "GET": listen, "tools__call": refuse}, kind="sse")
     assert "ended before it answered the tool echo" in said
     assert "It answered HTTP 500 Out of Order." in said

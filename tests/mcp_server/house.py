@@ -66,6 +66,7 @@ class House:
         self.env = {
             "HOME": str(self.home),
             "PATH": environment()["PATH"],
+            "JAATO_SANDBOX": "full",  # the tests look for processes by their ids outside
             "PYTHONPATH": str(ROOT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",

@@ -165,7 +165,7 @@ def test_pages_of_others_may_not_call(served: Served, origin: str, expected: int
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 50, (400,)),
         (b"POST /mcp HTTP/9.9\r\nHost: x\r\n\r\n", (400, 421)),
         (b"X" * 100_000, (400, 0)),
-        (b"POST /mcp HTTP/1.1\r\n" + b"A: b\r\n" * 20_000, (400, 0)),
+        (b"POST /mcp HTTP/1.1\r\n" + b"A: b\r\n" * 20_000, (431, 0)),
     ],
     ids=["no host", "tls", "version", "long", "headers"],
 )

@@ -226,6 +226,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_grows_nothing(begin: Be
     assert raw.process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_only_asks_is_refused(begin: Begin) -> None:
     """More requests at once than anybody waits for: each gets an answer, some of them that there are too many; then all
     is as before."""

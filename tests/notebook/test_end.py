@@ -14,11 +14,12 @@ from tests.kit import call, results, say, session
 from tests.shell.test_edges import carrying
 
 PROGRAM = """
-import sys
+import sys, tempfile
 from pathlib import Path
 from tests.deskwork import Bench
 from jaato.plugins.notebook.plugin import NotebookPlugin
 
+tempfile.tempdir = sys.argv[3]
 bench = Bench(NotebookPlugin, Path(sys.argv[1]))
 code = f'''
 import subprocess, os
@@ -31,20 +32,14 @@ sys.stdin.readline()
 """
 
 
-def places() -> set[str]:
-    """The private directories of kernels."""
-    return {path.name for path in Path(tempfile.gettempdir()).glob("jaato-kernel-*")}
-
-
 def test_a_killed_jaato_takes_its_kernel_with_it(tmp_path: Path) -> None:
     """SIGKILL for jaato: kernel, bridge and what a cell started in a session of its own are gone, and no file is left."""
     mark = f"4545{os.getpid()}"
-    before = places()
-    with python(PROGRAM, str(tmp_path), mark) as program:
+    with tempfile.TemporaryDirectory() as private, python(PROGRAM, str(tmp_path), mark, private) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"up\n"
         assert carrying(mark)
-        assert places() == before
+        assert not list(Path(private).iterdir())
         bridges = carrying(str(tmp_path)) + carrying("kernel_side.py")
         assert bridges
         program.send_signal(signal.SIGKILL)

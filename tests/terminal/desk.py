@@ -13,13 +13,19 @@ import anyio.to_thread
 from tests.shell.running import OneHost
 
 from jaato.plugins.terminal.plugin import TerminalPlugin
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 
 PATHS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 class Desk:
-    """A plugin in a directory; every method is one call and gives what the model reads."""
+    """A plugin in a directory; every method is one call and gives what the model reads.
+
+    `access` is what its calls are allowed.
+    """
+
+    access: SandboxAccess | None = None
 
     def __init__(self, workspace: Path, **config: Any) -> None:
         environ: Mapping[str, str] = {**PATHS, "HOME": str(workspace), **config.pop("environ", {})}
@@ -28,7 +34,7 @@ class Desk:
 
     def call(self, session_id: str = "s1") -> Call:
         """A call of a session."""
-        return Call("c", "shell", {}, workspace=self.workspace, session_id=session_id)
+        return Call("c", "shell", {}, workspace=self.workspace, session_id=session_id, access=self.access)
 
     async def spawn(self, command: str, *, of: str = "s1", **more: Any) -> dict[str, Any]:
         """Start a program."""

@@ -13,6 +13,7 @@ from tests.shell.test_edges import carrying
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.errors import InvalidArguments, ToolError
+from jaato.protocol.specs import SandboxAccess
 
 C1 = pytest.mark.spec("C1", "Tool names")
 BASH = "PS1='$ ' exec bash --norc --noprofile -i"
@@ -21,6 +22,12 @@ SIZES = (
     "print(*range(5), sep=chr(10)); input()"
 )
 PYTHON = f"{sys.executable} -q -E -s"
+
+
+@pytest.fixture(params=[None, "workspace-write"], ids=["plain", "sandbox"], autouse=True)
+def _access(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is so in the sandbox, too."""
+    monkeypatch.setattr(Desk, "access", SandboxAccess(request.param) if request.param else None)
 
 
 def needs(program: str) -> pytest.MarkDecorator:
@@ -51,6 +58,7 @@ def test_a_shell_is_talked_to(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+@pytest.mark.slow
 def test_a_debugger_and_a_repl_are_talked_to(tmp_path: Path) -> None:
     """Prompts of Python and pdb count as waiting, a computation and a sleep do not."""
     (tmp_path / "sum.py").write_text("total = 0\nfor n in range(3):\n    total += n\nprint(total)\n")

@@ -1,10 +1,15 @@
-"""git as a reader of repositories that others made: nothing a repository brings is run, nothing is changed."""
+"""git as a reader of repositories that others made: nothing a repository brings is run, nothing is changed.
+
+It runs read-only in the sandbox, where whatever a repository has it start can neither write nor reach the network. The
+settings below hold all the same: many of them keep the *result* what the repository's content says (no pager, no monitor
+that hides changes, no filter that rewrites, no signature that is asked for), and where a machine has no sandbox all of
+them are what keeps a repository's programs from running.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +20,14 @@ import anyio
 import anyio.abc
 
 from jaato.errors import ToolError, ToolTimeout
+from jaato.tools.processes.sandbox.sandbox import Reader
+from jaato.tools.programs import directories_of, find_program
 
 MAX_COMPLAINT_BYTES = 8_000
 MAX_CONFIG_BYTES = 4_194_304
 WITHIN_S = 30.0
+ATTEMPTS = 5
+"""How often a sandbox is made that does not start."""
 FILTER = re.compile(r"filter\.(?s:.+)\.(?:clean|smudge|process|required)")
 STARTS = re.compile(
     r"lfs\.(?:extension|customtransfer|standalonetransferagent|transfer)\b(?s:.*)", re.IGNORECASE
@@ -81,16 +90,7 @@ class Written:
 
 def git_program(environ: Mapping[str, str], roots: Iterable[Path] = ()) -> str | None:
     """The git on the PATH of absolute directories; never one that lies where the session may write."""
-    refused = [root.resolve() for root in roots]
-    for directory in environ.get("PATH", os.defpath).split(os.pathsep):
-        if not os.path.isabs(directory):
-            continue
-        found = shutil.which("git", path=directory)
-        if found is None:
-            continue
-        if not any(Path(found).resolve().is_relative_to(root) for root in refused):
-            return found
-    return None
+    return find_program("git", directories_of(environ.get("PATH")), tuple(roots))
 
 
 def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SETTINGS) -> dict[str, str]:
@@ -117,7 +117,7 @@ def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SE
 
 
 async def guarded(
-    program: str, cwd: Path, environ: Mapping[str, str], within_s: float = WITHIN_S
+    program: str, cwd: Path, environ: Mapping[str, str], reader: Reader, within_s: float = WITHIN_S
 ) -> dict[str, str]:
     """The variables for git in this repository: as above, and each content filter it configures itself is switched off.
 
@@ -126,7 +126,7 @@ async def guarded(
     """
     plain = git_environment(environ)
     listed = await run_git(
-        program, LISTING, cwd=cwd, environ=plain, most_bytes=MAX_CONFIG_BYTES, within_s=within_s
+        program, LISTING, reader, cwd=cwd, environ=plain, most_bytes=MAX_CONFIG_BYTES, within_s=within_s
     )
     if listed.code != 0:
         raise failed(listed.complaint or "the configuration is too long")
@@ -156,21 +156,42 @@ def filters_off(listed: bytes) -> dict[str, str]:
 async def run_git(
     program: str,
     arguments: Sequence[str],
+    reader: Reader,
     *,
     cwd: Path,
     environ: Mapping[str, str],
     most_bytes: int,
     within_s: float = WITHIN_S,
 ) -> Written:
-    """Run git to its end, until it has written `most_bytes`, or until the time is over; nothing of it survives.
+    """Run git in the sandbox of `reader` to its end, until it has written `most_bytes`, or until the time is over; nothing of it survives.
 
     `environ` comes from `git_environment`. Raises `ToolTimeout`, and `GitFailed` when it cannot be started.
     """
+    bounds = most_bytes, within_s
+    for _ in range(ATTEMPTS):
+        written = await run_once(program, arguments, reader, cwd, environ, *bounds)
+        if written.code != 1 or not written.complaint.startswith("bwrap: "):
+            break  # else a socket that is hidden went away while the sandbox was made; nothing has run
+    return written
+
+
+async def run_once(
+    program: str,
+    arguments: Sequence[str],
+    reader: Reader,
+    cwd: Path,
+    environ: Mapping[str, str],
+    most_bytes: int,
+    within_s: float,
+) -> Written:
+    """Run git, if its sandbox starts. Raises as `run_git` does."""
     command = [program, "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments]
     try:
-        process = await anyio.open_process(
-            command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        # A start that is cut off leaves pipes and a process that nobody has.
+        with reader.start(command, cwd) as (argv, handed), anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                argv, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=handed
+            )
     except OSError as error:
         raise GitFailed(f"git cannot be started in {str(cwd)!r}: {error.strerror}.") from None
     complaint = bytearray()

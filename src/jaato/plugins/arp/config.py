@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,10 +65,11 @@ class Found:
     problems: tuple[Problem, ...] = ()
 
 
-def load(workspace: Path, config_dir: Path) -> Found:
-    """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name or prefix."""
+def load(workspace: Path, config_dir: Path, owns: Callable[[Path, bytes], bool] | None = None) -> Found:
+    """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name or prefix;
+    `owns` says whether the user's file counts."""
     user_file, workspace_file = file_of("user", workspace, config_dir), workspace / ".jaato" / FILE
-    registries, problems = read(user_file, "user")
+    registries, problems = read(user_file, "user", owns=owns)
     if resolved(user_file) != resolved(workspace_file):
         others, more = read(workspace_file, "workspace", within=workspace)
         problems += more
@@ -94,11 +95,15 @@ def mark_of(config: RegistryConfig) -> str:
 
 
 def read(
-    path: Path, scope: Scope, *, within: Path | None = None
+    path: Path,
+    scope: Scope,
+    *,
+    within: Path | None = None,
+    owns: Callable[[Path, bytes], bool] | None = None,
 ) -> tuple[dict[str, RegistryConfig], list[Problem]]:
     """The registries of one file and what is wrong with it; a missing file has neither."""
     try:
-        entries = entries_of(path, within)
+        entries = entries_of(path, within, owns)
     except Malformed as error:
         return {}, [Problem(None, path, str(error))]
     from jaato.plugins.arp.entry import registry_of
@@ -125,9 +130,11 @@ def read(
     return registries, problems
 
 
-def entries_of(path: Path, within: Path | None) -> dict[str, Any]:
+def entries_of(
+    path: Path, within: Path | None, owns: Callable[[Path, bytes], bool] | None = None
+) -> dict[str, Any]:
     """The entries of a file by name. Raises `Malformed`."""
-    content = content_of(path, within)
+    content = content_of(path, within, owns)
     if content is None:
         return {}
     document = document_of(content)

@@ -18,6 +18,7 @@ from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
 from jaato.plugins.arp.trusted import Trusted, refuse_untrusted
 from jaato.tools.address import Allowed, Url
+from jaato.tools.trust import Trust
 
 if TYPE_CHECKING:
     from jaato.tools.secrets import Secrets
@@ -37,6 +38,8 @@ class Places:
     """What the session masks: it learns the tokens of registries."""
     mark: str = ""
     """By what our own tools are known where they come back to us."""
+    trust: Trust | None = None
+    """What was vouched for when the session began; without it, what is at each moment."""
 
 
 class Directory:
@@ -44,8 +47,9 @@ class Directory:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self._trusted = Trusted(places.state_dir)
-        found = load(places.workspace, places.config_dir)
+        trust = places.trust or Trust(places.state_dir)
+        self._trusted = Trusted(places.state_dir, trust)
+        found = load(places.workspace, places.config_dir, trust.owns)
         self.registries: dict[str, RegistryConfig] = found.registries
         self.problems: tuple[Problem, ...] = found.problems
         self._shelves: dict[str, Shelf] = {}

@@ -12,7 +12,7 @@ from jaato.errors import ConfigError, ToolError
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.tools.address import Url, parse_url
 from jaato.tools.configured import PLACE, Malformed, Scope, check_name, digest_of, switch, value_of
-from jaato.tools.secret_words import like_secret, names_secret
+from jaato.tools.secret_words import configured_secrets
 from jaato.tools.unseen import hidden, strings_in
 
 KEYS = ("url", "token", "headers", "enabled", "timeout_s", "prefix", "allow_private")
@@ -30,7 +30,6 @@ RESERVED_HEADERS = frozenset(
     "accept accept-encoding connection content-encoding content-length content-type expect host idempotency-key "
     "if-none-match keep-alive te traceparent trailer transfer-encoding upgrade x-request-id".split()
 )
-SECRET_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
 RESERVED = "mcp__"
 """How the names of tools of MCP servers begin."""
 
@@ -188,17 +187,7 @@ def filled(config: RegistryConfig, environ: Mapping[str, str]) -> Filled:
             headers["Authorization"] = f"Bearer {token}"
     except Malformed as error:
         raise ConfigError(f"The registry {config.name!r} in {config.origin} {error}.") from None
-    return Filled(base, tuple(headers.items()), secrets_of(headers))
-
-
-def secrets_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """What of these headers nobody else is to see, by their names: of a scheme and a token the token."""
-    found = {
-        name: value.rpartition(" ")[2]
-        for name, value in headers.items()
-        if names_secret(name) or name.lower() in SECRET_HEADERS
-    }
-    return {name: value for name, value in found.items() if like_secret(value)}
+    return Filled(base, tuple(headers.items()), configured_secrets(headers))
 
 
 def known_of(config: RegistryConfig, found: re.Match[str], environ: Mapping[str, str], place: str) -> str:

@@ -57,7 +57,8 @@ class Pins:
 
     @property
     def tools(self) -> dict[str, Pinned]:
-        """What is pinned, by name. A file that is damaged pins nothing that could be held against anybody, and says so."""
+        """What is pinned, by name, as it was when first asked for, and what was pinned here. A file that is damaged pins
+        nothing that could be held against anybody, and says so."""
         if self._tools is None:
             try:
                 self._tools = self._read().tools
@@ -65,6 +66,10 @@ class Pins:
                 LOG.warning("%s", error)
                 self._tools = {}
         return self._tools
+
+    def hold(self) -> None:
+        """Read the file now: what is written there later counts in the next session."""
+        _ = self.tools
 
     def changed(self, definition: ToolDefinition) -> str:
         """How a tool differs from what was allowed, in words; empty where it does not, or nothing was."""
@@ -90,7 +95,7 @@ class Pins:
                 del known.tools[name]
             known.registry = self._name
             write_private(self.path, msgspec.json.encode(known))
-        self._tools = known.tools
+        self._tools = self.tools | new  # what others have written meanwhile counts in the next session
 
     def forget(self) -> None:
         """Hold nothing against the registry any more. Raises OSError."""

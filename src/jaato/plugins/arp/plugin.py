@@ -13,12 +13,13 @@ import msgspec
 from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
+from jaato.plugins.arp.config import FILE
 from jaato.plugins.arp.directory import Directory, Places, Shelf
 from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.catalog import wire_name
-from jaato.tools.reach import environ_of
+from jaato.tools.reach import environ_of, trust_of
 from jaato.tools.tool import Tool, tool
 
 KNOWN = Path(__file__).parents[1] / "known.json"
@@ -68,7 +69,9 @@ class ArpPlugin(Plugin):
     def offered(self) -> list[Tool]:
         """The tools of every registry of which a list is kept; asks nobody."""
         for config in self.directory.usable():
-            self._offered[config.name] = self._tools_of(self.directory.shelf(config))
+            shelf = self.directory.shelf(config)
+            shelf.pins.hold()
+            self._offered[config.name] = self._tools_of(shelf)
         if self._offered:
             try:
                 self.host.service("catalog").sources[self.name] = self.freshen
@@ -191,4 +194,5 @@ def places_of(host: Host) -> Places:
         mark = host.service("catalog").mark
     except KeyError:
         mark = ""
-    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets, mark)
+    trust = trust_of(host, state_dir, [config_dir / FILE])
+    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets, mark, trust)

@@ -13,10 +13,11 @@ from jaato.tools.unseen import visible
 
 
 class Trusted:
-    """The user's trust in registries that a workspace names, kept with the other trust of `state_dir`."""
+    """The user's trust in registries that a workspace names, kept with the other trust of `state_dir`, or as a session
+    has it."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._trust = Trust(state_dir)
+    def __init__(self, state_dir: Path, trust: Trust | None = None) -> None:
+        self._trust = trust or Trust(state_dir)
 
     def holds(self, config: RegistryConfig) -> bool:
         """Whether this registry may be asked. Raises `ConfigError` for a damaged `trust.json`."""

@@ -11,6 +11,8 @@ from jaato.errors import ToolError
 from jaato.protocol.messages import Text
 from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Call, result_of
+from jaato.tools.processes.sandbox.aftercare import reported
+from jaato.tools.processes.sandbox.sandbox import swept
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000
@@ -74,7 +76,7 @@ class BackgroundPlugin(Plugin):
         """Say whether a background task is running, completed, failed or cancelled."""
         task = own_task(call, task_id)
         if task is not None:
-            return row(task)
+            return reported(row(task), swept(self.host))
         capable = self._owner(task_id)
         return {"task_id": task_id, "status": capable.get_status(task_id).value}
 
@@ -102,7 +104,7 @@ class BackgroundPlugin(Plugin):
             answer |= (
                 {"result": value} if outcome.ok else {"error": outcome.error.message if outcome.error else ""}
             )
-        return answer
+        return reported(answer, swept(self.host))
 
     @tool(category="coordination", access="read", aliases={"cancelBackgroundTask": {}})
     async def stop_background(self, task_id: str, *, call: Call) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Literal
 import anyio
 import anyio.to_thread
 
-from jaato.abc.plugin import Plugin
+from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolTimeout
 from jaato.tools.call import Call
 from jaato.tools.git import GitFailed, git_program, guarded, run_git
+from jaato.tools.processes.sandbox.sandbox import Sandbox, sandbox_of
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
@@ -41,6 +42,10 @@ class EnvironmentPlugin(Plugin):
 
     name: ClassVar[str] = "environment"
 
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.sandbox = sandbox_of(host)
+
     @tool(name="get_environment", category="system", access="read", core=True)
     async def get_environment(self, aspect: Aspect | None = None, *, call: Call) -> dict[str, Any]:
         """The operating system, shell, date, git state, installed programs."""
@@ -54,7 +59,7 @@ class EnvironmentPlugin(Plugin):
                     "shell": shell(given),
                     "python": platform.python_version(),
                     "date": now(),
-                    "git": await git(call.workspace, given),
+                    "git": await git(call.workspace, given, self.sandbox),
                 }
             case "os":
                 facts = machine()
@@ -63,7 +68,7 @@ class EnvironmentPlugin(Plugin):
             case "python":
                 facts = python(given)
             case "git":
-                facts = {"git": await git(call.workspace, given, changes=MAX_CHANGES)}
+                facts = {"git": await git(call.workspace, given, self.sandbox, changes=MAX_CHANGES)}
             case "workspace":
                 facts = await anyio.to_thread.run_sync(folder, call.workspace)
             case "tools":
@@ -74,7 +79,7 @@ class EnvironmentPlugin(Plugin):
                     "shell": shell(given),
                     **python(given),
                     **await anyio.to_thread.run_sync(folder, call.workspace),
-                    "git": await git(call.workspace, given, changes=MAX_CHANGES),
+                    "git": await git(call.workspace, given, self.sandbox, changes=MAX_CHANGES),
                     "tools": programs(given),
                 }
         return {name: fact for name, fact in facts.items() if fact is not None}
@@ -139,7 +144,9 @@ def folder(workspace: Path) -> dict[str, Any]:
     return facts
 
 
-async def git(workspace: Path, environ: Mapping[str, str], changes: int = 0) -> dict[str, Any] | str | None:
+async def git(
+    workspace: Path, environ: Mapping[str, str], sandbox: Sandbox, changes: int = 0
+) -> dict[str, Any] | str | None:
     """Branch and changes of the repository around the workspace; None without one or without git."""
     program = git_program(environ, [workspace])
     if program is None:
@@ -147,8 +154,11 @@ async def git(workspace: Path, environ: Mapping[str, str], changes: int = 0) -> 
     asked = ["status", "--porcelain=v1", "--branch", "--ignore-submodules=all"]
     try:
         with anyio.fail_after(GIT_WITHIN_S):
-            told = await guarded(program, workspace, environ)
-            done = await run_git(program, asked, cwd=workspace, environ=told, most_bytes=MAX_STATUS_BYTES)
+            reader = await anyio.to_thread.run_sync(sandbox.reader, (workspace,))
+            told = await guarded(program, workspace, environ, reader)
+            done = await run_git(
+                program, asked, reader, cwd=workspace, environ=told, most_bytes=MAX_STATUS_BYTES
+            )
     except GitFailed:
         return None
     except (TimeoutError, ToolTimeout):

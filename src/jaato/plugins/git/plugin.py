@@ -13,6 +13,7 @@ from jaato.errors import ToolError
 from jaato.plugins.git import records
 from jaato.plugins.git.repository import Repository, repository
 from jaato.plugins.git.show import blob, tree
+from jaato.tools.processes.sandbox.sandbox import sandbox_of
 from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.tool import tool
 
@@ -44,9 +45,11 @@ class GitPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.roots = roots_of(host)
+        self.sandbox = sandbox_of(host)
 
     async def _open(self, repo: str) -> Repository:
-        return await repository(self.roots, repo, environ_of(self.host) or settings.environment())
+        environ = environ_of(self.host) or settings.environment()
+        return await repository(self.roots, repo, environ, self.sandbox)
 
     @tool(category="git", access="read")
     async def git_status(

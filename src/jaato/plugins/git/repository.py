@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio.to_thread
+
 from jaato.errors import ToolError
 from jaato.tools.git import GitFailed, Written, failed, git_environment, git_program, guarded, run_git
 from jaato.tools.paths import Roots
+from jaato.tools.processes.sandbox.sandbox import Reader, Sandbox
 
 MAX_ANSWER_BYTES = 65_536
 MAX_REVISION_CHARS = 500
@@ -32,11 +35,12 @@ HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 class Repository:
     """A repository that was looked at: commands run at `top` (bare ones: in `git_dir`) and name paths from there.
 
-    `prefix` is the only part of it the session may read, empty for all of it.
+    `prefix` is the only part of it the session may read, empty for all of it. `reader` is the sandbox that git runs in.
     """
 
     program: str
     environ: Mapping[str, str]
+    reader: Reader
     git_dir: Path
     top: Path | None
     prefix: str
@@ -46,6 +50,7 @@ class Repository:
         return await run_git(
             self.program,
             arguments,
+            self.reader,
             cwd=self.top or self.git_dir,
             environ=self.environ,
             most_bytes=most_bytes,
@@ -103,9 +108,9 @@ class Repository:
         return "/".join(parts) or "."
 
 
-async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Repository:
-    """The repository around a directory that the session may use. Raises `ToolError` when there is none, or it leads
-    to places the session may not read."""
+async def repository(roots: Roots, path: str, environ: Mapping[str, str], sandbox: Sandbox) -> Repository:
+    """The repository around a directory that the session may use. git runs in the sandbox. Raises `ToolError` when there is
+    none, or it leads to places the session may not read."""
     program = git_program(environ, roots.paths)
     if program is None:
         raise GitFailed("git is not installed, or not on the PATH. Install it to use the git tools.")
@@ -114,9 +119,12 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Rep
     if not directory.is_dir():
         raise ToolError(f"{path!r} is no directory; name the repository's directory.")
     plain = git_environment(environ)
+    reader = await anyio.to_thread.run_sync(sandbox.reader, (directory, *roots.paths))
 
     async def ask(*arguments: str) -> Written:
-        return await run_git(program, arguments, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES)
+        return await run_git(
+            program, arguments, reader, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES
+        )
 
     async def lines(*options: str) -> list[str]:
         written = await ask("rev-parse", *options)
@@ -157,8 +165,8 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str]) -> Rep
             (one for one in roots.paths if directory.is_relative_to(one)), key=lambda one: len(one.parts)
         )
         prefix = str(root.relative_to(top))
-    told = await guarded(program, directory, environ)
-    return Repository(program, told, git_dir, top, prefix)
+    told = await guarded(program, directory, environ, reader)
+    return Repository(program, told, reader, git_dir, top, prefix)
 
 
 def resolved(directory: Path, path: str) -> Path:

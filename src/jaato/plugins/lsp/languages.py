@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jaato.errors import ConfigError, ToolError
+from jaato.tools.programs import directories_of, find_program, is_inside
 
 
 class NoServer(ToolError):
@@ -188,17 +188,8 @@ def program_of(
         return name if by_user and os.access(name, os.X_OK) else None
     if "/" in name:
         return None
-    for directory in (*environ.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)):
-        found = shutil.which(name, path=directory) if os.path.isabs(directory) else None
-        if found is not None and not inside(Path(found), refused):
-            return found
-    return None
-
-
-def inside(program: Path, roots: Sequence[Path]) -> bool:
-    """Whether the session may write it, by its own name or where a link leads."""
-    places = (program.parent.resolve() / program.name, program.resolve())
-    return any(place.is_relative_to(root) for place in places for root in roots)
+    path = (*directories_of(environ.get("PATH")), str(Path(sys.executable).parent))
+    return find_program(name, path, refused)
 
 
 def environment_of(environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, str]:
@@ -207,7 +198,7 @@ def environment_of(environ: Mapping[str, str], roots: Iterable[Path]) -> dict[st
     return {
         name: value
         for name, value in environ.items()
-        if name not in ENVIRONMENTS or not value or not inside(Path(value), refused)
+        if name not in ENVIRONMENTS or not value or not is_inside(Path(value), refused)
     }
 
 

@@ -13,11 +13,12 @@ from jaato.plugins.lsp import answers, work
 from jaato.plugins.lsp.edits import EditRefused, NewText, new_texts, preview
 from jaato.plugins.lsp.hello import SEVERITIES
 from jaato.plugins.lsp.languages import languages
-from jaato.plugins.lsp.pool import IDLE_S, Pool
+from jaato.plugins.lsp.pool import IDLE_S, Pool, profile_of
 from jaato.plugins.lsp.work import Where
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import sandbox_of
 from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.tool import tool
 
@@ -40,7 +41,7 @@ Operation = Literal["definition", "type_definition", "implementation", "declarat
 class LspPlugin(Plugin):
     """Language servers, one for each language and directory, shared by all sessions.
 
-    Configuration: `language_servers` as the setting, `idle_s` after which an unused server ends.
+    Configuration: `language_servers` as the setting, `idle_s` until an unused one ends, `sandbox` their profile (read-only).
     """
 
     name: ClassVar[str] = "lsp"
@@ -51,9 +52,10 @@ class LspPlugin(Plugin):
         self._roots = roots_of(host)
         self._beside = Beside("jaato-lsp")
         self._launcher = Launcher()
-        named = languages(self._named())
-        idle_s = float(host.config.get("idle_s", IDLE_S))
-        self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s)
+        named, idle_s = languages(self._named()), float(host.config.get("idle_s", IDLE_S))
+        self._sandbox = sandbox_of(host)
+        confined = self._sandbox, profile_of(host.config)
+        self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s, *confined)
 
     @tool(category=CODE, access="read", aliases={"lsp_query": {"operation": "kind"}})
     async def lsp_goto_definition(
@@ -220,6 +222,7 @@ class LspPlugin(Plugin):
         """End every server; nothing they started is alive afterwards."""
         self._beside.close()
         self._launcher.close()
+        self._sandbox.release()
 
     async def enrich_result(self, call: Call, value: Any) -> Any:
         """The result of a write with the errors and warnings of the files it wrote, where there are any."""

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, get_args
 
-from jaato.errors import ToolError
+from jaato.errors import ConfigError, ToolError
 from jaato.plugins.lsp.languages import (
     Language,
     NoServer,
@@ -19,15 +20,20 @@ from jaato.plugins.lsp.languages import (
 )
 from jaato.plugins.lsp.project import Project
 from jaato.plugins.lsp.server import Server, ServerFailed, Way
+from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.paths import Roots
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
+from jaato.tools.programs import is_inside
 
 MAX_SERVERS = 6
 IDLE_S = 600.0
 LOOK_EVERY_S = 15.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 120.0
 FORGOTTEN_S = 600.0
+SANDBOX_SESSION = "language-servers"
+"""Whose temporary files and network in the sandbox they have: they serve all sessions."""
 
 
 @dataclass(eq=False)
@@ -52,12 +58,16 @@ class Pool:
         environ: Mapping[str, str],
         languages: Sequence[Language],
         idle_s: float,
+        sandbox: Sandbox,
+        profile: SandboxProfile = "read-only",
     ) -> None:
         self._launcher = launcher
         self._roots = roots
         self._environ = environ
         self._languages = languages
         self._idle_s = idle_s
+        self._sandbox = sandbox
+        self._access = SandboxAccess(profile)
         self._slots: dict[tuple[str, Path], Slot] = {}
         self._reaper: asyncio.Task[None] | None = None
 
@@ -115,6 +125,7 @@ class Pool:
 
     async def _started(self, slot: Slot, language: Language, root: Path) -> Project:
         argv = command_of(language, self._environ, self._roots.paths)
+        confinement = await self._confinement(argv[0], root)
         way = Way(
             language.name,
             argv,
@@ -122,7 +133,7 @@ class Pool:
             settings_of(language, self._environ, self._roots.paths),
             language.options,
         )
-        server = Server(way, root)
+        server = Server(way, root, confinement)
         try:
             await server.start(self._launcher)
         except ServerFailed as error:
@@ -131,6 +142,20 @@ class Pool:
         project = Project(server, language, self._roots)
         project.refresh()
         return project
+
+    async def _confinement(self, program: str, root: Path) -> Confinement:
+        """The sandbox of a server. Where there is none, a server starts without, as long as the session cannot write it.
+
+        Raises `NoServer`.
+        """
+        if self._sandbox.backend is not None or self._access.profile == "full":
+            return await self._sandbox.confine(self._access, root, SANDBOX_SESSION)
+        if is_inside(Path(program), [one.resolve() for one in self._roots.paths]):
+            raise NoServer(
+                f"{program} lies where the session may write, so it is started in a sandbox only, and there is none here "
+                "(`jaato doctor` says why). Name a program outside the workspace in language_servers."
+            )
+        return UNCONFINED
 
     def _failed(self, slot: Slot, why: str) -> None:
         now = time.monotonic()
@@ -164,3 +189,12 @@ class Pool:
                 if not project.server.in_use and idle_s > self._idle_s:
                     await self._end(project)
             await asyncio.sleep(min(LOOK_EVERY_S, self._idle_s / 4))
+
+
+def profile_of(config: Mapping[str, Any]) -> SandboxProfile:
+    """The profile that the plugin's configuration names for servers. Raises `ConfigError`."""
+    profile: SandboxProfile = config.get("sandbox", "read-only")
+    if profile not in get_args(SandboxProfile):
+        known = ", ".join(get_args(SandboxProfile))
+        raise ConfigError(f"The configuration of the plugin lsp: sandbox is one of {known}, not {profile!r}.")
+    return profile

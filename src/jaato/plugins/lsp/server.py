@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from jaato.plugins.lsp import scratch
 from jaato.plugins.lsp.hello import CAPABILITIES
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.talk import Talk, TalkEnded
 
 START_S = 45.0
@@ -50,7 +50,7 @@ class Way:
 class Server:
     """A server for one directory, on the loop its methods are awaited on. Make one per start."""
 
-    def __init__(self, way: Way, root: Path) -> None:
+    def __init__(self, way: Way, root: Path, confinement: Confinement = UNCONFINED) -> None:
         self.way = way
         self.root = root
         self.used_at = time.monotonic()
@@ -68,7 +68,7 @@ class Server:
         self._quiet.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
-        self._scratch = scratch.make(way.environment.get("TMPDIR"))
+        self._scratch = None if confinement.prefix else scratch.make(way.environment.get("TMPDIR"))
         more = {"TMPDIR": str(self._scratch)} if self._scratch is not None else {}
         self._tidying: asyncio.Task[None] | None = None
         self._talk = Talk(
@@ -78,6 +78,7 @@ class Server:
             take=self._take,
             most_bytes=MESSAGE_BYTES,
             limits=Limits(grace_s=1.0),
+            confinement=confinement,
         )
 
     @property
@@ -98,7 +99,7 @@ class Server:
             answer = await self.ask(
                 "initialize",
                 {
-                    "processId": os.getpid(),
+                    "processId": None,  # which it would watch for, and not see from the sandbox
                     "clientInfo": {"name": "jaato"},
                     "rootUri": self.root.as_uri(),
                     "rootPath": str(self.root),

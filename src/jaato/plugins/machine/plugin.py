@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -39,8 +40,8 @@ class MachinePlugin(Plugin):
         sort: Literal["cpu", "memory", "pid", "started"] = "cpu",
         limit: Limit = 30,
     ) -> dict[str, Any]:
-        """Running processes with pid, parent, user, CPU, memory and command line (secrets hidden), busiest first. Use
-        it to see what is running or stuck."""
+        """Running processes with pid, parent, user, CPU, memory and command line (secrets hidden), busiest first; own:
+        what jaato started. Use it to see what is running or stuck."""
         before = {one.pid: one for one in await anyio.to_thread.run_sync(snapshot)}
         begun = time.monotonic()
         await anyio.sleep(SAMPLE_S)
@@ -57,7 +58,9 @@ class MachinePlugin(Plugin):
                 continue
             rows.append((one, share(one, before.get(one.pid), passed_s), command))
         rows.sort(key=lambda row: order(row[0], row[1], sort))
-        return {"processes": [described(*row) for row in rows[:limit]], "total": len(rows)}
+        own = {one.pid for one in family(found, os.getpid())}
+        shown = [described(*row) | origin(row[0].pid, own) for row in rows[:limit]]
+        return {"processes": shown, "total": len(rows)}
 
     @tool(category="system", access="read")
     async def port_list(
@@ -151,6 +154,17 @@ def order(one: Process, cpu: float, sort: str) -> tuple[float, ...]:
         case "started":
             return (-one.started_at_s, -one.pid)
     return (-cpu, -one.cpu_s, one.pid)
+
+
+def origin(pid: int, own: Collection[int]) -> dict[str, bool]:
+    """Whether jaato started a process, and in a sandbox, where it has another process id than the one shown."""
+    if pid not in own:
+        return {}
+    try:
+        confined = os.stat(f"/proc/{pid}/ns/pid").st_ino != os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        confined = False
+    return {"own": True, **({"sandbox": True} if confined else {})}
 
 
 def described(one: Process, cpu: float, command: str) -> dict[str, Any]:

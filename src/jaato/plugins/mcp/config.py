@@ -4,7 +4,7 @@ distrust."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.configured import Malformed, Scope, content_of, either_begins, resolved
 
 FILE = ".mcp.json"
@@ -25,7 +26,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `digest` is the SHA-256 of the entry and, where it is not the user's, of where it stands: an equal entry of another
     workspace is another server. `identity` stays when the entry is edited. `cwd` is empty for the workspace itself.
-    `oauth` is as written.
+    `oauth` is as written, `sandbox` what the entry declares; None where it says nothing.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: dict[str, str] = {}
     oauth: dict[str, Any] = {}
+    sandbox: SandboxAccess | None = None
     start_timeout_s: float = 30.0
     call_timeout_s: float = 300.0
     idle_timeout_s: float = 600.0
@@ -77,10 +79,11 @@ class Table(dict[str, Any]):
         self.doubled = {name for name in names if names.count(name) > 1} if len(self) < len(names) else set()
 
 
-def load(workspace: Path, home: Path) -> Found:
-    """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name."""
+def load(workspace: Path, home: Path, owns: Callable[[Path, bytes], bool] | None = None) -> Found:
+    """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name; `owns` says
+    whether the user's file counts."""
     user_file, workspace_file = home / FILE, workspace / FILE
-    servers, problems = read(user_file, "user")
+    servers, problems = read(user_file, "user", owns=owns)
     if resolved(user_file) != resolved(workspace_file):
         others, more = read(workspace_file, "workspace", within=workspace)
         problems += more
@@ -104,11 +107,15 @@ def load(workspace: Path, home: Path) -> Found:
 
 
 def read(
-    path: Path, scope: Scope, *, within: Path | None = None
+    path: Path,
+    scope: Scope,
+    *,
+    within: Path | None = None,
+    owns: Callable[[Path, bytes], bool] | None = None,
 ) -> tuple[dict[str, ServerConfig], list[Problem]]:
     """The servers of one file and what is wrong with it; a missing file has neither."""
     try:
-        entries = entries_of(path, within)
+        entries = entries_of(path, within, owns)
     except Malformed as error:
         return {}, [Problem(None, path, str(error))]
     from jaato.plugins.mcp.entry import server_of
@@ -129,9 +136,9 @@ def read(
     return servers, problems
 
 
-def entries_of(path: Path, within: Path | None) -> Table:
+def entries_of(path: Path, within: Path | None, owns: Callable[[Path, bytes], bool] | None = None) -> Table:
     """The entries of a file by name. Raises `Malformed`."""
-    content = content_of(path, within)
+    content = content_of(path, within, owns)
     if content is None:
         return Table([])
     document = document_of(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +19,12 @@ from jaato.plugins.mcp.manifest import load as load_manifest
 from jaato.plugins.mcp.pins import Judgement, Pins
 from jaato.plugins.mcp.tools import unusable
 from jaato.plugins.mcp.trusted import Trusted
+from jaato.tools.trust import Trust
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask
     from jaato.plugins.mcp.server import Setting
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
     from jaato.tools.secrets import Secrets
 
 
@@ -39,6 +42,10 @@ class Places:
     """How a person is asked to log in, where there is one."""
     secrets: Secrets | None = None
     """What the session masks: it learns the keys in servers' entries."""
+    sandbox: Sandbox | None = None
+    """Under whose rules servers are started; without one, under those of the user's settings."""
+    trust: Trust | None = None
+    """What was vouched for when the session began; without it, what is at each moment."""
 
 
 class Directory:
@@ -46,20 +53,35 @@ class Directory:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self._trusted = Trusted(places.state_dir)
+        self._trust = places.trust or Trust(places.state_dir)
+        self._trusted = Trusted(places.state_dir, self._trust)
         self._pins = Pins(places.state_dir)
         self._settings: dict[str, Setting] = {}
         self._judged: dict[str, Judgement | None] = {}
         self.servers: dict[str, ServerConfig] = {}
         self.problems: tuple[Problem, ...] = ()
         self.reload()
+        if places.trust is not None:
+            self._pins.hold(self.servers.values())
 
     def reload(self) -> None:
         """Read the configuration again."""
-        found = load(self.places.workspace, self.places.home)
+        found = load(self.places.workspace, self.places.home, self._trust.owns)
         self.servers, self.problems = found.servers, found.problems
         self._settings.clear()
         self._judged.clear()
+
+    @functools.cached_property
+    def _sandbox(self) -> Sandbox:
+        from jaato.tools.processes.sandbox.sandbox import Sandbox
+
+        places = self.places
+        return places.sandbox or Sandbox(
+            places.workspace,
+            environ=places.environ,
+            private=(places.state_dir,),
+            allow_hosts=places.allow_hosts,
+        )
 
     def entry(self, name: str) -> ServerConfig:
         """The configuration of a server. Raises `ServerUnusable`, naming those there are."""
@@ -96,7 +118,7 @@ class Directory:
         if not self.trusts(config):
             raise ServerUnusable(
                 f"The MCP server {name!r} is named by this workspace ({config.origin}) and not trusted as it is "
-                f"now. The user can look at it and trust it with `jaato mcp trust {name}`."
+                f"now. The user can look at it and trust it with `jaato mcp trust {name}`, for sessions that begin then."
             )
         setting = self._settings.get(name)
         if setting is None:
@@ -118,11 +140,13 @@ class Directory:
                 self.places.workspace,
                 self.places.state_dir,
                 way_to,
+                self._sandbox,
                 self.places.allow_hosts,
                 LogFile(self.places.state_dir, config),
                 self.places.ask,
                 judged.manifest.protocol_version if (judged := self.judgement(config)) else "",
                 secrets.mask,
+                self.places.cache_dir,
             )
         return setting
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jaato.plugins.mcp.config import Kind, ServerConfig, Table
+from jaato.plugins.mcp.confined import declared
 from jaato.protocol.codec import is_unicode
 from jaato.tools.configured import Malformed, Scope, check_name, digest_of, switch
 from jaato.tools.unseen import hidden, strings_in
@@ -70,6 +71,7 @@ def server_of(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig
         *config.env.values(),
         *config.headers,
         *config.headers.values(),
+        *(config.sandbox.paths if config.sandbox else ()),
     ]
     unseen = sorted({char for text in shown for char in hidden(text)})
     if unseen:
@@ -135,6 +137,7 @@ def process_of(entry: Table) -> dict[str, Any]:
         "args": tuple(scalar(arg, "args") for arg in args),
         "env": environment_of(entry),
         "cwd": text_of(first(entry, DIRECTORY_KEYS, ""), "cwd"),
+        "sandbox": declared(entry.get("sandbox")),
     }
 
 
@@ -149,6 +152,8 @@ def environment_of(entry: Table) -> dict[str, str]:
 
 def address_of(entry: Table) -> dict[str, Any]:
     """The address of a server that runs elsewhere."""
+    if "sandbox" in entry:
+        raise Malformed('has a "sandbox", which is for a server that is started, not for a URL; remove it')
     url = text_of(first(entry, URL_KEYS, ""), "url").strip()
     if not VARIABLE.search(url):
         check_url(url)

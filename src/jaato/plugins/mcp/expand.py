@@ -13,7 +13,7 @@ from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.entry import MAX_TEXT_CHARS, check_header, check_url
 from jaato.tools.configured import PLACE, Malformed, value_of
-from jaato.tools.secret_words import like_secret, names_secret
+from jaato.tools.secret_words import configured_secrets, like_secret
 from jaato.tools.unseen import strings_in
 
 
@@ -60,17 +60,16 @@ def variables_of(config: ServerConfig) -> list[str]:
 
 
 def secrets_in(config: ServerConfig) -> dict[str, str]:
-    """The values of a filled-in entry that nobody else is to see, by name: keys in its variables, headers and login."""
-    found = {name: value for name, value in config.env.items() if names_secret(name)}
-    for name, value in config.headers.items():
-        if names_secret(name) or name.lower() in ("authorization", "cookie", "proxy-authorization"):
-            found[name] = value.rpartition(" ")[2]
-    found |= {
+    """The values of a filled-in entry that nobody else is to see, by name: its variables and headers but those that are
+    evidently no secrets, and keys of its login."""
+    found = configured_secrets(config.env) | configured_secrets(config.headers)
+    return found | {
         name: value
         for name, value in config.oauth.items()
-        if name.lower().replace("_", "") in ("clientsecret", "privatekey") and isinstance(value, str)
+        if name.lower().replace("_", "") in ("clientsecret", "privatekey")
+        and isinstance(value, str)
+        and like_secret(value)
     }
-    return {name: value for name, value in found.items() if like_secret(value)}
 
 
 def inside(value: Any, fill: Callable[[str], str]) -> Any:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import anyio.to_thread
 
 from jaato.plugins.mcp.oauth_data import OAuthFault, plain
 from jaato.plugins.mcp.oauth_wire import secure_url
+from jaato.tools.programs import directories_of, find_program, is_inside
 
 SAFE = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/[A-Za-z0-9._~%/:@+,=&?!*;-]*")
 MAX_URL_CHARS = 8_192
@@ -43,12 +45,22 @@ def checked_url(text: str) -> str:
     return url
 
 
-def opener(environ: Mapping[str, str], platform: str = sys.platform) -> list[str] | None:
-    """The program that opens an address on this machine, None where there is no browser to show."""
-    path = environ.get("PATH")
+def opener(
+    environ: Mapping[str, str], platform: str = sys.platform, here: Path | None = None
+) -> list[str] | None:
+    """The program that opens an address on this machine, None where there is no browser to show; never one below the
+    directory that jaato works in."""
+    path = directories_of(environ.get("PATH"))
+    place = (here or Path.cwd()).resolve()
+    refused = (
+        [place] if place != place.parent else []
+    )  # a server works in the root directory, and in no workspace
     chosen = environ.get("BROWSER", "")
     if chosen and re.fullmatch(r"[\w./+@-]+", chosen) and not chosen.startswith("-"):
-        program = shutil.which(chosen, path=path)
+        if os.path.isabs(chosen):
+            usable = os.access(chosen, os.X_OK) and not is_inside(Path(chosen), refused)
+            return [chosen] if usable else None
+        program = find_program(chosen, path, refused) if "/" not in chosen else None
         return None if program is None else [program]
     if platform == "darwin":
         return ["/usr/bin/open"]
@@ -56,7 +68,7 @@ def opener(environ: Mapping[str, str], platform: str = sys.platform) -> list[str
         return ["rundll32.exe", "url.dll,FileProtocolHandler"]
     if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
         return None
-    program = shutil.which("xdg-open", path=path)
+    program = find_program("xdg-open", path, refused)
     return None if program is None else [program]
 
 

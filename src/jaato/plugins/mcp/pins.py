@@ -3,8 +3,10 @@ until a person has accepted it."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -87,11 +89,21 @@ class Pins:
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / "mcp-pins"
+        self._held: dict[Path, PinFile] = {}
+
+    def hold(self, configs: Iterable[ServerConfig]) -> None:
+        """From now on nothing counts as accepted for these servers but what is now, and what is new here. A damaged file
+        is left to `judge`."""
+        for config in configs:
+            path = self._path(config)
+            with contextlib.suppress(ConfigError):
+                self._held[path] = self._read(path)
 
     def judge(self, config: ServerConfig, manifest: Manifest) -> Judgement:
         """Compare with what is pinned, and pin what is new and hides nothing. Raises `ConfigError`, OSError."""
         path = self._path(config)
-        known = self._read(path)
+        at_first = self._held.get(path)
+        known = at_first or self._read(path)
         whole = whole_hash(manifest)
         if whole and whole == known.agreed:
             return Judgement(manifest, ())
@@ -108,6 +120,10 @@ class Pins:
                 changes = compared(known, found)
                 known.agreed = "" if changes else whole_hash(manifest)
                 self._write(path, config, known)
+            if at_first is not None:
+                at_first.pins = known.pins | at_first.pins
+                changes = compared(at_first, found)
+                at_first.agreed = "" if changes else whole_hash(manifest)
         return Judgement(without(manifest, changes), tuple(changes))
 
     def accept(

@@ -13,13 +13,15 @@ from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.log import logger
+from jaato.plugins.mcp.config import FILE
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
 from jaato.tools.names import shown_name
-from jaato.tools.reach import environ_of
+from jaato.tools.processes.sandbox.sandbox import sandbox_of
+from jaato.tools.reach import environ_of, trust_of
 from jaato.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -246,4 +248,14 @@ def places_of(host: PluginHost) -> Places:
         secrets = host.service("secrets")
     except KeyError:
         secrets = None
-    return Places(host.workspace, home, state_dir, cache_dir, environ, allowed, secrets=secrets)
+    return Places(
+        host.workspace,
+        home,
+        state_dir,
+        cache_dir,
+        environ,
+        allowed,
+        secrets=secrets,
+        sandbox=sandbox_of(host),
+        trust=trust_of(host, state_dir, [home / FILE]),
+    )

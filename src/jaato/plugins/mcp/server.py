@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask
     from jaato.plugins.mcp.transport import Transport
     from jaato.tools.processes.launch import Launcher
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 Key = tuple[str, str, str]
 State = Literal["configured", "known", "starting", "started", "failed"]
@@ -37,19 +38,21 @@ MOST_TIMEOUTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What a server is started with. `make` opens the way to it; `spoke` is the protocol it used last, `mask` hides what is secret
-    in what the server prints."""
+    """What a server is started with. `make` opens the way to it, and `sandbox` has the rules for its process; `spoke` is the
+    protocol it used last, `mask` hides what is secret in what the server prints."""
 
     config: ServerConfig
     environ: Mapping[str, str]
     workspace: Path
     state_dir: Path
     make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
+    sandbox: Sandbox
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
     ask: Ask | None = None
     spoke: str = ""
     mask: Callable[[str], str] = str
+    cache_dir: Path | None = None
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:

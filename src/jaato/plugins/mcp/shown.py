@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.confined import shown
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import full_name
@@ -40,6 +41,8 @@ def row_of(directory: Directory, host: Host, config: ServerConfig) -> dict[str, 
     """One server."""
     state, why = host.state(config.name)
     row: dict[str, Any] = {"name": config.name, "state": state, "kind": config.kind, "scope": config.scope}
+    if config.kind == "stdio":
+        row["sandbox"] = shown(config)
     if why:
         row["why"] = shortened(why)
     judged = directory.judgement(config)

@@ -13,9 +13,11 @@ from jaato.errors import ToolError
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.lines import Incoming
 from jaato.plugins.mcp.outgoing import Outgoing
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.processes.command import Command, Limits
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.processes.streams import Streams, pipes
 
 LIMITS = Limits(bound_bytes=8_192, grace_s=1.0)
@@ -50,13 +52,22 @@ class StdioTransport:
     """The process and its streams, as the SDK takes them; leaving it ends the process and all that it started."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: Path, environ: Mapping[str, str], launcher: Launcher, log: ServerLog
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environ: Mapping[str, str],
+        launcher: Launcher,
+        log: ServerLog,
+        access: SandboxAccess,
+        sandbox: Sandbox,
     ) -> None:
         self._argv = argv
         self._cwd = cwd
         self._environ = environ
         self._launcher = launcher
         self._log = log
+        self._access = access
+        self._sandbox = sandbox
         self._streams: Streams | None = None
         self._tasks: TaskGroup | None = None
         self._ended: Ended | None = None
@@ -65,6 +76,7 @@ class StdioTransport:
         self._by_us = False
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
+        confinement = await self._sandbox.confine(self._access, self._cwd, launcher=self._launcher)
         streams = self._streams = pipes()
         self._command = Command(
             self._argv,
@@ -73,6 +85,7 @@ class StdioTransport:
             limits=LIMITS,
             show=self._log.write,
             streams=streams.theirs,
+            confinement=confinement,
         )
         self._incoming = Incoming(streams.output_fd, self._log)
         self._outgoing = Outgoing(streams.input_fd, self._incoming)
@@ -121,6 +134,7 @@ class StdioTransport:
             self._incoming.stop()
             streams.close()
         await tasks.__aexit__(None, None, None)
+        self._sandbox.close()
 
     async def until_over(self) -> None:
         """Until the server says no more."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.confined import shown
 from jaato.plugins.mcp.expand import variables_of
 from jaato.tools.atomic import read_small
 from jaato.tools.configured import resolved
@@ -44,13 +45,13 @@ SPLIT = re.compile(r"[\s;&|()<>=\"'`{}$,]+|:-")
 
 
 class Trusted:
-    """The user's trust in servers that a workspace names, kept with the other trust of `state_dir`.
+    """The user's trust in servers that a workspace names, kept with the other trust of `state_dir`, or as a session has it.
 
     What is vouched for is the entry, byte for byte, and the content of each program in the workspace that it starts.
     """
 
-    def __init__(self, state_dir: Path) -> None:
-        self._trust = Trust(state_dir)
+    def __init__(self, state_dir: Path, trust: Trust | None = None) -> None:
+        self._trust = trust or Trust(state_dir)
 
     def holds(self, config: ServerConfig) -> bool:
         """Whether this server may start. Raises `ConfigError` for a damaged `trust.json`."""
@@ -157,6 +158,7 @@ def described(config: ServerConfig) -> list[tuple[str, str]]:
     if config.kind == "stdio":
         rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
         rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
+        rows.append(("sandbox", shown(config)))
         rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
         rows += [("program", f"{visible(str(path))} {program_hash(path)[:19]}") for path in programs(config)]
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaato.plugins.mcp.confined import access_of, warning
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
 from jaato.tools.processes.launch import Launcher
@@ -17,6 +18,8 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
     """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
     config = setting.config
     if config.kind == "stdio":
+        if told := warning(config, setting.state_dir):
+            log.note(told)
         from jaato.plugins.mcp.stdio import StdioTransport, environment_for
 
         place = Path(config.cwd).expanduser() if config.cwd else Path()
@@ -26,6 +29,10 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
             environment_for(setting.environ, config.env),
             launcher,
             log,
+            access_of(config, Path(setting.environ.get("HOME") or Path("~").expanduser())),
+            setting.sandbox.beside(
+                setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
+            ),
         )
     from jaato.plugins.mcp.http import HttpTransport
 

@@ -256,7 +256,7 @@ async def main() -> None:
         return tell(event="missing", name=str(error.name or error))
     try:
         await kernel.ready()
-        tell(event="ready", pid=kernel.process.pid)
+        tell(event="ready")
         bridge = Bridge(kernel, module)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(

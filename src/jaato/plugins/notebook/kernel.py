@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError
+from jaato.protocol.specs import SandboxAccess
+from jaato.tools.call import Call
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.processes.talk import Talk, TalkEnded
 
 BRIDGE = Path(__file__).with_name("bridge.py")
@@ -41,7 +44,8 @@ class Kernel:
         self._show: Callable[[str], None] | None = None
         self._ids = 0
         self._why = ""
-        self.pid = 0
+        self.access: SandboxAccess | None = None
+        """What the kernel that runs, or ran last, was started with."""
 
     @property
     def alive(self) -> bool:
@@ -55,10 +59,12 @@ class Kernel:
             return ""
         return self._why or self._talk.why.rstrip(".")
 
-    async def start(self) -> None:
-        """Have a kernel that answers. Raises `KernelFailed`."""
+    async def start(self, sandbox: Sandbox, call: Call) -> None:
+        """Have a kernel that answers; a new one may reach what the call may. Raises `KernelFailed`."""
         if self.alive:
             return
+        confinement = await sandbox.confine(call.access, self._cwd, call.session_id, self._launcher)
+        self.access = call.access
         self._why = ""
         self._news = asyncio.Queue()
         self._talk = Talk(
@@ -68,13 +74,13 @@ class Kernel:
             take=self._take,
             most_bytes=ANSWER_BYTES,
             limits=LIMITS,
+            confinement=confinement,
         )
         self._talk.begin(self._launcher)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_S):
                     if (news := await self._next()).get("event") == "ready":
-                        self.pid = int(news["pid"])
                         return
                     if news.get("event") == "missing":
                         raise KernelFailed(
@@ -119,7 +125,7 @@ class Kernel:
 
     async def close(self) -> None:
         """End the process, if there is one; nothing of it is left."""
-        talk, self._talk, self.pid = self._talk, None, 0
+        talk, self._talk = self._talk, None
         if talk is not None:
             await talk.close()
 

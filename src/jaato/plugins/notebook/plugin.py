@@ -14,13 +14,15 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.notebook.book import Book, NotebookRefused
 from jaato.plugins.notebook.kernel import Kernel, KernelFailed
-from jaato.plugins.notebook.report import LOSS, report
+from jaato.plugins.notebook.report import LOSS, placed, report, without
 from jaato.plugins.notebook.shelf import Shelf
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import FileMissing
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.access import check_reach, sandbox_fields
+from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
@@ -56,6 +58,7 @@ class NotebookPlugin(Plugin):
         self._python = str(host.config.get("python") or sys.executable)
         self._beside = Beside("jaato-notebooks")
         self._launcher = Launcher()
+        self._sandbox = sandbox_of(host)
         self._books: dict[tuple[str, str], Notebook] = {}
         self._watched: set[str] = set()
 
@@ -76,7 +79,11 @@ class NotebookPlugin(Plugin):
         if code is not None and len(code) > MAX_CODE_CHARS:
             raise ToolError("The code is too long for a cell. Write it to a file and import that.")
         await self._watch(call)
-        return await self._beside.run(self._execute(code, notebook, cell, timeout_s, call), call.token)
+        try:
+            result = await self._beside.run(self._execute(code, notebook, cell, timeout_s, call), call.token)
+        finally:
+            removed = swept(self.host)
+        return without(result, removed)
 
     @tool(category="code", access="execute")
     async def notebook_create(
@@ -118,6 +125,7 @@ class NotebookPlugin(Plugin):
                 "state": "busy" if book.busy else "idle" if book.kernel.alive else "no kernel",
                 "cells_run": book.cells,
                 **({"path": book.path} if book.path else {}),
+                **(sandbox_fields(book.kernel.access) if book.kernel.alive else {}),
             }
             for book in self._own(call)
         ]
@@ -127,6 +135,7 @@ class NotebookPlugin(Plugin):
         """End every kernel; nothing they started is alive afterwards."""
         self._beside.close()
         self._launcher.close()
+        self._sandbox.release()
 
     # --- on the loop beside ------------------------------------------------------------------------------------
 
@@ -141,9 +150,16 @@ class NotebookPlugin(Plugin):
                     raise ToolError(f"The notebook {name} has no file. Bind one with notebook_create.")
                 code = document.source(cell)
             before = book.lost or book.kernel.lost
+            if book.kernel.alive:
+                check_reach(
+                    book.kernel.access,
+                    call.access,
+                    f"The kernel of {name}",
+                    "Use notebook_reset, or another notebook, for one with less; or ask for more for this call.",
+                )
             book.busy = True
             try:
-                await book.kernel.start()
+                await book.kernel.start(self._sandbox, call)
                 book.lost = ""
                 answer = await book.kernel.ask({"op": "execute", "code": code}, timeout_s, call.output)
             except KernelFailed as error:
@@ -154,7 +170,7 @@ class NotebookPlugin(Plugin):
             book.cells += 1
             if answer.get("event") == "lost":
                 book.lost = str(answer.get("why"))
-            result = report(name, answer, timeout_s, call)
+            result = placed(report(name, answer, timeout_s, call), name, book.kernel.access, call.access)
             if before:
                 said = f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
                 result = Output(said + result.text, {**result.structured, "fresh_kernel": True}, result.media)
@@ -182,7 +198,7 @@ class NotebookPlugin(Plugin):
         book = self._find(name, call, make=True)
         book.path = path
         try:
-            await book.kernel.start()
+            await book.kernel.start(self._sandbox, call)
         except BaseException:
             self._books.pop((call.session_id, name), None)
             raise
@@ -191,7 +207,13 @@ class NotebookPlugin(Plugin):
             {"cell": i, "type": c["cell_type"], "source": "".join(c["source"])[:200]}
             for i, c in enumerate(cells, 1)
         ]
-        return {"notebook": name, "path": path, "cells": len(shown), "first_cells": shown[:50]}
+        return {
+            "notebook": name,
+            "path": path,
+            "cells": len(shown),
+            "first_cells": shown[:50],
+            **sandbox_fields(book.kernel.access),
+        }
 
     async def _variables(self, name: str, offset: int, limit: int, call: Call) -> dict[str, Any]:
         book = self._find(name, call)

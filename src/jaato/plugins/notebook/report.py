@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from jaato.protocol.messages import Media
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, Output
+from jaato.tools.processes.sandbox.access import described, is_within, sandbox_fields
+from jaato.tools.processes.sandbox.aftercare import Removed, reported
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGE_BYTES = 5 << 20
@@ -104,3 +108,26 @@ def over_written(text: str) -> str:
         return text
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def placed(result: Output, name: str, has: SandboxAccess | None, allowed: SandboxAccess | None) -> Output:
+    """A result with what its kernel may reach, and a note where that is less than the call is allowed."""
+    if has is None:
+        return result
+    facts = {**result.structured, **sandbox_fields(has)}
+    if allowed is None or is_within(allowed, has):
+        return Output(result.text, facts, result.media)
+    note = (
+        f"The kernel of {name} was started with {described(has)}, so the cell ran with that, not with {described(allowed)}. "
+        "notebook_reset throws it away with its variables; the next cell then starts one with more."
+    )
+    return Output(f"[{note}]\n{result.text}", {**facts, "sandbox_note": note}, result.media)
+
+
+def without(result: Output, removed: Sequence[Removed]) -> Output:
+    """A result with the control files that were moved away, as its text says, too."""
+    if not removed:
+        return result
+    facts = reported(result.structured, removed)
+    said = f"[Moved away: {', '.join(facts['removed'])}. {facts['note']}]"
+    return Output(f"{said}\n{result.text}", facts, result.media)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +16,8 @@ from typing import Protocol
 from jaato.errors import ToolError
 from jaato.plugins.search.letters import Written
 from jaato.plugins.search.walk import Limits
+from jaato.tools.processes.sandbox.alone import alone, code_of
+from jaato.tools.programs import find_program
 
 FD_DIRECTORY = Path("/dev/fd")
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
@@ -63,14 +64,19 @@ class Engine(Protocol):
 def output_of(
     command: list[str], fds: Sequence[int], given: bytes, limits: Limits
 ) -> tuple[int | None, bytes, str]:
-    """Run a matcher on open files: its exit code (None: stopped by time), what it wrote, and its complaint."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaint:
+    """Run a matcher on open files, which are all it sees: its exit code (None: stopped by time), what it wrote, and its
+    complaint."""
+    with (
+        alone(command[0], fds) as start,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as complaint,
+    ):
         process = subprocess.Popen(
-            command,
+            [*start.prefix, *command],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=complaint,
-            pass_fds=fds,
+            pass_fds=[*fds, *start.descriptors],
             env=ENVIRONMENT,
             cwd="/",
             start_new_session=True,
@@ -79,7 +85,7 @@ def output_of(
         code: int | None
         try:
             process.communicate(given, timeout=max(0.05, limits.left_s))
-            code = process.returncode
+            code = code_of(process.returncode, start.prefix)
         except subprocess.TimeoutExpired:
             code = None
         finally:
@@ -181,17 +187,8 @@ def ripgrep(roots: Iterable[Path], path: Sequence[str]) -> Ripgrep | None:
     """ripgrep as installed beside this Python or on `path`; never one that lies where the session may write."""
     if not FD_DIRECTORY.exists():
         return None
-    refused = [root.resolve() for root in roots]
-    for directory in (sysconfig.get_path("scripts"), *path):
-        if not Path(directory).is_absolute():
-            continue
-        found = shutil.which("rg", path=directory)
-        if found is None:
-            continue
-        real = Path(found).resolve()
-        if not any(place.is_relative_to(root) for place in (real, Path(found)) for root in refused):
-            return Ripgrep(str(real))
-    return None
+    found = find_program("rg", (sysconfig.get_path("scripts"), *path), tuple(roots))
+    return Ripgrep(os.path.realpath(found)) if found is not None else None
 
 
 def engine_for(roots: Iterable[Path], path: Sequence[str]) -> Engine:

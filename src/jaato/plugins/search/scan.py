@@ -13,7 +13,7 @@ import re
 import sys
 
 MEMORY_BYTES = 2 << 30
-CPU_S = 60
+CPU_S = 30
 CHUNK_BYTES = 1 << 20
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from typing import Annotated, Any, ClassVar
 
@@ -9,17 +10,24 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
+from jaato.plugins.shell.refusals import with_refusals
 from jaato.tools.call import Call
+from jaato.tools.openings import NEED, need_issues
 from jaato.tools.processes.command import Command, Limits, shell_of
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.aftercare import Removed, reported
+from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
 from jaato.tools.processes.text import joined
-from jaato.tools.reach import environ_of
+from jaato.tools.reach import environ_of, keep_secret
 from jaato.tools.tool import tool
 
 ALIAS = {"cmd": "command"}
 LONGEST_BYTES = 16 << 20
+CPU_S = 4 * 3600
+"""Seconds of processor time that one process of a command has, unless it is meant for the background."""
+
 KEEP_ONE = "To keep one running, call run with background=true."
 
 
@@ -50,6 +58,8 @@ class ShellPlugin(Plugin):
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = Launcher()
+        self.sandbox = sandbox_of(host)
+        keep_secret(host, self.environment.env)
 
     @tool(
         name="run",
@@ -58,44 +68,68 @@ class ShellPlugin(Plugin):
         core=True,
         background_after_s=10.0,
         aliases={"cli_based_tool": ALIAS, "cli_execute": ALIAS, "runCommand": ALIAS},
+        confines=True,
+        examines="_issues",
     )
     async def run(
         self,
         command: str,
-        args: Annotated[list[str] | None, "argv of a program, no shell"] = None,
+        args: Annotated[list[str] | None, "argv, no shell"] = None,
         timeout_s: float | None = None,
         background: Annotated[bool, "returns a task id"] = False,
+        need: Annotated[list[str] | None, NEED] = None,
+        reason: str | None = None,
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Run a bash command in the workspace (tests, installs), without stdin or terminal.
+        """Run a bash command in the workspace (tests, installs), no stdin or terminal.
 
-        What it leaves running is killed; use background for servers.
+        What it leaves running is killed; servers need background.
         """
-        running = Command(
-            self._argv(command, args, timeout_s),
-            call.workspace,
-            self._environment(),
-            limits=self.limits,
-            timeout_s=timeout_s,
-            show=call.output,
-        )
-        forget = call.token.on_cancel(running.stop)
-        try:
-            ended = await running.run(self.launcher)
-        finally:
-            forget()
+        argv = self._argv(command, args, timeout_s)
+        limits = self.limits
+        if not background and not limits.cpu_s:
+            limits = dataclasses.replace(limits, cpu_s=CPU_S)
+        ended, confinement, removed = await self._run(argv, timeout_s, limits, call)
         if ended.reason in ("stopped", "orphaned"):
             if ended.spool is not None:
                 ended.spool.unlink(missing_ok=True)
             raise CancelledException("The command was stopped on request; nothing of it is running.")
         if ended.reason == "failure":
             raise ToolError(not_started(command, args, call, ended))
-        return await result(ended, timeout_s, self.limits, call)
+        value = await result(ended, timeout_s, self.limits, call)
+        return reported(with_refusals(value, confinement, call.access_reason), removed)
+
+    async def _run(
+        self, argv: list[str], timeout_s: float | None, limits: Limits, call: Call
+    ) -> tuple[Ended, Confinement, list[Removed]]:
+        """Run a command line as far as the access of the call lets it; what of it was moved away afterwards."""
+        confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
+        running = Command(
+            argv,
+            call.workspace,
+            self._environment(),
+            limits=limits,
+            timeout_s=timeout_s,
+            show=call.output,
+            confinement=confinement,
+        )
+        forget = call.token.on_cancel(running.stop)
+        try:
+            ended = await running.run(self.launcher)
+        finally:
+            forget()
+            removed = self.sandbox.finish(running.confinement)
+        return ended, running.confinement, removed
+
+    def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+        """What is wrong with what a call asks for beyond what rules give."""
+        return need_issues(arguments)
 
     def shutdown(self) -> None:
         """End the warden; nothing that was started is alive afterwards."""
         self.launcher.close()
+        self.sandbox.release()
 
     def _argv(self, command: str, args: list[str] | None, timeout_s: float | None) -> list[str]:
         issues = []

@@ -16,12 +16,13 @@ from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
 from jaato.tools.folder import Folder
 from jaato.tools.names import alike
-from jaato.tools.reach import roots_of
+from jaato.tools.reach import roots_of, trust_of
 from jaato.tools.trust import Trust
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_PROFILES = 200
 SUFFIXES = (".json", ".yaml", ".yml")
+USER_FOLDER = "profiles"
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Words = Annotated[list[Word], Meta(max_length=200)]
@@ -123,14 +124,14 @@ class Shelf:
         except KeyError:
             return
         self._user = settings.config_dir
-        self._trust = Trust(settings.state_dir)
+        self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
 
     def found(self) -> Found:
         """All there are. Never raises for what is written there."""
         found = Found({}, [])
         places: list[tuple[Literal["user", "workspace"], Path, tuple[str, ...]]] = []
         if self._user is not None:
-            places.append(("user", self._user, ("profiles",)))
+            places.append(("user", self._user, (USER_FOLDER,)))
         places.append(("workspace", self._workspace, self._parts))
         for owner, root, parts in places:
             folder = Folder(root, *parts)
@@ -160,10 +161,18 @@ class Shelf:
         own = config.name or name.rsplit(".", 1)[0]
         msgspec.convert(own, Name)
         left_out: tuple[str, ...] = ()
-        if owner == "workspace" and not (self._trust is not None and self._trust.trusts(path, data)):
+        if not self._counts(owner, path, data):
             left_out = tuple(key for key in WIDENS if getattr(config, key) is not None)
             config = msgspec.structs.replace(config, **dict.fromkeys(left_out))
         return Profile(own, config, owner, path, left_out)
+
+    def _counts(self, owner: str, path: Path, data: bytes) -> bool:
+        """Whether all that a profile says counts: one of the user's that was there when the session began, and what somebody
+        has vouched for."""
+        trust = self._trust
+        return trust is not None and (
+            (owner == "user" and trust.owns(path, data)) or trust.trusts(path, data)
+        )
 
     def get(self, name: str) -> Profile:
         """The profile of this name. Raises `NoProfile` with names that are like it."""
@@ -179,9 +188,13 @@ class Shelf:
     def trust(self, name: str) -> str:
         """Vouch for the file of a profile as it is; gives what to tell the user."""
         profile = self.get(name)
-        if self._trust is None or profile.owner == "user":
+        if self._trust is None or (profile.owner == "user" and not profile.left_out):
             return f"{profile.path} is yours and needs no trust."
-        data = Folder(self._workspace, *self._parts).read(profile.path.name, MAX_FILE_BYTES)
+        root, parts = (
+            (self._user, (USER_FOLDER,)) if profile.owner == "user" else (self._workspace, self._parts)
+        )
+        assert root is not None
+        data = Folder(root, *parts).read(profile.path.name, MAX_FILE_BYTES)
         self._trust.add(profile.path, data or b"")
         return f"trusted {profile.path} as it is now; any change to it must be trusted again"
 

@@ -16,9 +16,12 @@ from jaato.plugins.terminal.entry import Typed
 from jaato.plugins.terminal.keys import key_bytes, typed_bytes
 from jaato.plugins.terminal.results import ended_fields, listed, shown
 from jaato.plugins.terminal.session import Session
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Limits, shell_of
 from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.sandbox.access import check_reach
+from jaato.tools.processes.sandbox.sandbox import Confinement
 from jaato.tools.processes.streams import terminal
 
 MAX_ROWS, MAX_COLUMNS = 200, 500
@@ -53,7 +56,13 @@ class Desk:
         self._lives: set[asyncio.Task[None]] = set()
 
     async def spawn(
-        self, line: str, environment: dict[str, str], size: tuple[int, int], wait_s: float, call: Call
+        self,
+        line: str,
+        environment: dict[str, str],
+        size: tuple[int, int],
+        wait_s: float,
+        call: Call,
+        confinement: Confinement,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start a program."""
         alive = sum(one.ended is None for one in self._sessions.values())
@@ -73,8 +82,10 @@ class Desk:
                 limits=Limits(),
                 show=lambda _text: None,
                 streams=streams.theirs,
+                confinement=confinement,
             )
-            session = Session(f"t-{secrets.token_hex(4)}", call.session_id, line, command, streams)
+            name = f"t-{secrets.token_hex(4)}"
+            session = Session(name, call, line, command, streams)
         except BaseException:
             streams.close()
             raise
@@ -96,6 +107,11 @@ class Desk:
         for session_id in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._sessions[session_id]
 
+    def access_of(self, session_id: str, owner: str) -> SandboxAccess | None:
+        """What the program at a terminal may reach, from any thread; None for one that its asker has not started."""
+        found = self._sessions.get(session_id)
+        return found.command.access if found is not None and found.owner == owner else None
+
     def _own(self, session_id: str, call: Call, *, alive: bool = False) -> Session:
         found = self._sessions.get(session_id)
         if found is None or found.owner != call.session_id:
@@ -110,6 +126,12 @@ class Desk:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Type something."""
         session = self._own(session_id, call, alive=True)
+        check_reach(
+            session.access,
+            call.access,
+            f"The program at {session_id}",
+            "Start another with shell_spawn, or ask for more for this call.",
+        )
         several = "\n" in given.text and not given.secret
         data = typed_bytes(given.text, pasted=several and session.pastes())
         data += b"".join(key_bytes(key, session.screen.application_keys) for key in given.keys)

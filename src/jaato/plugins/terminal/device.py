@@ -8,11 +8,22 @@ import termios
 
 from jaato.plugins.terminal.waiting import Modes, modes_of
 
+TIOCGSID = 0x5429
+"""Asks for the leader of a terminal's session, on Linux; the module termios has no name for it. Elsewhere it is refused."""
+
 
 def size_of(fd: int) -> tuple[int, int]:
     """The rows and columns of a terminal."""
     rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
     return rows, columns
+
+
+def leader_of(fd: int) -> int:
+    """The process that leads the session of a terminal, as we see it; 0 while there is none."""
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(fd, TIOCGSID, bytes(4)))[0])
+    except OSError:
+        return 0
 
 
 def unread(fd: int) -> int:

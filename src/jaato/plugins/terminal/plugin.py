@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Coroutine
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 import anyio
 import msgspec
@@ -13,11 +13,15 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.terminal.desk import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
 from jaato.plugins.terminal.entry import typed
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
+from jaato.tools.openings import NEED, need_issues
 from jaato.tools.processes.environ import for_commands
 from jaato.tools.processes.launch import Launcher
-from jaato.tools.reach import environ_of
+from jaato.tools.processes.sandbox.aftercare import reported
+from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
+from jaato.tools.reach import environ_of, keep_secret
 from jaato.tools.tool import tool
 
 T = TypeVar("T")
@@ -47,17 +51,21 @@ class TerminalPlugin(Plugin):
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = Launcher()
+        self.sandbox = sandbox_of(host)
+        keep_secret(host, self.options.env)
         self._beside = Beside("jaato-terminals")
         self._desk = Desk(self.launcher, self.options)
         self._guarded: set[str] = set()
 
-    @tool(category="system", access="execute")
+    @tool(category="system", access="execute", confines=True, examines="_issues")
     async def shell_spawn(
         self,
         command: Annotated[str, "bash command line, such as python3, bash or gdb ./a.out"],
         rows: int = 24,
         columns: int = 80,
         wait_s: Wait = 5.0,
+        need: Annotated[list[str] | None, NEED] = None,
+        reason: str | None = None,
         *,
         call: Call,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -65,10 +73,21 @@ class TerminalPlugin(Plugin):
         Returns session_id, its state (running, awaiting_input, ended) and what the screen shows."""
         check_line(command)
         size = bounded(rows, 2, MAX_ROWS), bounded(columns, 10, MAX_COLUMNS)
+        confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
         await self._guard(call)
-        return await self._there(self._desk.spawn(command, self._environment(), size, waited(wait_s), call))
+        return await self._there(
+            self._desk.spawn(command, self._environment(), size, waited(wait_s), call, confinement)
+        )
 
-    @tool(category="system", access="execute")
+    def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+        """What is wrong with what a call asks for beyond what rules give."""
+        return need_issues(arguments)
+
+    def _reached(self, call: Call) -> SandboxAccess | None:
+        """What the program may reach that a call types into; None where there is none."""
+        return self._desk.access_of(str(call.arguments.get("session_id")), call.session_id)
+
+    @tool(category="system", access="execute", reaches="_reached")
     async def shell_input(
         self,
         session_id: str,
@@ -135,12 +154,20 @@ class TerminalPlugin(Plugin):
             self._beside.start(self._desk.end_all(None)).result()
             self._beside.close()
         self.launcher.close()
+        self.sandbox.release()
 
     # --- from the caller's loop --------------------------------------------------------------------------------
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this on the loop of the terminals."""
-        return await self._beside.run(work)
+        """Do this on the loop of the terminals, and report control files that a program has made meanwhile."""
+        done = await self._beside.run(work)
+        removed = swept(self.host)
+        match done:
+            case dict() if removed:
+                return cast("T", reported(done, removed))
+            case (dict() as value, told) if removed:
+                return cast("T", (reported(value, removed), told))
+        return done
 
     async def _guard(self, call: Call) -> None:
         """See to it that what a session starts ends with it."""

@@ -6,6 +6,7 @@ import signal
 from typing import Any
 
 from jaato.plugins.terminal.session import Session, State
+from jaato.tools.processes.sandbox.access import sandbox_fields
 
 MAX_LINES = 400
 MAX_CHARS = 16_000
@@ -25,7 +26,7 @@ def shown(session: Session, state: State, *, whole: bool) -> dict[str, Any]:
         if size > MAX_CHARS and number < len(kept) - 1:
             kept = kept[number + 1 :]
             break
-    value: dict[str, Any] = {"session_id": session.id, "state": state.name}
+    value: dict[str, Any] = {"session_id": session.id, "state": state.name, **sandbox_fields(session.access)}
     if state.secret:
         value["secret"] = True
     if session.ended is not None:
@@ -69,6 +70,7 @@ def listed(session: Session) -> dict[str, Any]:
         "command": session.line[:200],
         "state": state.name,
         "started_at": session.begun_at,
+        **sandbox_fields(session.access),
     }
     return value | (ended_fields(session) if session.ended is not None else {})
 

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 import anyio
 
 from jaato.errors import ToolError
-from jaato.plugins.terminal.device import modes_now, size_of, unread
+from jaato.plugins.terminal.device import leader_of, modes_now, size_of, unread
 from jaato.plugins.terminal.orders import Orders
 from jaato.plugins.terminal.screen import Screen
 from jaato.plugins.terminal.waiting import modes_of, name_of, watch
+from jaato.tools.call import Call
 from jaato.tools.processes.command import Command
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.launch import Launcher
@@ -52,12 +53,13 @@ class State:
 class Session:
     """A program at a terminal; all of it happens on the loop it was made on."""
 
-    def __init__(self, session_id: str, owner: str, line: str, command: Command, streams: Streams) -> None:
+    def __init__(self, session_id: str, call: Call, line: str, command: Command, streams: Streams) -> None:
         self.id = session_id
-        self.owner = owner
+        self.owner = call.session_id
         self.line = line
         self.command = command
         self.streams = streams
+        self.access = call.access  # what it was started with
         self.begun_at = datetime.now(UTC).isoformat(timespec="seconds")
         rows, columns = size_of(streams.output_fd)
         self.screen = Screen(rows, columns)
@@ -170,11 +172,15 @@ class Session:
         """Hang up, end all that the program started, and wait for that."""
         if self.ended is None and self.command.pid:
             try:
-                os.killpg(self.command.pid, signal.SIGHUP)
+                os.killpg(self._leader(), signal.SIGHUP)
             except OSError:
                 pass  # it ends just now, or is another user's
         self.command.stop()
         await self.over.wait()
+
+    def _leader(self) -> int:
+        """The program itself: in the sandbox it leads a session of its own."""
+        return leader_of(self.streams.output_fd) or self.command.pid
 
     # --- what it is doing --------------------------------------------------------------------------------------
 
@@ -189,7 +195,7 @@ class Session:
         try:
             if now - self._sent < UNREAD_S and unread(self.streams.theirs[0]):
                 return State("running")
-            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device, self.command.pid)
+            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device, self._leader())
             modes = modes_of(self.streams.output_fd)
         except (OSError, termios.error, IndexError):
             return State("running")
@@ -264,7 +270,7 @@ class Session:
             with anyio.move_on_after(0.01):
                 await self.over.wait()
         if self.ended is None:
-            group = os.tcgetpgrp(self.streams.output_fd) or self.command.pid
+            group = os.tcgetpgrp(self.streams.output_fd) or self._leader()
             if group <= 0:  # that would be jaato's own group
                 raise ProcessLookupError(errno.ESRCH, "it has not started yet")
             os.killpg(group, number)
