@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+if sys.path and not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
+    del sys.path[0]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
 
 from jaato.cli import main
 

@@ -28,7 +28,9 @@ ANSWERS = [
 @pytest.mark.parametrize(("answer", "runs", "method"), ANSWERS)
 def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bool, method: str) -> None:
     """Each answer does what it says, and is recorded with how."""
-    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+    with talking(
+        desk, *desk.script(call("run", command="touch made", need=["write"]), say("Over."))
+    ) as child:
         child.expect("> $")
         child.sendline("go")
         child.expect("May run run")
@@ -60,7 +62,9 @@ def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bo
 @pytest.mark.spec("C4", "Permissions")
 def test_editing_the_arguments(desk: Desk) -> None:
     """`e` lets the user change the arguments as JSON; what is run is what was written."""
-    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+    with talking(
+        desk, *desk.script(call("run", command="touch made", need=["write"]), say("Over."))
+    ) as child:
         child.expect("> $")
         child.sendline("go")
         child.expect(r"allow\? ")
@@ -69,7 +73,7 @@ def test_editing_the_arguments(desk: Desk) -> None:
         child.expect("arguments as JSON")
         child.sendline("{nonsense")
         child.expect("not JSON")
-        child.sendline('{"command": "touch other"}')
+        child.sendline('{"command": "touch other", "need": ["write"]}')
         child.expect("Over.")
         assert leave(child) == 0
     assert [path.name for path in desk.work.iterdir()] == ["other"]
@@ -79,7 +83,9 @@ def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
     """`question_timeout_s`: the prompt says until when; after that the call is denied and the agent goes on."""
     desk.config.mkdir(parents=True, exist_ok=True)
     (desk.config / "config.toml").write_text("question_timeout_s = 1\n")
-    with talking(desk, *desk.script(call("run", command="touch made"), say("Over."))) as child:
+    with talking(
+        desk, *desk.script(call("run", command="touch made", need=["write"]), say("Over."))
+    ) as child:
         child.expect("> $")
         child.sendline("go")
         child.expect(r"denied at \d\d:\d\d:\d\d if nobody has answered")
@@ -90,7 +96,7 @@ def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
 
 def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
     """`jaato run` puts the same question where somebody can answer."""
-    script = desk.script(call("run", command="touch made"), say("Over."))
+    script = desk.script(call("run", command="touch made", need=["write"]), say("Over."))
     with talking(desk, *script, "go", command="run") as child:
         child.expect(r"allow\? ")
         child.sendline("y")
@@ -103,7 +109,9 @@ def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
 
 def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
     """`jaato run` forgets what was typed before it asked."""
-    script = desk.script(call("readFile", path="slow"), call("run", command="touch made"), say("Over."))
+    script = desk.script(
+        call("readFile", path="slow"), call("run", command="touch made", need=["write"]), say("Over.")
+    )
     subprocess.run(["mkfifo", str(desk.work / "slow")], check=True)
     with talking(desk, *script, "go", command="run") as child:
         child.sendline("y")
@@ -117,7 +125,9 @@ def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
 
 def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
     """Ctrl-C at a question stops the turn; nothing was run."""
-    with talking(desk, *desk.script(call("run", command="touch made")), "go", command="run") as child:
+    with talking(
+        desk, *desk.script(call("run", command="touch made", need=["write"])), "go", command="run"
+    ) as child:
         child.expect(r"allow\? ")
         child.sendintr()
         child.expect(pexpect.EOF)

@@ -17,6 +17,7 @@ import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
 from tests.cli.terminal import leave, talking
+from tests.processes import alive
 
 ANCESTORS = "P=$PPID; while [ $P -gt 1 ]; do tr '\\0' ' ' </proc/$P/cmdline; P=$(awk '{print $4}' /proc/$P/stat); done"
 """The programs a command was started by, one after the other."""
@@ -42,6 +43,8 @@ def kill_server(desk: Desk) -> None:
     found = re.search(r"process (\d+)", said)
     assert found is not None, said
     os.kill(int(found[1]), signal.SIGKILL)
+    while alive(int(found[1])):
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
 
 def test_the_first_answer_wins(served: Desk) -> None:
     """A question stands at every terminal; who answers first decides, and the other learns who and what."""
-    script = served.script(call("run", command="touch made"), say("Over."))
+    script = served.script(call("run", command="touch made", need=["write"]), say("Over."))
     served.env["USER"] = "ana"
     with talking(served, *script, "--name", "shared", "go") as one:
         one.expect(r"allow\? ")
@@ -266,6 +269,7 @@ def test_the_setting_server(served: Desk, wanted: str) -> None:
     """auto uses a server that is there, always starts one, never leaves it alone; a server of other sessions is none."""
     served.env["JAATO_SERVER"] = wanted
     script = served.script(call("run", command=ANCESTORS), say("Done."))
+    served.env["JAATO_SANDBOX"] = "full"
     served.run("serve", "--stop")
     made = served.run("run", *script, "--yes", "--output", "events", "go")
     assert made.returncode == 0, made.stderr

@@ -137,7 +137,7 @@ def test_going_on_with_a_saved_session(desk: Desk) -> None:
 
 def test_without_a_terminal(desk: Desk) -> None:
     """Lines from a pipe are messages, one after the other; what needs permission is denied; no prompt is printed."""
-    script = desk.script(say("one"), call("run", command="touch made"), say("two"))
+    script = desk.script(say("one"), call("run", command="touch made", need=["write"]), say("two"))
     made = desk.run("chat", *script, stdin="first\n\nsecond")
     assert (made.returncode, made.stdout) == (0, "one\ntwo\n")
     assert "nobody to ask" in made.stderr
@@ -158,7 +158,9 @@ def test_continuing(desk: Desk) -> None:
 def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:
     """Escape sequences in answers, arguments and questions do not reach a terminal; a pipe gets the bytes."""
     evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"
-    script = desk.script({**call("run", command=f"touch x{evil}"), "text": evil}, say("Over."))
+    script = desk.script(
+        {**call("run", command=f"touch x{evil}", need=["write"]), "text": evil}, say("Over.")
+    )
     with talking(desk, *script) as child:
         child.expect("> $")
         child.sendline("go")
@@ -196,3 +198,32 @@ def test_stdin_that_is_closed(desk: Desk) -> None:
         )
         assert made.returncode == 0, made.stderr
         assert b"Traceback" not in made.stderr
+
+
+@pytest.mark.one_way  # a session at a server is read anew by the server
+def test_rules_that_are_written_meanwhile_count_once_the_user_trusts_them(desk: Desk) -> None:
+    """A chat asks about what a new permission file allows, says why, and goes by the file after `/permissions trust`; that
+    a command elsewhere trusts it changes nothing here."""
+    made = [call("run", command=f"touch made{n}", need=["write"]) for n in (1, 2)]
+    script = desk.script(made[0], say("asked"), made[1], say("not asked"))
+    with talking(desk, *script) as child:
+        child.expect("> $")
+        rules = desk.work / ".jaato" / "permissions.json"
+        rules.parent.mkdir(exist_ok=True)
+        rules.write_text('{"version": 1, "whitelist": {"patterns": ["run(touch *)"]}}')
+        trusted = desk.run("permissions", "trust")
+        assert "Sessions that are open keep" in trusted.stdout
+        child.sendline("go")
+        child.expect("touch made1")
+        child.expect("(?i)allow")
+        child.sendline("n")
+        child.expect("asked")
+        child.expect("> $")
+        assert not (desk.work / "made1").exists()
+        child.sendline("/permissions trust")
+        child.expect("this session goes by it")
+        child.expect("> $")
+        child.sendline("go")
+        child.expect("not asked")
+        assert (desk.work / "made2").exists()
+        assert leave(child) == 0

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.desk import Desk, call, say
 
-from jaato.cli.asking import indented
-from jaato.cli.call_lines import call_text
+from jaato.cli.call_lines import call_text, indented
 from jaato.cli.screen import Screen, printable, visible
 
 HUGE = "a" * 120_000

@@ -68,6 +68,7 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.registry_client_arguments",
         "jaato.cli.registry_keeper_arguments",
         "jaato.cli.registry_put_arguments",
+        "jaato.cli.sandbox_arguments",
         "jaato.cli.session_arguments",
     }
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}

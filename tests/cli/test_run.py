@@ -46,7 +46,9 @@ def said(desk: Desk, session_id: str) -> list[str]:
 @pytest.mark.spec("C4", "Permissions")
 def test_nobody_to_ask_is_a_denial_with_the_reason(desk: Desk) -> None:
     """Without a terminal a call that needs permission is denied at once, with the reason and the remedy; exit 4."""
-    made = desk.run("run", *desk.script(call("run", command="touch made"), say("I could not.")), "make it")
+    made = desk.run(
+        "run", *desk.script(call("run", command="touch made", need=["write"]), say("I could not.")), "make it"
+    )
     assert made.returncode == 4
     assert "nobody to ask" in made.stderr
     assert "--allow 'run(touch *)'" in made.stderr
@@ -58,14 +60,16 @@ def test_a_denied_call_that_was_got_around_is_no_failure(desk: Desk) -> None:
     """Exit 4 is for a denial in the last round of calls alone."""
     (desk.work / "a.txt").write_text("x")
     script = desk.script(
-        call("run", command="touch made"), call("readFile", path="a.txt"), say("Done otherwise.")
+        call("run", command="touch made", need=["write"]),
+        call("readFile", path="a.txt"),
+        say("Done otherwise."),
     )
     assert desk.run("run", *script, "go").returncode == 0
 
 
 def test_allow_yes_deny_and_read_only(desk: Desk) -> None:
     """--allow lets a pattern run, --yes what no rule denies, --deny outranks both, --read-only everything."""
-    script = desk.script(call("run", command="touch made"), say("done"))
+    script = desk.script(call("run", command="touch made", need=["write"]), say("done"))
     made = desk.work / "made"
     for flags, code in (
         (["--allow", "run(touch *)"], 0),
@@ -89,7 +93,7 @@ def test_read_only_still_reads(desk: Desk) -> None:
 
 def test_json_output(desk: Desk) -> None:
     """--output json is one object with the answer, the session, usage, cost, ending and denied calls."""
-    steps = [call("run", command="touch made"), say("No.")]
+    steps = [call("run", command="touch made", need=["write"]), say("No.")]
     made = desk.run("run", *desk.script(*steps), "--output", "json", "go")
     document: dict[str, Any] = json.loads(made.stdout)
     assert document["text"] == "No."
@@ -100,7 +104,7 @@ def test_json_output(desk: Desk) -> None:
     [denied] = document["denied"]
     assert (denied["tool"], denied["arguments"], denied["method"]) == (
         "run",
-        {"command": "touch made"},
+        {"command": "touch made", "need": ["write"]},
         "no_channel",
     )
 

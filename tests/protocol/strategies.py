@@ -48,6 +48,8 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(values)
         case inspect.ListType(item_type=item):
             return st.lists(strategy(item), max_size=2)
+        case inspect.VarTupleType(item_type=item):
+            return st.lists(strategy(item), max_size=2).map(tuple)
         case inspect.TupleType(item_types=items):
             return st.tuples(*[strategy(item) for item in items])
         case inspect.DictType(key_type=key, value_type=value):

@@ -39,6 +39,7 @@ OUR_COMMANDS = {
     "session.fork",
     "session.settle",
     "blob.request",
+    "server.reload",
 }
 """Commands that no document names."""
 

@@ -17,7 +17,7 @@ def test_what_only_reads_runs_and_the_rest_is_denied_without_anyone_to_ask(tmp_p
 
     async def main() -> None:
         script: list[Answer] = [
-            call("run", command="touch made"),
+            call("run", command="touch made", need=["write"]),
             call("run", command="ls | head -3"),
             call("get_tool_schemas", names=["writeNewFile"]),
             call("writeNewFile", path="x", content="y"),
@@ -46,7 +46,10 @@ def test_on_permission_answers(tmp_path: Path) -> None:
             return "y" if "touch" in question.arguments["command"] else "n"
 
         script: list[Answer] = [
-            calls(("run", {"command": "touch made"}), ("run", {"command": "rm -rf ."})),
+            calls(
+                ("run", {"command": "touch made", "need": ["write"]}),
+                ("run", {"command": "rm -rf .", "need": ["write"]}),
+            ),
             say("ok"),
         ]
         async with agent(tmp_path, script, on_permission=allow_touch) as live:
@@ -62,7 +65,7 @@ def test_read_only_denies_everything_else_whatever_is_allowed(tmp_path: Path) ->
     """`read_only` is stronger than `yes` and `allow`."""
 
     async def main() -> None:
-        script: list[Answer] = [call("run", command="touch made"), say("ok")]
+        script: list[Answer] = [call("run", command="touch made", need=["write"]), say("ok")]
         async with agent(tmp_path, script, yes=True, allow=["run"], read_only=True) as live:
             await live.run("go")
             assert not results(live.live)[0].ok

@@ -19,7 +19,7 @@ from jaato.protocol.specs import Grant
 
 
 def test_a_file_decides_nothing_about_the_session_it_becomes(tmp_path: Path) -> None:
-    """Directory, model, system prompt and grants of a file are not taken over."""
+    """Directory, model, system prompt, mode and grants of a file are not taken over."""
     client, plugin = kept(
         tmp_path, [call("writeNewFile", path="x", content="y"), say("done")], "session", "file_edit"
     )
@@ -33,7 +33,7 @@ def test_a_file_decides_nothing_about_the_session_it_becomes(tmp_path: Path) -> 
     events = [
         *mine.events,
         PermissionGranted(**head, seq=3, grant=grant),
-        SessionUpdated(**head, seq=4, provider="evil", model="evil", name="taken"),
+        SessionUpdated(**head, seq=4, provider="evil", model="evil", name="taken", mode="auto"),
     ]
     plugin.set_workspace_path(str(tmp_path / "work"))
     plugin.save(msgspec.structs.replace(mine, events=events))
@@ -42,6 +42,7 @@ def test_a_file_decides_nothing_about_the_session_it_becomes(tmp_path: Path) -> 
     assert (state.workspace, state.system_prompt) == (str(tmp_path / "work"), own.system_prompt)
     assert (state.provider, state.model, state.name) == ("scripted", "script", "taken")
     assert state.grants == {}
+    assert (state.mode, client.get_session().live.gate.policy.mode) == (None, "ask")
     client.send_message("go")
     assert not (tmp_path / "work" / "x").exists()
     client.close()

@@ -60,7 +60,7 @@ def test_a_permission_is_explained_and_nobody_is_asked(tmp_path: Path) -> None:
             {"tool": "readFile", "arguments": {"path": "a"}},
             {"tool": "removeFile"},
             {"tool": "runCommand", "arguments": {"command": "git status"}},
-            {"tool": "run", "arguments": {"command": "git status; touch made"}},
+            {"tool": "run", "arguments": {"command": "git status; touch made", "need": ["write"]}},
             {"tool": "writeNewFile", "arguments": {"path": ".git/hooks/pre-commit", "content": ""}},
             {"tool": "run", "arguments": {"no": 1}},
             {"tool": "rum"},

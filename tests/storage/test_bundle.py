@@ -18,7 +18,7 @@ from jaato.abc.store import Damaged
 from jaato.agent.masking import masked_file
 from jaato.errors import StoreError
 from jaato.protocol.codec import encode
-from jaato.protocol.events import PermissionRevoked, SessionCreated
+from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpdated
 from jaato.storage.bundle import is_bundle
 from jaato.storage.pack import pack
 from jaato.storage.sqlite import SqliteStore
@@ -56,6 +56,15 @@ def test_a_session_goes_from_one_store_to_another(
     assert [row.name for row in other.sessions()] == ["second", "trip"]
     other.delete(made)
     assert other.get_blob(again, digest)
+
+
+def test_a_bundle_brings_no_mode(store: SqliteStore, other: SqliteStore, tmp_path: Path) -> None:
+    """What ran without a question elsewhere asks here: the mode that a stranger's log claims is left out."""
+    whole(store, "s1")
+    store.append([SessionUpdated(session_id="s1", agent_id="a1", seq=store.last_seq("s1") + 1, mode="auto")])
+    made = other.import_bundle(packed(store, tmp_path / "trip.jaato"), tmp_path)
+    assert [event.mode for event in sound(store, "s1") if isinstance(event, SessionUpdated)][-1] == "auto"
+    assert {event.mode for event in sound(other, made) if isinstance(event, SessionUpdated)} == {None}
 
 
 def test_a_bundle_has_no_secrets(store: SqliteStore, other: SqliteStore, tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from jaato.protocol.specs import AgentBounds, Grant
+from dataclasses import replace
+
+from msgspec import structs
+
+from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.call import Call
+from jaato.tools.openings import FULL, READ_ONLY
 from jaato.tools.permissions import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
 from jaato.tools.verdict import settled
@@ -16,27 +21,39 @@ class NarrowGate(Gate):
     """
 
     def __init__(self, above: Gate, bounds: AgentBounds) -> None:
-        super().__init__(above.policy)
+        super().__init__(above.policy, profiles=above.profiles)
         self._above = above
         self._narrow: Gate | None = None
         if bounds.deny or bounds.read_only:
             rules = Policy.of({"defaultPolicy": "allow"}, "the bounds of a subagent")
-            self._narrow = Gate(rules.with_flags(deny=bounds.deny, read_only=bounds.read_only))
+            rules = rules.with_flags(deny=bounds.deny, read_only=bounds.read_only, access=FULL)
+            self._narrow = Gate(rules, profiles=above.profiles)
 
     async def check(self, call: Call, tool: Tool) -> Decision:
         """As the gate above, but for what is excluded here."""
-        excluded = self._excluded(call, tool)
-        return settled(excluded) if excluded is not None else await self._above.check(call, tool)
+        own = self._own(call, tool)
+        if own is not None and own.effect == "deny":
+            return settled(own)
+        decision = await self._above.check(call, tool)
+        access = narrower(decision.permission.access, own)
+        if access is decision.permission.access:
+            return decision
+        return replace(decision, permission=structs.replace(decision.permission, access=access))
 
     def explain(self, call: Call, tool: Tool) -> Verdict:
         """As `check` would decide, without asking anyone."""
-        return self._excluded(call, tool) or self._above.explain(call, tool)
+        own = self._own(call, tool)
+        if own is not None and own.effect == "deny":
+            return own
+        verdict = self._above.explain(call, tool)
+        return replace(verdict, access=narrower(verdict.access, own))
 
-    def _excluded(self, call: Call, tool: Tool) -> Verdict | None:
+    def _own(self, call: Call, tool: Tool) -> Verdict | None:
+        """What the bounds say. A line whose commands they cannot see is denied: nobody is asked about bounds."""
         if self._narrow is None:
             return None
         verdict = self._narrow.explain(call, tool)
-        return verdict if verdict.effect == "deny" else None
+        return replace(verdict, effect="deny") if verdict.method == "computed" else verdict
 
     def end_turn(self) -> None:
         """Grants for a turn are the root's to end."""
@@ -51,3 +68,9 @@ class NarrowGate(Gate):
     def revoke(self, grant_id: str) -> None:
         """End a grant of the gate above; raises as that does."""
         self._above.revoke(grant_id)
+
+
+def narrower(access: SandboxAccess | None, own: Verdict | None) -> SandboxAccess | None:
+    """What a process may reach where the bounds let it only read."""
+    reading = access is not None and own is not None and own.access is not None
+    return own.access if reading and own is not None and own.access == READ_ONLY else access

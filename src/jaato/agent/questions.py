@@ -161,6 +161,7 @@ class Desk:
                 options=list(question.options),
                 shape=question.shape,
                 deadline=question.deadline,
+                access=question.access,
             )
             waiting = self._put(asked)
         answer = await self._wait(waiting, f"permission for {question.tool}")

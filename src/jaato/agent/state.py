@@ -41,7 +41,7 @@ from jaato.protocol.messages import (
     ToolResult,
     Usage,
 )
-from jaato.protocol.specs import Grant, Plan
+from jaato.protocol.specs import Grant, Mode, Plan
 from jaato.tools.call import CURRENT
 from jaato.tools.waypoints import Tree
 
@@ -62,6 +62,8 @@ class State:
     agent_id: str = ""
     provider: str = ""
     model: str = ""
+    mode: Mode | None = None
+    """What runs without a question, where the user has said so in the session."""
     system_prompt: str = ""
     core_tools: list[str] = field(default_factory=list)
     activated: list[str] = field(default_factory=list)
@@ -128,6 +130,7 @@ class State:
                 self.name = event.name if event.name is not None else self.name
                 self.description = event.description if event.description is not None else self.description
                 self.provider, self.model = event.provider or self.provider, event.model or self.model
+                self.mode = event.mode or self.mode
             case ToolActivated():
                 self.activated += [name for name in event.tools if name not in self.activated]
             case ToolsStatus():

@@ -29,6 +29,10 @@ class Parser(ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return found
 
+    def add_subparsers(self, **options: Any) -> Any:
+        """The commands below this one, which has no positional argument: no usage is formatted to learn their names."""
+        return super().add_subparsers(**{"prog": self.prog, **options})
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, with the usage, and end with 2."""
         from jaato.cli.screen import visible

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.options import clean_text, directories_of, workspace_of
 from jaato.cli.reach import own_environment
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError
@@ -37,6 +37,10 @@ def creation(args: Namespace, *, local: bool, schema: dict[str, Any] | None = No
         deny=list(args.deny),
         yes=args.yes,
         read_only=args.read_only,
+        mode=args.mode,
+        sandbox=args.sandbox,
+        allow_domains=list(args.allow_domain),
+        add_dirs=list(directories_of(args) if local else args.add_dir),
         temperature=args.temperature,
         effort=args.effort,
         max_turns=args.max_turns,

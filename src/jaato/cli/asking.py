@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
+from jaato.cli.call_lines import indented
 from jaato.cli.kin import Kin
 from jaato.cli.lines import Lines
-from jaato.cli.screen import Screen, one_line, visible
+from jaato.cli.screen import Look, Screen, one_line, visible
 from jaato.protocol.events import (
     ClarificationQuestion,
     ClarificationResolved,
@@ -18,19 +19,20 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
+from jaato.tools.access import access_lines
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
 
 WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e"}
 PLAIN = {"y", "n", "a", "t", "i", "once", "never", "all"}
-KEYS = "y yes · n no · a always · t this turn · i until idle · once · never · all that wait · e edit · c TEXT · ? help"
+KEYS = "y this call · n no · a for good · t this turn · i until idle · once · never · all that wait · e edit · c TEXT · ? help"
+CALL_KEYS = "y this call · n no · never · e edit · c TEXT · ? help"
 HELP = """y      allow this call                 n      deny it
-a      always allow what is shown      never  never allow it again
+a      allow what is shown for good    never  never allow it again
 t      allow it for this turn          i      allow it until the agent is idle
 once   allow exactly this call, once   all    allow everything that waits now
 e      edit the arguments first        c TEXT deny, and tell the agent why"""
-MAX_SHOWN_LINES = 30
 
 
 class Answering(Protocol):
@@ -126,13 +128,20 @@ class Questions:
         note(f"{self._asker(question)}May {question.tool} run?", "yellow")
         for name, value in question.arguments.items():
             note(indented(name, value))
-        note(f"  because {question.reason}", "dim")
+        if question.access is not None:
+            look: Look = "red" if question.access.profile == "full" else "yellow"
+            note("  a yes opens:", "yellow")
+            for line in access_lines(question.access):
+                note(f"    {line}", look)
+        note(f"  because {visible(question.reason)}", "dim")
         if question.shape:
             shapes = question.shape.replace("\n", "; ")
             note(f"  'always' would cover: {one_line(shapes, 300)}", "dim")
+        else:
+            note("  whatever is answered counts for this call only", "dim")
         if question.deadline:
             note(f"  denied at {clock_of(question.deadline)} if nobody has answered", "dim")
-        note(KEYS, "dim")
+        note(KEYS if question.shape else CALL_KEYS, "dim")
         self._screen.prompt("allow? ")
 
     def _show_question(self, question: dict[str, Any]) -> None:
@@ -206,21 +215,6 @@ class Questions:
 def clock_of(moment: str) -> str:
     """A moment as this machine's clock shows it."""
     return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
-
-
-def indented(name: str, value: Any) -> str:
-    """An argument, whole up to a screenful: what is allowed must be seen."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    lines = visible(text).split("\n")
-    if len(lines) > MAX_SHOWN_LINES:
-        left = len(lines) - MAX_SHOWN_LINES
-        lines = [*lines[:MAX_SHOWN_LINES], f"… {left} more lines"]
-    return f"  {name}: " + "\n    ".join(one_line_of(line) for line in lines)
-
-
-def one_line_of(line: str) -> str:
-    """One line of an argument, cut where it is absurdly long."""
-    return line if len(line) <= 2_000 else f"{line[:2_000]}… ({len(line) - 2_000} more characters)"
 
 
 def reply_to(question: dict[str, Any], line: str) -> str | None:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from jaato.cli.screen import one_line
+from jaato.cli.screen import one_line, visible
+from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Text, ToolResult
+from jaato.tools.access import access_text
 
 SHOWN_LINES = 8
+MAX_ARGUMENT_LINES = 30
+
+
+def confined_line(event: ToolCallEnd) -> str | None:
+    """In which sandbox a call's process ran, and what of it was refused; None for a call that started none."""
+    access = event.permission.access if event.permission is not None else None
+    found = event.result.structured if isinstance(event.result.structured, dict) else {}
+    profile = found.get("sandbox") or access_text(access)
+    if not profile:
+        return None
+    refused = found.get("refused")
+    said = (
+        f"; refused: {', '.join(str(one) for one in refused)}"
+        if isinstance(refused, list) and refused
+        else ""
+    )
+    return one_line(f"sandbox: {profile}{said}", 1_000)
 
 
 def printable_line(text: str) -> str:
@@ -16,10 +36,11 @@ def printable_line(text: str) -> str:
 
 
 def call_text(tool: str, arguments: dict[str, Any], width: int) -> str:
-    """A call on one line."""
-    parts = [f"{name}={value_text(value)}" for name, value in arguments.items()]
-    if list(arguments) == ["command"]:
-        parts = [str(arguments["command"])]
+    """A call on one line; a command stands as it is, before what else is said of it."""
+    parts = [f"{name}={value_text(value)}" for name, value in arguments.items() if name != "command"]
+    command = arguments.get("command")
+    if command is not None:
+        parts = [str(command), *([f"({' '.join(parts)})"] if parts else [])]
     return one_line(" ".join([tool, *parts]), max(20, width))
 
 
@@ -40,3 +61,18 @@ def result_lines(result: ToolResult) -> list[str]:
     lines = text.splitlines()
     more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
     return [*[one_line(line, 200) for line in lines[:SHOWN_LINES]], *more]
+
+
+def indented(name: str, value: Any) -> str:
+    """An argument, whole up to a screenful: what is allowed must be seen."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    lines = visible(text).split("\n")
+    if len(lines) > MAX_ARGUMENT_LINES:
+        left = len(lines) - MAX_ARGUMENT_LINES
+        lines = [*lines[:MAX_ARGUMENT_LINES], f"… {left} more lines"]
+    return f"  {name}: " + "\n    ".join(one_line_of(line) for line in lines)
+
+
+def one_line_of(line: str) -> str:
+    """One line of an argument, cut where it is absurdly long."""
+    return line if len(line) <= 2_000 else f"{line[:2_000]}… ({len(line) - 2_000} more characters)"

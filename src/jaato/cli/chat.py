@@ -15,6 +15,7 @@ import anyio
 from jaato.agent.session import Session
 from jaato.cli.asking import Questions, attend, confirm
 from jaato.cli.commands import COMMANDS, obey, tell_namesakes
+from jaato.cli.confined import tell_sandbox
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.keyboard import Keyboard
@@ -31,6 +32,7 @@ from jaato.protocol.messages import Media
 from jaato.runtime.assemble import assemble
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.choose import Choice
+from jaato.runtime.modes import find_backend, sandbox_view
 from jaato.settings import environment, user_dir
 
 PATIENCE = 3
@@ -156,6 +158,8 @@ class Chat:
             )
         else:
             self.screen.note(f"session {state.session_id} in {state.workspace}", "dim")
+        await find_backend(session)
+        tell_sandbox(self.screen, sandbox_view(session))
 
     def _below(self, event: Event) -> None:
         """Keep what a subagent's turn has used for the next closing line."""

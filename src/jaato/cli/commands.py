@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaato.cli.confined import sandbox_lines
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.commands import CommandExecute
 from jaato.protocol.ids import session_name
+from jaato.runtime.modes import sandbox_view
 from jaato.runtime.namesakes import namesakes
+from jaato.tools.access import grant_text
 
 if TYPE_CHECKING:
     from jaato.cli.chat import Chat
@@ -23,7 +26,8 @@ COMMANDS = {
     "model": "[NAME | PROVIDER NAME] the model that answers, or another one from now on",
     "plan": "the agent's plan",
     "tasks": "the background tasks; /tasks stop ID stops one",
-    "permissions": "what is allowed and denied for good; /permissions revoke ID takes an answer back",
+    "mode": "[NAME] what runs without a question, or another mode: ask, accept-edits, auto, plan, read-only",
+    "permissions": "what is allowed and denied for good; revoke ID takes an answer back, trust reads the file anew",
     "usage": "tokens, price and how full the context is",
     "session": "this session",
     "rename": "NAME give this session a name, or another one",
@@ -125,6 +129,11 @@ async def tasks_command(chat: Chat, rest: str) -> None:
         chat.screen.note("There are no background tasks.")
 
 
+async def mode_command(chat: Chat, rest: str) -> None:
+    """/mode"""
+    chat.screen.note(await chat.session.dispatch(CommandExecute(name="mode", arguments=rest)))
+
+
 async def permissions_command(chat: Chat, rest: str) -> None:
     """/permissions"""
     gate = chat.session.gate
@@ -133,10 +142,14 @@ async def permissions_command(chat: Chat, rest: str) -> None:
         gate.revoke(grant_id.strip())
         chat.screen.note("Revoked.")
         return
+    if verb == "trust":
+        gate.policy.trust()
+        chat.screen.note(f"{gate.policy.path} is trusted as it is now, and this session goes by it.")
+        return
     grants = gate.grants()
     for grant in grants:
-        what = f"{grant.tool}({grant.shape})" if grant.shape else grant.tool
-        chat.screen.note(one_line(f"{grant.id}  {grant.effect} {grant.scope:<7} {what}", chat.screen.width))
+        line = f"{grant.id}  {grant.effect} {grant.scope:<7} {grant_text(grant)}"
+        chat.screen.note(one_line(line, chat.screen.width))
     if not grants:
         chat.screen.note("No lasting answers; what reads runs, the rest is asked about.")
 
@@ -163,6 +176,8 @@ async def session_command(chat: Chat, rest: str) -> None:
     state = chat.session.state
     chat.screen.note(f"{state.session_id} {state.name or '(no name)'}")
     chat.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+    for line in sandbox_lines(sandbox_view(chat.session)):
+        chat.screen.note(line)
 
 
 async def rename_command(chat: Chat, rest: str) -> None:
@@ -262,6 +277,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "model": model_command,
     "plan": plan_command,
     "tasks": tasks_command,
+    "mode": mode_command,
     "permissions": permissions_command,
     "usage": usage_command,
     "session": session_command,

@@ -88,6 +88,7 @@ def examine(args: Namespace) -> Iterator[Finding]:
     checks: dict[str, Callable[[], Finding]] = {
         "sessions": lambda: store(settings),
         "permissions": lambda: policy(settings, workspace),
+        "sandbox": lambda: sandbox(settings, workspace),
         "plugins": lambda: plugins(settings, workspace),
         "provider": lambda: providers(settings),
         "local model": lambda: local_model(settings),
@@ -199,6 +200,14 @@ def policy(settings: Settings, workspace: Path) -> Finding:
     return Finding("permissions", "ok", f"{path if path.exists() else 'no file'}; default {found.default}")
 
 
+def sandbox(settings: Settings, workspace: Path) -> Finding:
+    """What confines commands."""
+    from jaato.tools.processes.sandbox.backends import described
+
+    text, remedy = described(settings["sandbox_backend"], settings.environ, (workspace,))
+    return Finding("sandbox", "warn" if remedy else "ok", text, remedy)
+
+
 def plugins(settings: Settings, workspace: Path) -> Finding:
     """The plugins."""
     registry = make_registry(workspace, settings, settings["model"] or "", Blueprint(workspace=workspace))
@@ -276,12 +285,8 @@ def searcher(settings: Settings) -> Finding:
 def line_editor() -> Finding:
     """What edits lines in jaato chat."""
     if importlib.util.find_spec("prompt_toolkit") is None:
-        return Finding(
-            "chat",
-            "warn",
-            "prompt_toolkit is not installed; readline edits lines",
-            "pip install 'jaato[chat]'",
-        )
+        text = "prompt_toolkit is not installed; readline edits lines"
+        return Finding("chat", "warn", text, "pip install 'jaato[chat]'")
     return Finding("chat", "ok", "prompt_toolkit edits lines")
 
 

@@ -8,10 +8,23 @@ import importlib
 import os
 import sys
 import threading
-from argparse import Namespace
-from typing import TextIO
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import TextIO
 
 MAX_MESSAGE_CHARS = 4000
+WRITING: dict[str, tuple[str | None, ...]] = {
+    "permissions": ("trust", "revoke"),
+    "plugins": ("trust", "untrust"),
+    "mcp": ("add", "remove", "trust", "login", "logout"),
+    "registry": ("add", "remove", "trust"),
+    "tokens": ("add", "remove"),
+    "login": (None,),
+    "logout": (None,),
+}
+"""Commands, and their actions, that write permissions, trust, settings or keys; `config --trust` is another."""
 OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -56,6 +69,10 @@ def fill_streams() -> None:
 def guarded(args: Namespace) -> int:
     """The exit code of the command, with what it raised said on stderr."""
     try:
+        if loosens(args):
+            from jaato.tools.processes.ancestry import refuse_below_call
+
+            refuse_below_call()
         code: int = importlib.import_module(args.module).main(args)
     except KeyboardInterrupt:
         say("Interrupted.")
@@ -68,6 +85,12 @@ def guarded(args: Namespace) -> int:
             raise
         return complain(error)
     return code
+
+
+def loosens(args: Namespace) -> bool:
+    """Whether a command writes permissions, trust, settings or keys, which none does that a tool has started."""
+    action = getattr(args, "key_action", None) or getattr(args, "action", None)
+    return action in WRITING.get(args.command, ()) or (args.command == "config" and args.trust)
 
 
 def complain(error: BaseException) -> int:

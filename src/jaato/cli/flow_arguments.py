@@ -128,4 +128,7 @@ def permission_arguments(parser: Parser) -> None:
 
 def session_defaults(parser: Parser) -> None:
     """What a flow's session is never told: each begins anew, and has its own words for the model."""
+    from jaato.cli.sandbox_arguments import UNOPENED
+
     parser.set_defaults(session=None, resume=False, system_prompt=None, max_turns=None, read_only=False)
+    parser.set_defaults(**UNOPENED)

@@ -62,7 +62,7 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
     if not (settings.state_dir / "jaato.db").exists():
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
-    secrets = secrets_of(settings)
+    secrets = secrets_of(settings, workspace=workspace)
     try:
         session_id = session_of(store, args.session, workspace)
         seq = args.after

@@ -68,6 +68,8 @@ class Hearing:
         self._open = False
         assert session.info is not None
         self.present = {one.id: one.name for one in session.info.clients}
+        self.mode: str = session.info.sandbox.mode if session.info.sandbox is not None else ""
+        """The mode that was told last."""
         self._own = {client.welcome.client_id}
         self._listening = asyncio.get_running_loop().create_task(self._listen())
 
@@ -165,6 +167,10 @@ class Hearing:
                 self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
         self.present = now
         self._own.add(own)
+        if info.sandbox is not None and info.sandbox.mode != self.mode:
+            if self.mode:
+                self.keyboard.aside(f"the mode is {info.sandbox.mode} now", "yellow")
+            self.mode = info.sandbox.mode
         if info.state is not None or info.live is not None:
             self.catch_up()
 

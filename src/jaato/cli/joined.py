@@ -6,6 +6,7 @@ import asyncio
 from argparse import Namespace
 
 from jaato.cli.asking import Questions
+from jaato.cli.confined import tell_sandbox
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.hearing import Hearing
 from jaato.cli.joined_commands import COMMANDS, obey
@@ -109,6 +110,8 @@ class Joined:
         else:
             self.hearing.told_seq = before
             show_opening(self.screen, session.state, before)
+        if session.info.sandbox is not None:
+            tell_sandbox(self.screen, session.info.sandbox)
         if self.keyboard.interactive and not self._greeted:
             self.screen.note("/help lists the commands, Ctrl-D leaves.", "dim")
             self._greeted = True

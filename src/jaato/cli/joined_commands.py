@@ -18,7 +18,7 @@ from jaato.cli.joined_sessions import (
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.cli.shown import file_text, plan_lines, root_plan
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.commands import SessionUpdate, TaskStop, TurnContinue
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ COMMANDS = {
     "model": "[NAME | PROVIDER NAME] the model that answers, or another one from now on",
     "plan": "the agent's plan",
     "tasks": "the background tasks; /tasks stop ID stops one",
+    "mode": "[NAME] what runs without a question, or another mode: ask, accept-edits, auto, plan, read-only",
     "permissions": "how lasting answers are listed and taken back",
     "files": "the files the agent's tools have changed; not those that shell commands changed",
     "usage": "tokens, price and how full the context is",
@@ -124,6 +125,16 @@ async def model_command(joined: Joined, rest: str) -> None:
     provider, model = (words[0], words[1]) if len(words) > 1 else (state.provider, words[0])
     await joined.client.ask(SessionUpdate(session_id=joined.session.id, provider=provider, model=model))
     joined.screen.note(f"{model} answers from now on.")
+
+
+async def mode_command(joined: Joined, rest: str) -> None:
+    """/mode"""
+    before, joined.hearing.mode = joined.hearing.mode, rest or joined.hearing.mode
+    try:
+        joined.screen.note(await joined.session.execute("mode", rest))
+    except JaatoError:
+        joined.hearing.mode = before
+        raise
 
 
 async def plan_command(joined: Joined, _rest: str) -> None:
@@ -223,6 +234,7 @@ BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
     "help": help_command,
     "tools": tools_command,
     "model": model_command,
+    "mode": mode_command,
     "plan": plan_command,
     "tasks": tasks_command,
     "files": files_command,

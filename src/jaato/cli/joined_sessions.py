@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jaato.cli.confined import sandbox_lines
 from jaato.cli.screen import one_line
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionFork, SessionUpdate
@@ -31,6 +32,9 @@ async def session_command(joined: Joined, rest: str) -> None:
     state = joined.session.state
     joined.screen.note(f"{state.session_id} {state.name or '(no name)'}")
     joined.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+    view = joined.session.info.sandbox if joined.session.info is not None else None
+    for line in sandbox_lines(view) if view is not None else ():
+        joined.screen.note(line)
 
 
 async def rename_command(joined: Joined, rest: str) -> None:

@@ -18,12 +18,14 @@ from jaato.cli.screen import printable
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.mcp.config import FILE, ServerConfig, document_of, search
+from jaato.plugins.mcp.confined import shown, warning
 from jaato.plugins.mcp.directory import Directory, Places
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.pool import POOL
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.outfit import sandbox_for
 from jaato.settings import Settings
 from jaato.tools.configured import Malformed, Scope
 
@@ -50,6 +52,7 @@ class Desk:
             environ,
             tuple(self.settings["allow_hosts"]),
             asker(environ) if asks else None,
+            sandbox=sandbox_for(self.workspace, self.settings, self.settings.state_dir),
         )
         self.directory = Directory(self.places)
 
@@ -167,6 +170,9 @@ def listing(desk: Desk, args: Namespace) -> int:
         print_json({"servers": servers, "problems": problems})
     else:
         print_servers(servers)
+        for config in directory.servers.values():
+            if told := warning(config, desk.settings.state_dir):
+                say(told)
         for problem in directory.problems:
             say(str(problem))
     return ERROR if failures or (args.check and directory.problems) else OK
@@ -212,6 +218,7 @@ def described(
         else None,
         "why": why,
         "target": target_of(config),
+        "sandbox": shown(config) if config.kind == "stdio" else None,
         "file": str(config.origin),
         "server": named_by(manifest.server_info) if manifest else None,
         "era": manifest.protocol_version if manifest else None,
@@ -242,7 +249,7 @@ def print_servers(servers: list[dict[str, Any]]) -> None:
     if not servers:
         print_line("No MCP server is configured; `jaato mcp add` adds one.")
         return
-    heading = ("SERVER", "SCOPE", "KIND", "STATE", "ERA", "TOOLS", "SEEN", "WHAT")
+    heading = ("SERVER", "SCOPE", "KIND", "STATE", "ERA", "TOOLS", "SEEN", "SANDBOX", "WHAT")
     rows = [
         (
             one["name"],
@@ -252,6 +259,7 @@ def print_servers(servers: list[dict[str, Any]]) -> None:
             one["era"] or "-",
             "-" if one["tools"] is None else str(one["tools"]),
             ago(one["age_s"]) + (" (stale)" if one["stale"] else ""),
+            (one["sandbox"] or "-").partition(":")[0],
             one["target"],
         )
         for one in servers

@@ -108,6 +108,25 @@ def add_add(kinds: Commands) -> None:
         metavar="NAME=VALUE",
         help="given to the command; ${VAR} is filled in",
     )
+    add.add_argument(
+        "--sandbox-profile",
+        choices=("read-only", "workspace-write", "full"),
+        help="what its process may reach (default: workspace-write with one of the next two, else as the scope has it)",
+    )
+    add.add_argument(
+        "--allow-domain",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host that it reaches from the sandbox: pypi.org, *.npmjs.org, host:8443",
+    )
+    add.add_argument(
+        "--add-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a directory outside the workspace that it may change",
+    )
     add.add_argument("--cwd", metavar="DIR", help="where the command runs (default: the workspace)")
     add.add_argument(
         "--scope",

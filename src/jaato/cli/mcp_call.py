@@ -20,6 +20,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output
 from jaato.tools.catalog import Found
+from jaato.tools.control_names import control_names
 from jaato.tools.permissions import Decision, Gate
 from jaato.tools.tool import Tool
 
@@ -30,7 +31,12 @@ class OneCall:
     def __init__(self, tool: Tool, settings: Settings, workspace: Path) -> None:
         self._tool = tool
         policy = policy_for(Blueprint(workspace=workspace, yes=True), settings, workspace)
-        self._gate = Gate(policy, workspace=workspace, protected=(settings.state_dir, settings.config_dir))
+        self._gate = Gate(
+            policy,
+            workspace=workspace,
+            protected=(settings.state_dir, settings.config_dir),
+            control_names=control_names(tuple(settings["control_files"])),
+        )
 
     def find(self, name: str) -> Found | None:
         """The one tool."""

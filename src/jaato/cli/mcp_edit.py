@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from argparse import Namespace
 from typing import Any
@@ -12,6 +13,7 @@ from jaato.cli.options import clean_text
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError
 from jaato.plugins.mcp import edit, manifest
+from jaato.plugins.mcp.confined import shown, warning
 from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.pins import Pins
 from jaato.plugins.mcp.trusted import Trusted
@@ -38,6 +40,10 @@ def add(desk: Desk, args: Namespace) -> int:
     print_line(
         f"added {config.name} to {path}; `jaato mcp tools {config.name}` starts it and shows its tools"
     )
+    if config.kind == "stdio":
+        print_line(f"sandbox: {shown(config)}")
+        if told := warning(config, desk.settings.state_dir):
+            say(told)
     for place, name in plain_secrets(entry):
         say(
             f"{place} {name} holds what looks like a secret, readable in {path}. Write ${{{variable_for(name)}}} "
@@ -53,6 +59,10 @@ def entry_of(args: Namespace) -> dict[str, Any]:
         raise ConfigError("Give either --url URL, or -- and the command that starts the server.")
     env, headers = pairs(args.env, "=", "--env"), pairs(args.header, ":", "--header")
     if args.url:
+        if args.sandbox_profile or args.allow_domain or args.add_dir:
+            raise ConfigError(
+                "--sandbox-profile, --allow-domain and --add-dir are for a command; a URL starts no process."
+            )
         if env or args.cwd:
             raise ConfigError("--env and --cwd are for a command; a URL takes --header.")
         entry: dict[str, Any] = {"type": "sse" if args.sse else "http", "url": clean_text(args.url)}
@@ -62,7 +72,19 @@ def entry_of(args: Namespace) -> dict[str, Any]:
     entry = {"type": "stdio", "command": program[0]}
     entry |= {"args": program[1:]} if program[1:] else {}
     entry |= {"env": env} if env else {}
+    entry |= sandbox_entry(args)
     return entry | ({"cwd": clean_text(args.cwd)} if args.cwd else {})
+
+
+def sandbox_entry(args: Namespace) -> dict[str, Any]:
+    """What the arguments declare of the sandbox, as an entry has it."""
+    domains = [clean_text(one) or "" for one in args.allow_domain]
+    paths = [os.path.abspath(os.path.expanduser(clean_text(one) or "")) for one in args.add_dir]
+    if not (args.sandbox_profile or domains or paths):
+        return {}
+    sandbox: dict[str, Any] = {"profile": args.sandbox_profile or "workspace-write"}
+    sandbox |= {"domains": domains} if domains else {}
+    return {"sandbox": sandbox | ({"paths": paths} if paths else {})}
 
 
 def plain_secrets(entry: dict[str, Any]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaato.cli.below import below_lines
-from jaato.cli.call_lines import call_text, printable_line, result_lines
+from jaato.cli.call_lines import call_text, confined_line, printable_line, result_lines
 from jaato.cli.kin import Kin
 from jaato.cli.screen import Screen, one_line
 from jaato.protocol.events import (
@@ -147,6 +147,9 @@ class Narrator:
             name = call_text(event.tool, {}, self.screen.width)
             self.screen.note(f"x {name} denied: {printable_line(event.permission.reason)}", "yellow")
             return
+        confined = confined_line(event) if self.verbose else None
+        if confined:
+            self.screen.note(f"    {confined}", "dim")
         if event.result.ok:
             if self.verbose:
                 for line in result_lines(event.result):

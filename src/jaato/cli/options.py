@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -33,6 +34,11 @@ def workspace_of(args: Namespace) -> Path:
     raise ConfigError(f"The workspace {workspace} is not a directory; create it or pass another one.")
 
 
+def directories_of(args: Namespace) -> tuple[str, ...]:
+    """The directories of `--add-dir`, absolute; whether they can be opened is seen when they are."""
+    return tuple(os.path.abspath(path) if path else "" for path in args.add_dir)
+
+
 def blueprint_of(
     args: Namespace,
     *,
@@ -60,6 +66,10 @@ def blueprint_of(
         deny=tuple(args.deny),
         yes=args.yes,
         read_only=args.read_only,
+        mode=args.mode,
+        sandbox=args.sandbox,
+        allow_domains=tuple(args.allow_domain),
+        add_dirs=directories_of(args),
         settings=ModelSettings(temperature=args.temperature, effort=args.effort, response_schema=schema),
         limits=Limits(model_calls=args.max_turns) if args.max_turns else None,
         base_url=clean_text(args.base_url),

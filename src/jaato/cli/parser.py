@@ -18,6 +18,7 @@ from jaato.cli.examples import (
     TOOLS,
     TOP,
 )
+from jaato.cli.sandbox_arguments import UNOPENED, add_sandbox, opening_arguments
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -28,14 +29,8 @@ if TYPE_CHECKING:
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 
 
-def make_parser() -> ArgumentParser:
-    """The whole command line."""
-    from jaato.cli.flow_arguments import add_flow
-    from jaato.cli.mcp_arguments import add_mcp
-    from jaato.cli.registry_arguments import add_registry
-    from jaato.cli.server_arguments import add_server, add_tokens
-    from jaato.cli.session_arguments import add_sessions, add_trace
-
+def make_parser(wanted: str | None = None) -> ArgumentParser:
+    """The command line: the whole of it, or only the command that is wanted, if it is one by which an agent is started."""
     parser = Parser(
         prog="jaato",
         description="An agent that works with tools in your files.",
@@ -45,6 +40,21 @@ def make_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"jaato {jaato.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    if wanted in STARTING:
+        STARTING[wanted](commands)
+    else:
+        add_all(commands)
+    return parser
+
+
+def add_all(commands: Commands) -> None:
+    """Every command."""
+    from jaato.cli.flow_arguments import add_flow
+    from jaato.cli.mcp_arguments import add_mcp
+    from jaato.cli.registry_arguments import add_registry
+    from jaato.cli.server_arguments import add_server, add_tokens
+    from jaato.cli.session_arguments import add_sessions, add_trace
+
     add_run(commands)
     add_chat(commands)
     add_server(commands)
@@ -53,12 +63,12 @@ def make_parser() -> ArgumentParser:
     add_sessions(commands, command, action)
     add_trace(commands, command)
     add_permissions(commands)
+    add_sandbox(commands)
     add_plugins(commands)
     add_mcp(commands)
     add_registry(commands)
     add_flow(commands)
     add_setup(commands)
-    return parser
 
 
 def add_run(commands: Commands) -> None:
@@ -127,7 +137,7 @@ def session_arguments(parser: ArgumentParser) -> None:
     add(
         "--deny", action="append", default=[], metavar="PATTERN", help="never allow it, whatever else is said"
     )
-    add("--read-only", action="store_true", help="deny every call that does more than read")
+    opening_arguments(add)
     parser.add_argument("--verbose", action="store_true", help="show thinking, tool output and results too")
     from jaato.cli.server_arguments import where_arguments
 
@@ -165,7 +175,7 @@ def add_permissions(commands: Commands) -> None:
     text = "list and revoke lasting answers, and say what would happen to a call"
     permissions = command(commands, "permissions", "permissions", text, PERMISSIONS)
     permissions.set_defaults(
-        action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False
+        action="list", json=False, workspace=None, allow=[], deny=[], yes=False, read_only=False, **UNOPENED
     )
     kinds = permissions.add_subparsers(dest="action", metavar="list|revoke|explain|trust")
     listing = action(
@@ -187,7 +197,7 @@ def add_permissions(commands: Commands) -> None:
     add("--yes", action="store_true", help="as with jaato run --yes")
     add("--allow", action="append", default=[], metavar="PATTERN", help="as with jaato run --allow")
     add("--deny", action="append", default=[], metavar="PATTERN", help="as with jaato run --deny")
-    add("--read-only", action="store_true", help="as with jaato run --read-only")
+    opening_arguments(add)
     trust = action(
         kinds,
         "trust",
@@ -244,3 +254,7 @@ def add_setup(commands: Commands) -> None:
     )
     doctor.add_argument("--workspace", metavar="DIR", help="the directory to work in (default: this one)")
     doctor.add_argument("--json", action="store_true", help="as JSON")
+
+
+STARTING = {"run": add_run, "chat": add_chat}
+"""The commands that are started so often that the arguments of the others are not even made."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.options import clean_text, directories_of, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
@@ -20,11 +20,16 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
 from jaato.settings import Settings
+from jaato.tools.access import access_lines, grant_text
 from jaato.tools.call import Call
+from jaato.tools.control_names import control_names
 from jaato.tools.permissions import Gate, Policy, Verdict
 from jaato.tools.policy_document import split_pattern
+from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.schema import complain
 from jaato.tools.tool import Tool
+
+KEPT = "Sessions that are open keep what they do not allow: this counts for those that begin or are resumed from now on."
 
 
 def main(args: Namespace) -> int:
@@ -36,20 +41,28 @@ def main(args: Namespace) -> int:
         deny=tuple(args.deny if args.action == "explain" else ()),
         yes=args.action == "explain" and args.yes,
         read_only=args.action == "explain" and args.read_only,
+        mode=args.mode,
+        sandbox=args.sandbox,
+        allow_domains=tuple(args.allow_domain),
+        add_dirs=directories_of(args),
     )
     settings = settings_for(blueprint, workspace)
     policy = policy_for(blueprint, settings, workspace)
     match args.action:
         case "revoke":
             gate = Gate(policy, workspace=workspace)
+            refused = {one.id for one in gate.grants() if one.effect == "deny"}
             for grant_id in args.grants:
                 gate.revoke(clean_text(grant_id) or "")
                 print_line(f"revoked {grant_id}")
+            if refused & set(args.grants):
+                print_line(KEPT)
         case "explain":
             explain(args, blueprint, settings, policy, workspace)
         case "trust":
             policy.trust()
             print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
+            print_line(KEPT)
         case _:
             missing = aimless(policy, lambda: make_registry(workspace, settings, "", blueprint))
             listing(args, policy, settings, missing)
@@ -107,7 +120,7 @@ def listing(args: Namespace, policy: Policy, settings: Settings, missing: list[s
         (
             grant.id,
             grant.effect,
-            f"{grant.tool}({grant.shape})" if grant.shape else grant.tool,
+            grant_text(grant),
             grant.created_at[:16],
         )
         for grant in grants
@@ -129,7 +142,13 @@ def explain(
         if issues:
             raise complain(tool.name, issues)
         call = Call(id=new_id("c"), name=tool.name, arguments=arguments, workspace=workspace)
-        gate = Gate(policy, workspace=workspace, protected=(settings.state_dir, settings.config_dir))
+        gate = Gate(
+            policy,
+            workspace=workspace,
+            protected=(settings.state_dir, settings.config_dir),
+            control_names=control_names(tuple(settings["control_files"])),
+            profiles=profiles_of(registry.services, workspace),
+        )
         print_verdict(args, gate.explain(call, tool), tool)
     finally:
         registry.shutdown()
@@ -170,6 +189,7 @@ def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
                 "reason": verdict.reason,
                 "shape": verdict.shape,
                 "lasting": verdict.lasting,
+                "access": msgspec.to_builtins(verdict.access),
                 "parts": [{"text": p.text, "effect": p.effect, "reason": p.reason} for p in verdict.parts],
             }
         )
@@ -177,6 +197,10 @@ def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
     words = {"allow": "allowed", "deny": "denied", "ask": "asked about"}
     print_line(f"{words[verdict.effect]} ({verdict.method}): {verdict.reason}")
     print_rows((f"  {words[part.effect]}", part.text, part.reason) for part in verdict.parts)
+    if verdict.access is not None and verdict.effect != "deny":
+        print_line("it would run with" if verdict.effect == "allow" else "a yes would open")
+        for line in access_lines(verdict.access):
+            print_line(f"  {line}")
     if verdict.effect == "ask":
         if not verdict.lasting:
             print_line("Only this one call could be allowed, never more.")

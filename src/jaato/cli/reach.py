@@ -79,7 +79,7 @@ def reached(args: Namespace, screen: Screen) -> Client | None:
     environ = environment()
     wanted = load(environ=environ)["server"]
     path = socket_path(environ)
-    if wanted == "never" or (wanted == "auto" and not path.exists()):
+    if wanted == "never" or (wanted == "auto" and (not path.exists() or is_below_call())):
         return None
     if wanted == "always":
         return started(path)
@@ -93,6 +93,13 @@ def reached(args: Namespace, screen: Screen) -> Client | None:
         client.close()
         return None
     return client
+
+
+def is_below_call() -> bool:
+    """Whether a tool has started this command, which then works where it is: a server does not let it in."""
+    from jaato.tools.processes.ancestry import own_call  # where there is no server, nobody asks
+
+    return own_call() is not None
 
 
 def greeted(address: Address) -> Client:

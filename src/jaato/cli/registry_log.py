@@ -35,7 +35,7 @@ def main(args: Namespace) -> int:
         say("No registry has served anything yet.")
         return 0
     store = open_store(settings)
-    secrets = secrets_of(settings)
+    secrets = secrets_of(settings, workspace=workspace)
     try:
         audit = Audit(store, wanted(args))
         found = audit.newest(args.limit)

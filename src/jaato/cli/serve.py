@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+from jaato.cli.clean_start import handed_over, protect
 from jaato.cli.ending import OK, say
 from jaato.client.address import socket_path
 from jaato.errors import ConfigError
@@ -21,15 +22,18 @@ def program() -> int:
     """`python -m server`: the arguments of `jaato serve`."""
     from jaato.cli import main as jaato
 
+    protect()
     return jaato(["serve", *sys.argv[1:]])
 
 
 def main(args: Namespace) -> int:
-    """Serve, or say how the server is, or stop it."""
+    """Serve, or say how the server is, or have it read its files anew, or stop it."""
     path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
     check(args)
     if args.status:
         return status(path if args.ipc_socket else known(path))
+    if args.reload:
+        return reload(path if args.ipc_socket else known(path))
     if args.stop:
         return stop(path if args.ipc_socket else known(path))
     if args.print_unit:
@@ -43,7 +47,7 @@ def main(args: Namespace) -> int:
 
 def check(args: Namespace) -> None:
     """Raises `ConfigError` for flags that do not go together."""
-    asking = "--status" if args.status else "--stop" if args.stop else ""
+    asking = next((f"--{name}" for name in ("status", "reload", "stop") if getattr(args, name)), "")
     network = {
         "--allow-host": args.allow_host,
         "--allow-origin": args.allow_origin,
@@ -137,16 +141,17 @@ def begin(args: Namespace, path: Path) -> int:
     with os.fdopen(reading, "rb") as ready, open(log, "ab", opener=private) as out:
         start = out.tell()
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                cwd="/",
-                env={**absolute(environ), READY: str(writing)},
-                pass_fds=(writing,),
-                start_new_session=True,
-            )
+            with handed_over({**absolute(environ), READY: str(writing)}) as (given, passed):
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    cwd="/",
+                    env=given,
+                    pass_fds=(writing, *passed),
+                    start_new_session=True,
+                )
         finally:
             os.close(writing)
         said = ready.readline().decode("utf-8", "replace").strip()
@@ -191,6 +196,18 @@ def status(path: Path) -> int:
     print(f"serving at {record.socket}" + "".join(f" and {address}" for address in record.web))
     up = time.time() - record.started
     print(f"process {record.pid}, jaato {record.version}, up {up:.0f} s")
+    return OK
+
+
+def reload(path: Path) -> int:
+    """Have the server's open sessions begin anew, as its owner. Raises `ServerGone`, `ConfigError`."""
+    from jaato.cli.reach import greeted
+    from jaato.client.address import Address
+    from jaato.protocol.commands import ServerReload
+
+    with greeted(Address(path=path)) as client:
+        client.ask(ServerReload())
+    say("open sessions begin anew, each once it rests")
     return OK
 
 

@@ -66,6 +66,11 @@ def add_server(commands: _SubParsersAction[Parser]) -> None:
     )
     kinds.add_argument("--status", action="store_true", help="say whether a server runs, and where")
     kinds.add_argument(
+        "--reload",
+        action="store_true",
+        help="have open sessions begin anew, once they rest, under settings and trust as they are now",
+    )
+    kinds.add_argument(
         "--stop", action="store_true", help="end the server; turns are interrupted, nothing is lost"
     )
     serve.add_argument("--log", metavar="FILE", help="keep the log there, private and bounded, not on stderr")

@@ -41,7 +41,7 @@ def main(args: Namespace) -> int:
     if not (settings.state_dir / "jaato.db").exists() and args.action not in ("list", "import"):
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
-    secrets = secrets_of(settings)
+    secrets = secrets_of(settings, workspace=workspace)
     try:
         match args.action:
             case "list":

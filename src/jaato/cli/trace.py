@@ -24,6 +24,7 @@ from jaato.runtime.tracing.otlp import document, spans_in
 from jaato.runtime.tracing.spans import Span, Value
 from jaato.runtime.tracing.targets import resource_of
 from jaato.settings import Settings
+from jaato.tools.secrets import Secrets
 
 MAX_LINE_BYTES = 64_000_000
 MAX_SPANS = 100_000
@@ -74,16 +75,17 @@ def stored_spans(settings: Settings, args: Namespace, workspace: Path) -> tuple[
                 raise SessionNotFound(f"No session has worked in {workspace} yet; name one.")
             session_id = newest[0].id
         content = bool(args.content or settings["trace_content"]) and args.json
-        return session_id, iter(list(folded(store, session_id, settings, content=content)))
+        secrets = secrets_of(settings, workspace=workspace)
+        return session_id, iter(list(folded(store, session_id, secrets, content=content)))
     finally:
         store.close()
 
 
-def folded(store: Store, session_id: str, settings: Settings, *, content: bool) -> Iterator[Span]:
+def folded(store: Store, session_id: str, secrets: Secrets, *, content: bool) -> Iterator[Span]:
     """The spans of a stored log; one that is damaged gives those of the rest."""
     fold = Fold(content=content)
     damaged = 0
-    for event in masked_log(store.read(session_id), secrets_of(settings)):
+    for event in masked_log(store.read(session_id), secrets):
         if isinstance(event, Damaged):
             damaged += 1
         else:

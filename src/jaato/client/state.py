@@ -96,6 +96,7 @@ def apply_rest(state: State, event: Event) -> None:
             state.name = event.name if event.name is not None else state.name
             state.description = event.description if event.description is not None else state.description
             state.provider, state.model = event.provider or state.provider, event.model or state.model
+            state.mode = event.mode or state.mode
         case AgentCreated():
             created(state, event)
         case AgentStatusChanged():

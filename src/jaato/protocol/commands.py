@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from jaato.protocol.messages import Media
+from jaato.protocol.specs import Mode
 
 
 class File(Struct, frozen=True, omit_defaults=True):
@@ -117,6 +118,14 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     deny: list[str] = field(default_factory=list)
     yes: bool = False
     read_only: bool = False
+    mode: Mode | None = None
+    """What runs without a question; `read_only` is the mode `read-only`."""
+    sandbox: Literal["workspace-write", "full"] | None = None
+    """What a command that a rule allows may reach."""
+    allow_domains: list[str] = field(default_factory=list)
+    """Hosts that commands which may write reach."""
+    add_dirs: list[str] = field(default_factory=list)
+    """Directories outside the workspace that they may change; absolute."""
     plugins: list[str] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of this session's tools and providers, beside the server's own."""
@@ -191,6 +200,10 @@ class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     deltas: bool | None = None
 
 
+class ServerReload(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="server.reload"):
+    """Have the open sessions begin anew, each once it rests, under configuration, permissions and trust as they are now."""
+
+
 Command = (
     MessageSend
     | PermissionResponse
@@ -211,4 +224,5 @@ Command = (
     | HistoryRequest
     | BlobRequest
     | ClientConfig
+    | ServerReload
 )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
@@ -26,7 +26,7 @@ from jaato.errors import (
 )
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
-from jaato.protocol.specs import ModelSettings
+from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
 from jaato.runtime.assemble import assemble
 from jaato.runtime.blueprint import Blueprint
@@ -50,7 +50,8 @@ class Agent:
     `async with Agent(model="…") as agent: result = await agent.run("…")`, or without a loop `Agent(…).run_sync("…")`.
     `provider` is a name or an object; without it the configured one, else one whose key is set, is used. `tools` are
     functions or objects of `@tool`, which run without asking; built-in tools read freely and ask for the rest: put
-    names into `allow`, give `on_permission`, or say `yes=True`. With `session` (an id, prefix or name) a stored one goes on.
+    names into `allow`, give `on_permission`, or say `yes=True`. `mode`, `sandbox`, `allow_domains` and `add_dirs` say what
+    commands may reach, as the settings of these names. With `session` (an id, prefix or name) a stored one goes on.
     """
 
     model: str | None = None
@@ -65,6 +66,10 @@ class Agent:
     deny: Sequence[str] = ()
     yes: bool = False
     read_only: bool = False
+    mode: Mode | None = None
+    sandbox: Literal["workspace-write", "full"] | None = None
+    allow_domains: Sequence[str] = ()
+    add_dirs: Sequence[str | Path] = ()
     on_permission: PermissionHandler | None = None
     on_clarification: ClarificationHandler | None = None
     temperature: float | None = None
@@ -104,6 +109,10 @@ class Agent:
             deny=listed("deny", self.deny),
             yes=self.yes,
             read_only=self.read_only,
+            mode=self.mode,
+            sandbox=self.sandbox,
+            allow_domains=listed("allow_domains", self.allow_domains),
+            add_dirs=tuple(str(path) for path in listed("add_dirs", self.add_dirs)),
             settings=settings,
             limits=Limits(model_calls=self.max_turns),
             retry=self.retry,

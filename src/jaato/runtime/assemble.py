@@ -15,8 +15,9 @@ from jaato.agent.state import State
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.protocol.ids import session_name
-from jaato.protocol.specs import ModelSettings
+from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.opened import opened
 from jaato.runtime.outfit import make_registry
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan
@@ -50,7 +51,7 @@ async def assemble(
         secrets = known_secrets(settings, blueprint)
         journal = resumed(store, blueprint, workspace, secrets)
         workspace = workspace if journal is None else place_of(journal)
-        shop = Workshop(workspace, settings, store, secrets)
+        shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
         session, leave = await shop.session(blueprint, journal, wire=wire)
     except BaseException:
         await let_go(shop, store)
@@ -226,7 +227,12 @@ def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
 
 
 def plan_of(
-    blueprint: Blueprint, settings: Settings, provider: Provider, model: str, workspace: Path
+    blueprint: Blueprint,
+    settings: Settings,
+    provider: Provider,
+    model: str,
+    workspace: Path,
+    policy: Policy,
 ) -> Plan:
     """How the session is to be made."""
     prompt = blueprint.prompt if blueprint.prompt is not None else settings["system_prompt"]
@@ -242,7 +248,7 @@ def plan_of(
         provider=provider,
         model=model,
         workspace=workspace,
-        policy=policy_for(blueprint, settings, workspace),
+        policy=policy,
         name=session_name(blueprint.name),
         id=blueprint.id,
         prompt=prompt,
@@ -276,13 +282,16 @@ def for_small_model(plan: Plan, settings: Settings) -> Plan:
     return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)
 
 
-def policy_for(blueprint: Blueprint, settings: Settings, workspace: Path) -> Policy:
-    """The permission rules of a session: the workspace's file, the user's settings, what this call adds."""
+def policy_for(
+    blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None = None
+) -> Policy:
+    """The permission rules of a session: the workspace's file, the user's settings, what this call adds; `earlier` is the
+    mode its user has chosen in it. Raises `ConfigError`."""
     policy = blueprint.policy or Policy.load(
         workspace / POLICY_FILE, workspace=workspace, state_dir=blueprint.state_dir or settings.state_dir
     )
     allow: Iterable[str] = (*settings["allow"], *blueprint.allow)
     deny: Iterable[str] = (*settings["deny"], *blueprint.deny)
     default: Any = "allow" if blueprint.yes else None
-    read_only = blueprint.read_only or settings["read_only"]
-    return policy.with_flags(allow=allow, deny=deny, default=default, read_only=read_only)
+    ruled = policy.with_flags(allow=allow, deny=deny, default=default)
+    return opened(ruled, blueprint, settings, workspace, earlier)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.turn import Limits
-from jaato.protocol.specs import ModelSettings
+from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Policy
@@ -43,6 +43,10 @@ class Blueprint:
     deny: tuple[str, ...] = ()
     yes: bool = False
     read_only: bool = False
+    mode: Mode | None = None
+    sandbox: Literal["workspace-write", "full"] | None = None
+    allow_domains: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
     settings: ModelSettings = ModelSettings()
     limits: Limits | None = None
     retry: RetryPolicy = RetryPolicy()

@@ -16,6 +16,8 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import CommandEntry
 from jaato.runtime.discovery import BROKEN
 from jaato.runtime.later import Later
+from jaato.runtime.modes import COMMAND as MODE_COMMAND
+from jaato.runtime.modes import mode_command
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.call import CURRENT, Call, clean, plain
 from jaato.tools.unseen import one_line
@@ -30,6 +32,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     The output of a command that says `share_with_model` joins the conversation at the next pause. Raises `PluginError`
     for a command that fails.
     """
+    if name == MODE_COMMAND.name:
+        return mode_command(session, rest)
     for toolset in registry.toolsets():
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
@@ -79,7 +83,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
 
 def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
     """Every command `run_command` would run, by name; no more than some, and of bounded length."""
-    found: dict[str, CommandEntry] = {}
+    found = {MODE_COMMAND.name: entry_of(MODE_COMMAND, "session")}
     for toolset in registry.toolsets():
         for name, (command, run) in toolset.commands.items():
             if run is not None and len(name) <= MAX_NAME_CHARS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,33 +14,55 @@ from jaato.errors import ConfigError, PluginError
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.brought import brought_by
+from jaato.runtime.configured_secrets import MCP_FILE, REGISTRIES_FILE
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import secrets_of
 from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
 from jaato.settings import Settings
 from jaato.tools.catalog import Catalog
+from jaato.tools.control_names import control_names
 from jaato.tools.paths import Roots
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.secrets import Secrets
 from jaato.tools.semantic import Meaning
 from jaato.tools.tool import Tool, options_of, tool_from
-from jaato.tools.trust import Trust
+from jaato.tools.trust import HeldTrust
 
 
 def make_registry(
-    workspace: Path, settings: Settings, model: str, blueprint: Blueprint, secrets: Secrets | None = None
+    workspace: Path,
+    settings: Settings,
+    model: str,
+    blueprint: Blueprint,
+    secrets: Secrets | None = None,
+    trust: HeldTrust | None = None,
 ) -> PluginRegistry:
-    """The plugins of a session and the functions it was given; `secrets` are those the session masks."""
+    """The plugins of a session and the functions it was given; `secrets` are those the session masks, `trust` is what was
+    vouched for when it began."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
-    services = {"environ": settings.environ, "settings": settings, "roots": Roots(workspace, granted)}
+    sandbox = sandbox_for(workspace, settings, blueprint.state_dir or settings.state_dir)
+    trust = trust or held_trust(settings, blueprint.state_dir)
+    services = {
+        "environ": settings.environ,
+        "settings": settings,
+        "roots": Roots(
+            workspace,
+            granted,
+            names=control_names(tuple(settings["control_files"])),
+            control_change=sandbox.aftercare.change,
+        ),
+        "sandbox": sandbox,
+        "trust": trust,
+    }
     catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"), settings.cache_dir / "tool-index")
-    brought = brought_by(workspace, Trust(blueprint.state_dir or settings.state_dir))
+    brought = brought_by(workspace, trust)
     registry = PluginRegistry(
         model,
         workspace=workspace,
         services={
             **services,
             "brought": brought,
-            "secrets": secrets or secrets_of(settings, blueprint.api_key),
+            "secrets": secrets or secrets_of(settings, blueprint.api_key, workspace),
         },
         plugin_dirs=[settings.config_dir / "plugins"],
         catalog=catalog,
@@ -60,6 +84,28 @@ def make_registry(
         if entry.background_after_s is not None:
             entry.background_after_s = settings["background_after_s"]
     return registry
+
+
+def held_trust(settings: Settings, state_dir: Path | None = None) -> HeldTrust:
+    """What the user vouches for now, in the list of trusted files and by files of his own that need no trust."""
+    home = Path(settings.environ.get("HOME") or Path("~").expanduser())
+    own = (home / MCP_FILE, settings.config_dir / REGISTRIES_FILE, settings.config_dir / "profiles")
+    return HeldTrust(state_dir or settings.state_dir, own)
+
+
+def sandbox_for(workspace: Path, settings: Settings, state_dir: Path) -> Sandbox:
+    """What confines the processes of this workspace."""
+    digest = hashlib.sha256(os.fsencode(workspace.resolve())).hexdigest()[:16]
+    return Sandbox(
+        workspace,
+        environ=settings.environ,
+        private=(state_dir, settings.config_dir),
+        cache=settings.cache_dir / "sandbox" / digest,
+        backend=settings["sandbox_backend"],
+        names=control_names(tuple(settings["control_files"])),
+        quarantine=state_dir / "removed",
+        allow_hosts=settings["allow_hosts"],
+    )
 
 
 def given_tool(entry: Callable[..., Any] | Tool) -> Tool:

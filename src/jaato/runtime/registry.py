@@ -298,3 +298,5 @@ class PluginRegistry:
         """Let go of every plugin, each once."""
         for name in [*self._exposed, *self._enrichment_only]:
             self.unexpose_tool(name)
+        if (sandbox := self.services.get("sandbox")) is not None:
+            sandbox.close()

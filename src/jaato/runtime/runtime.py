@@ -30,7 +30,7 @@ from jaato.protocol.events import (
     SessionUpdated,
 )
 from jaato.protocol.ids import new_id
-from jaato.protocol.specs import Grant, ModelSettings
+from jaato.protocol.specs import Grant, Mode, ModelSettings
 from jaato.runtime.commands import run_command
 from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
 from jaato.runtime.masked_asker import MaskedAsker
@@ -38,8 +38,10 @@ from jaato.runtime.recruit import Recruiter
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.relay import relay_for
 from jaato.tools.call import Call
+from jaato.tools.control_names import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
+from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.secrets import Secrets
 
 
@@ -143,7 +145,7 @@ class Runtime:
 
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
         desk = Desk(journal, plan.question_timeout_s)
-        settings = self.registry.services.get("settings")
+        settings, roots = (self.registry.services.get(name) for name in ("settings", "roots"))
         asker = relay_for(desk, plan.policy, journal.secrets, next(iter(plan.protected), None), settings)
 
         def granted(grant: Grant) -> None:
@@ -152,6 +154,9 @@ class Runtime:
         def revoked(grant: Grant) -> None:
             journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
 
+        def changed(mode: Mode) -> None:
+            journal.record(SessionUpdated(**journal.head(), mode=mode))
+
         gate = Gate(
             plan.policy,
             asker=asker if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
@@ -159,9 +164,12 @@ class Runtime:
             turnstile=turnstile(),
             on_grant=granted,
             on_revoke=revoked,
+            on_mode=changed,
             grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
+            control_names=roots.names if roots is not None else STANDARD,
             timeout_s=plan.question_timeout_s,
+            profiles=profiles_of(self.registry.services, self.registry.workspace),
         )
         return Session(
             journal=journal,
@@ -180,7 +188,12 @@ class Runtime:
             enrich_result=self._enrich_result,
             execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
             recruiter=Recruiter(self.registry),
-            services={"registry": self.registry, "secrets": journal.secrets, **plan.services},
+            services={
+                "registry": self.registry,
+                "secrets": journal.secrets,
+                "sandbox": self.registry.services.get("sandbox"),
+                **plan.services,
+            },
         )
 
     async def _enrich(self, prompt: str) -> str:

@@ -180,7 +180,7 @@ def settled_in(state: SessionState, home: Home) -> list[Event]:
                     "core_tools": home.core_tools,
                 }
             case SessionUpdated():
-                changes |= {"provider": None, "model": None}
+                changes |= {"provider": None, "model": None, "mode": None}
         settled.append(msgspec.structs.replace(event, **changes))
     if not any(isinstance(event, AgentCreated) and event.parent_agent_id is None for event in settled):
         raise ConfigError(f"The saved session {state.session_id} has lost its agent.")

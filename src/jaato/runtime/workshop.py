@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+import anyio.to_thread
+
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.compaction.room import Compaction
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of
+from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of, policy_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.keeper import keeper_for
-from jaato.runtime.outfit import make_registry, strategy_for
+from jaato.runtime.outfit import held_trust, make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
 from jaato.runtime.secret_values import learned
 from jaato.runtime.tracing import Tally, tracer_for
@@ -26,6 +29,7 @@ from jaato.tools.secrets import Secrets
 
 if TYPE_CHECKING:
     from jaato.runtime.choose import Choice
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 
 class Workshop:
@@ -38,6 +42,7 @@ class Workshop:
         store: Store,
         secrets: Secrets,
         spans: Tally | None = None,
+        state_dir: Path | None = None,
     ) -> None:
         if not workspace.is_dir():
             raise ConfigError(
@@ -47,6 +52,7 @@ class Workshop:
         self.settings = settings
         self.store = store
         self.secrets = secrets
+        self.trust = held_trust(settings, state_dir)
         self._runtimes: dict[tuple[str, tuple[str, ...] | None], Runtime] = {}
         self._providers: dict[tuple[object, ...], tuple[Provider, str, Choice]] = {}
         self._scripted: list[Provider] = []
@@ -66,10 +72,13 @@ class Workshop:
         With `resumable` a turn that was cut off stays open, to be gone on with.
         """
         settings = self.settings.with_flags(flags_of(blueprint))
+        earlier = journal.state.mode if journal is not None else None
+        policy = policy_for(blueprint, settings, self.workspace, earlier)
         provider, model = await self._provider(blueprint, settings, journal)
         runtime = self._runtime(blueprint, model)
         registry = runtime.registry
-        plan = plan_of(blueprint, settings, provider, model, self.workspace)
+        sandbox: Sandbox | None = registry.services.get("sandbox")
+        plan = plan_of(blueprint, settings, provider, model, self.workspace, policy)
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, self.settings)
         strategy = strategy_for(settings, registry)
@@ -99,6 +108,9 @@ class Workshop:
             finally:
                 untraced()
                 self.sessions -= 1
+                if sandbox is not None:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(sandbox.end_session, entered.state.session_id)
                 if wire:
                     registry.forget_session(entered)
                 let_go(strategy, settings)
@@ -135,7 +147,7 @@ class Workshop:
         runtime = self._runtimes.get(key)
         if runtime is None:
             registry = blueprint.registry or make_registry(
-                self.workspace, self.settings, model, blueprint, self.secrets
+                self.workspace, self.settings, model, blueprint, self.secrets, self.trust
             )
             runtime = self._runtimes[key] = Runtime(
                 self.store,

@@ -62,6 +62,42 @@ FIELDS: dict[str, Field] = {
     "read_only": Field(
         "switch", False, "deny every tool that does more than read", tighten=lambda new, old: bool(new)
     ),
+    "mode": Field(
+        "text",
+        "ask",
+        "what runs without a question: ask (only what reads), accept-edits (file tools in the workspace too), auto (commands "
+        "that write in the workspace too), plan (only what reads, until a plan is approved), read-only (nothing more, ever)",
+        ("ask", "accept-edits", "auto", "plan", "read-only"),
+        tighten=lambda new, old: new == "read-only" or (new == "plan" and old != "read-only"),
+    ),
+    "sandbox": Field(
+        "text",
+        "workspace-write",
+        "what a command that a rule allows may reach: workspace-write, or full (no sandbox)",
+        ("workspace-write", "full"),
+        tighten=lambda new, old: new == "workspace-write",
+    ),
+    "sandbox_backend": Field(
+        "text",
+        "auto",
+        "what confines commands: auto takes the first that works, none lets every command ask",
+        ("auto", "bubblewrap", "landlock", "none"),
+        tighten=lambda new, old: False,
+    ),
+    "allow_domains": Field(
+        "list",
+        [],
+        "hosts that commands which may write reach through the proxy: pypi.org, *.npmjs.org, host:8443",
+    ),
+    "add_dirs": Field(
+        "list", [], "directories outside the workspace that commands which may write can change"
+    ),
+    "control_files": Field(
+        "list",
+        [],
+        "more files that decide what runs: NAME, GLOB or DIR/NAME; tier2: in front for those that commands may write",
+        tighten=lambda new, old: True,
+    ),
     "allow": Field("list", [], "tools and command patterns that run without asking"),
     "question_timeout_s": Field(
         "number", 0.0, "seconds until an unanswered question is denied, or its default counts; 0: no end"

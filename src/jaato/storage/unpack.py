@@ -63,8 +63,9 @@ def add_events(bundle: Bundle, draft: Draft, workspace: str, name: str | None, m
             case SessionCreated() if at == 1:
                 root, called = event.agent_id, event.name
                 changes |= {"workspace": workspace, "timestamp": now()}
-            case SessionUpdated(name=str(other)):
-                called = other
+            case SessionUpdated():
+                called = event.name or called
+                changes["mode"] = None
             case PermissionGranted(grant=grant):
                 grants[grant.id] = None
         if len(grants) > MAX_GRANTS:

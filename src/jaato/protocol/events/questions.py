@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from jaato.protocol.events.base import EventBase
-from jaato.protocol.specs import Grant
+from jaato.protocol.specs import Grant, SandboxAccess
 
 
 class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -16,6 +16,8 @@ class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
     decision: Literal["allowed", "denied"]
     reason: str
     method: str
+    access: SandboxAccess | None = None
+    """What the sandbox of the call's process opens; None for a call that starts none."""
 
 
 class PermissionRequested(
@@ -34,6 +36,8 @@ class PermissionRequested(
     shape: str | None = None
     deadline: str | None = None
     default: str = "n"
+    access: SandboxAccess | None = None
+    """What a yes opens to the call's process."""
 
 
 class PermissionResolved(

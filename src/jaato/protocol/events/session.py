@@ -12,8 +12,10 @@ from jaato.protocol.specs import (
     ClientView,
     CommandEntry,
     MemoryEntry,
+    Mode,
     ModelSettings,
     Plan,
+    SandboxView,
     SessionEntry,
     Waypoint,
 )
@@ -32,12 +34,14 @@ class SessionCreated(
 class SessionUpdated(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.updated"
 ):
-    """A name, description or model was changed; what is None stays."""
+    """A name, description, model or mode was changed; what is None stays."""
 
     name: str | None = None
     description: str | None = None
     provider: str | None = None
     model: str | None = None
+    mode: Mode | None = None
+    """What runs without a question from now on, as the user has said."""
 
 
 class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):
@@ -57,6 +61,8 @@ class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
     """Whether an agent works in the server: else an open turn works in another process, or was cut off by a crash."""
     state: State | None = None
     live: Live | None = None
+    sandbox: SandboxView | None = None
+    """How its commands are confined; None while the session rests."""
 
 
 class AgentCreated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.created"):

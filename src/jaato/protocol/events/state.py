@@ -10,7 +10,7 @@ from jaato.protocol.events.questions import ClarificationQuestion, PermissionReq
 from jaato.protocol.events.tools import BackgroundUpdated, ToolCallEnd
 from jaato.protocol.events.turn import GcCompleted, MessageModel, MessageUser, TurnCompleted
 from jaato.protocol.messages import Message, Problem, Usage
-from jaato.protocol.specs import CommandEntry, FileChange, MemoryEntry, Plan, Waypoint
+from jaato.protocol.specs import CommandEntry, FileChange, MemoryEntry, Mode, Plan, Waypoint
 
 Entry = MessageUser | MessageModel | ToolCallEnd | TurnCompleted | GcCompleted
 """An event that is part of the conversation as it is shown."""
@@ -62,6 +62,8 @@ class State(Struct, kw_only=True, omit_defaults=True):
     updated_at: str = ""
     provider: str = ""
     model: str = ""
+    mode: Mode | None = None
+    """What runs without a question, where the user has said so in the session."""
     root_agent_id: str = ""
     agents: dict[str, AgentView] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)

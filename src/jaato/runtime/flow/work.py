@@ -153,7 +153,8 @@ class Work:
         """Make a session for it, and let go of that however it ends."""
         store = open_store(settings, blueprint.state_dir)
         try:
-            shop = Workshop(workspace, settings, store, known_secrets(settings, blueprint))
+            secrets = known_secrets(settings, blueprint)
+            shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
             try:
                 session, leave = await shop.session(blueprint)
                 try:

@@ -1,0 +1,174 @@
+"""Re-execute the program with a clean environment, and keep other processes of the user from reading its memory.
+
+The environment a process is started with can be read in `/proc/PID/environ` for as long as it runs. Here it goes through
+a sealed memory file to a new image of the same process, which sets it with `putenv(3)`: that memory no file shows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+VARIABLE = "JAATO_ENVIRON_FD"
+"""The descriptor of the memory file that holds the environment, in the clean one."""
+PROGRAMS = frozenset(("jaato.__main__", "jaato.cli.__main__", "server.__main__"))
+"""What `python -m` runs as this program."""
+SCRIPT = "jaato"
+"""How the script is called that an installation makes."""
+OWN_IMAGE = "/proc/self/exe"
+PR_SET_DUMPABLE = 4
+LOWEST_FD = 3
+KEPT = frozenset(
+    (
+        *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "COVERAGE_PROCESS_START"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LD_BIND_NOW", "LD_DEBUG", "LD_DEBUG_OUTPUT"),
+        *("GCONV_PATH", "LOCPATH", "NLSPATH", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_CHECK_"),
+        *("MALLOC_MMAP_THRESHOLD_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "PYTHONCASEOK"),
+        *("PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONEXECUTABLE", "PYTHONPYCACHEPREFIX"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONHASHSEED", "PYTHONINTMAXSTRDIGITS"),
+        *("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONCOERCECLOCALE", "PYTHONUNBUFFERED", "PYTHONDEBUG"),
+        *("PYTHONINSPECT", "PYTHONVERBOSE", "PYTHONWARNINGS", "PYTHONWARNDEFAULTENCODING"),
+        *("PYTHONFAULTHANDLER", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONASYNCIODEBUG"),
+        *("PYTHONMALLOC", "PYTHONMALLOCSTATS", "PYTHONDEVMODE", "PYTHONNODEBUGRANGES"),
+        *("PYTHONPERFSUPPORT", "PYTHON_PERF_JIT_SUPPORT", "PYTHON_FROZEN_MODULES", "PYTHON_GIL"),
+        *("PYTHON_JIT", "PYTHON_CPU_COUNT", "PYTHON_TLBC", "PYTHON_COLORS"),
+    )
+)
+"""What the loader and the interpreter read before the program runs, by name, so that nothing else goes with it."""
+KEPT_PREFIX = b"LC_"
+
+
+def protect() -> None:
+    """Continue in an image without the environment in view that cannot be dumped or traced; at most one exec.
+
+    Where the system cannot do it, as much as it can is done. Nothing happens in a process that another program began.
+    """
+    if not is_program():
+        return
+    given = os.environ.pop(VARIABLE, None)  # noqa: TID251 before there are settings
+    if given is None:
+        restart()
+        forbid_dumps()
+    else:
+        forbid_dumps()
+        restore(given)
+
+
+def is_program() -> bool:
+    """Whether this process was started as this program, rather than by one that calls it."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return spec.name in PROGRAMS
+    return os.path.basename(getattr(main, "__file__", None) or "") == SCRIPT
+
+
+def restart() -> None:
+    """Become a new image of this program; returns where that cannot be."""
+    environ = os.environb if os.supports_bytes_environ else None
+    fd = packed(environ) if environ is not None and sys.executable else None
+    if environ is None or fd is None:
+        return
+    os.set_inheritable(fd, True)
+    for image in (sys.executable, OWN_IMAGE):
+        try:
+            os.execve(image, [sys.executable, *sys.orig_argv[1:]], cleaned(environ, fd))  # noqa: S606 no shell
+        except OSError:
+            continue  # it was removed meanwhile, or stands in a directory of another user
+    os.close(fd)
+
+
+def handed_over(
+    environ: Mapping[str, str],
+) -> AbstractContextManager[tuple[dict[bytes, bytes], tuple[int, ...]]]:
+    """What to start another process of this program with, so that it need not be re-executed: an environment, and the
+    descriptors to pass on, which are closed afterwards."""
+    from contextlib import contextmanager
+
+    whole = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+
+    @contextmanager
+    def given() -> Iterator[tuple[dict[bytes, bytes], tuple[int, ...]]]:
+        fd = packed(whole)
+        try:
+            yield (whole, ()) if fd is None else (cleaned(whole, fd), (fd,))
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    return given()
+
+
+def packed(environ: Mapping[bytes, bytes]) -> int | None:
+    """A descriptor of a sealed memory file with these variables; None where there is no such thing."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    import fcntl
+
+    made = -1
+    try:
+        made = os.memfd_create("environ", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(made, "wb", closefd=False) as file:
+            file.write(b"\0".join(name + b"=" + value for name, value in environ.items()))
+        fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals())
+        return fcntl.fcntl(
+            made, fcntl.F_DUPFD_CLOEXEC, LOWEST_FD
+        )  # never in place of a closed standard stream
+    except (OSError, AttributeError):  # an interpreter may know the file and not the seals
+        return None
+    finally:
+        if made >= 0:
+            os.close(made)
+
+
+def cleaned(environ: Mapping[bytes, bytes], fd: int) -> dict[bytes, bytes]:
+    """The environment to start an image with that finds the whole one behind this descriptor."""
+    kept = {name: value for name, value in environ.items() if is_kept(name)}
+    return {**kept, VARIABLE.encode(): b"%d" % fd}
+
+
+def is_kept(name: bytes) -> bool:
+    """Whether a variable stays where others of the user can read it."""
+    return name.startswith(KEPT_PREFIX) or os.fsdecode(name) in KEPT
+
+
+def seals() -> int:
+    """What makes a memory file unchangeable."""
+    import fcntl
+
+    return fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+def restore(given: str) -> None:
+    """Set the variables of the memory file and close it; a descriptor that is none changes nothing."""
+    import fcntl
+
+    try:
+        fd = int(given)
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != seals():
+            return
+        with open(fd, "rb") as file:
+            file.seek(0)
+            entries = file.read().split(b"\0")
+    except (AttributeError, ValueError, OverflowError, OSError):
+        return
+    for entry in entries:
+        name, equals, value = entry.partition(b"=")
+        if equals:
+            os.environb[name] = value
+
+
+def forbid_dumps() -> None:
+    """Let no other process of this user read the memory, trace this one or dump its core (Linux)."""
+    if sys.platform != "linux":
+        return
+    import _ctypes  # a fifth of what its package takes to import
+
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # None is the program itself
+    _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))

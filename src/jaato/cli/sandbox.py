@@ -1,0 +1,198 @@
+"""`jaato sandbox`: a command run by hand as the agent's are, or what it would see."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from jaato.cli.ending import OK, say
+from jaato.cli.options import directories_of, workspace_of
+from jaato.cli.screen import visible
+from jaato.cli.table import print_json, print_line
+from jaato.errors import ConfigError, ToolError
+from jaato.protocol.specs import SandboxAccess
+from jaato.runtime.assemble import settings_for
+from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.opened import openings_of
+from jaato.runtime.outfit import sandbox_for
+from jaato.tools.access import PROFILES
+from jaato.tools.processes.command import Command, Limits
+from jaato.tools.processes.ended import Ended
+from jaato.tools.processes.environ import for_commands
+from jaato.tools.processes.launch import Launcher
+
+if TYPE_CHECKING:
+    from jaato.settings import Settings
+    from jaato.tools.processes.sandbox.plan import MountPlan
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
+
+NOTHING_TO_OPEN = (
+    "--allow-domain and --add-dir open something to commands that may write: add --profile workspace-write."
+)
+NO_BACKEND = "No sandbox works on this machine (sandbox_backend is {chosen}); `jaato doctor` says why. Nothing was run."
+CHUNK_BYTES = 1 << 16
+NOT_RUN = 126
+
+
+def main(args: Namespace) -> int:
+    """Run the command, or explain what it would see. Raises `ConfigError`, and `ToolError` where there is no sandbox."""
+    workspace = workspace_of(args)
+    words = args.words[1:] if args.words[:1] == ["--"] else args.words
+    if not words and not args.explain:
+        raise ConfigError("Say what to run: jaato sandbox -- COMMAND…, or --explain what it would see.")
+    if args.json and not args.explain:
+        raise ConfigError("--json goes with --explain; the command's own output is printed as it is.")
+    blueprint = Blueprint(
+        workspace=workspace, allow_domains=tuple(args.allow_domain), add_dirs=directories_of(args)
+    )
+    settings = settings_for(blueprint, workspace)
+    access = access_of(args, blueprint, settings, workspace)
+    sandbox = sandbox_for(workspace, settings, settings.state_dir)
+    try:
+        if args.explain:
+            explain(args, sandbox, access)
+            return OK
+        if access.profile not in sandbox.profiles:
+            raise ToolError(NO_BACKEND.format(chosen=settings["sandbox_backend"]))
+        code: int = anyio.run(run, words, workspace, settings, sandbox, access)
+        return code
+    finally:
+        sandbox.close()
+
+
+def access_of(args: Namespace, blueprint: Blueprint, settings: Settings, workspace: Path) -> SandboxAccess:
+    """What the command may reach, with what the settings open to every command that may write. Raises `ConfigError`."""
+    if args.profile == "read-only":
+        if args.allow_domain or args.add_dir:
+            raise ConfigError(NOTHING_TO_OPEN)
+        return SandboxAccess("read-only")
+    return msgspec.structs.replace(openings_of(blueprint, settings, workspace), profile="workspace-write")
+
+
+async def run(
+    words: list[str], workspace: Path, settings: Settings, sandbox: Sandbox, access: SandboxAccess
+) -> int:
+    """The command from start to end; gives its exit code."""
+    launcher = Launcher()
+    try:
+        with streams() as handed:
+            command = Command(
+                words,
+                workspace,
+                for_commands(settings.environ, (), {}),
+                limits=Limits(),
+                show=show_error,
+                streams=handed,
+                confinement=await sandbox.confine(access, workspace, "by hand"),
+            )
+            ended = await command.run(launcher)
+    finally:
+        launcher.close()
+    return code_of(ended, words[0])
+
+
+@contextmanager
+def streams() -> Iterator[tuple[int, int]]:
+    """Input and output for the command. A terminal is never handed over: the command reads nothing, and what it prints is
+    copied."""
+    stdin = os.open(os.devnull, os.O_RDONLY) if is_terminal(0) else os.dup(0)
+    copier: threading.Thread | None = None
+    stdout = os.dup(1)
+    if is_terminal(1):
+        reading, writing = os.pipe()
+        copier = threading.Thread(target=copy, args=(reading, stdout), daemon=True)
+        copier.start()
+    else:
+        writing = stdout
+    try:
+        yield stdin, writing
+    finally:
+        os.close(stdin)
+        os.close(writing)
+        if copier is not None:
+            copier.join()
+
+
+def copy(reading: int, stdout: int) -> None:
+    """Copy until the end."""
+    try:
+        while data := os.read(reading, CHUNK_BYTES):
+            while data:
+                data = data[os.write(stdout, data) :]
+    except OSError:
+        pass  # whoever read it has gone
+    finally:
+        os.close(reading)
+        os.close(stdout)
+
+
+def is_terminal(descriptor: int) -> bool:
+    """Whether a standard stream is a terminal; one that is closed is none."""
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def show_error(text: str) -> None:
+    """What the command writes to its errors."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def code_of(ended: Ended, program: str) -> int:
+    """The exit code as a shell gives it; says so where the command could not be started."""
+    if ended.reason == "failure":
+        say(f"{visible(program)[:200]} could not be run: {ended.stuck[-1]}.")
+        return NOT_RUN + (ended.stuck[-1] == os.strerror(2))
+    if ended.code is None:
+        raise ToolError("The command was stopped before it ended; nothing of it is running.")
+    return ended.code if ended.code >= 0 else 128 - ended.code
+
+
+def explain(args: Namespace, sandbox: Sandbox, access: SandboxAccess) -> None:
+    """Print what the command would see."""
+    plan, _cache = sandbox.plan(access, Path("/tmp"), sandbox.protected(access))  # noqa: S108 only its name is shown
+    backend = sandbox.backend
+    if args.json:
+        print_json(
+            {
+                "backend": backend.name if backend is not None else None,
+                "profiles": sorted(sandbox.profiles),
+                "profile": access.profile,
+                "domains": list(access.domains),
+                **{name: list(paths) for name, paths in listed(plan).items()},
+            }
+        )
+        return
+    profiles = f" (enforces {', '.join(sorted(sandbox.profiles))})" if backend is not None else ""
+    print_line(
+        f"back end  {backend.name if backend is not None else 'none: nothing can be confined'}{profiles}"
+    )
+    print_line(f"profile   {access.profile}: {PROFILES[access.profile]}")
+    print_line("/tmp      one of the session's own")  # noqa: S108 only its name is shown
+    network = f"through the proxy: {', '.join(access.domains)}" if access.domains else "nothing outside"
+    print_line(f"network   the session's own loopback; {network}")
+    for name, paths in listed(plan).items():
+        for path in paths:
+            print_line(f"{name:<9} {visible(path)}")
+
+
+def listed(plan: MountPlan) -> dict[str, tuple[str, ...]]:
+    """The paths of a plan by what becomes of them; all else is read-only."""
+    found: dict[str, Any] = {
+        "writable": plan.writable,
+        "pinned": plan.pinned,
+        "fixed": plan.fixed,
+        "hidden": tuple(sorted((*plan.hidden_directories, *plan.hidden_files))),
+    }
+    return found
