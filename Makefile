@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 # What one process has compiled, thousands of others need not.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check bench kill fuzz docs clean
+.PHONY: help demo test test-system check bench kill fuzz docs clean
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
+	@echo "make test-system  what needs toolchains or Debian packages: gdb, cargo, go, cmake, java, tmux, strace"
 	@echo "make check  formatting, lint, types, layers"
 	@echo "make bench  measure the figures and print them with their bounds"
 	@echo "make kill   kill the daemon at every boundary of a session, some 1,900 times"
@@ -38,7 +39,10 @@ check: .stamp-test
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/pytest -n 3 --dist loadfile
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+test-system: .stamp-test
+	$(BIN)/pytest -m system -rs
 
 bench: .stamp-test
 	$(BIN)/python -m bench

@@ -14,10 +14,12 @@ import anyio
 from jaato import settings
 from jaato.abc.plugin import Plugin
 from jaato.plugins.files.plugin import FilesPlugin
+from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, no_output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog
 from jaato.tools.paths import Roots
+from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import tools_of
 
 
@@ -42,6 +44,7 @@ class Bench:
             "roots": Roots(self.workspace),
             "catalog": self.catalog,
         }
+        self.services["sandbox"] = Sandbox(self.workspace, environ=self.services["environ"])
         files = FilesPlugin(self)
         self.catalog.add(tools_of(files, files.name))
         self.plugin: Any = kind(self)
@@ -60,6 +63,7 @@ class Bench:
         token: CancelToken | None = None,
         session: str = "",
         services: Mapping[str, Any] | None = None,
+        access: SandboxAccess | None = None,
         **arguments: Any,
     ) -> Any:
         """Call a tool: checked against its schema first."""
@@ -77,6 +81,7 @@ class Bench:
             keep=self._keep,
             token=token or CancelToken(),
             services=services or {},
+            access=access,
         )
         value = found.tool.run(arguments, call)
         return await value if found.tool.is_async else value
@@ -92,6 +97,7 @@ class Bench:
     def close(self) -> None:
         """Shut the plugin down."""
         self.plugin.shutdown()
+        self.services["sandbox"].close()
 
     def _keep(self, data: bytes | Path) -> str:
         assert isinstance(data, bytes)

@@ -20,6 +20,7 @@ from jaato.runtime.adapt import Toolset
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.storage.sqlite import SqliteStore
+from jaato.tools.openings import FULL
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool, tool_from
 
@@ -59,10 +60,10 @@ def runtime(
 
 
 def plan(path: Path, script: Sequence[Answer], **more: Any) -> Plan:
-    """A plan for a session that plays a script; everything is allowed unless `policy` says otherwise."""
+    """A plan for a session that plays a script; everything is allowed, without a sandbox, unless `policy` says otherwise."""
     settings: dict[str, Any] = {
         "provider": ScriptedProvider(script, keep_requests=True),
-        "policy": Policy.of({"defaultPolicy": "allow"}),
+        "policy": Policy.of({"defaultPolicy": "allow"}).with_flags(access=FULL),
         "retry": FAST,
         "limits": Limits(),
     }

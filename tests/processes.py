@@ -20,3 +20,11 @@ def children(*, zombies: bool) -> set[int]:
         if int(fields[1]) == os.getpid() and (zombies or fields[0] != "Z"):
             found.add(int(entry.name))
     return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:  # it may go while it is read
+        return False

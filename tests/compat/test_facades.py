@@ -49,9 +49,9 @@ def test_the_given_permission_plugin_decides(tmp_path: Path) -> None:
     )
     channel.close()
     script = [
-        call("run", command="touch a"),
-        call("run", command="rm a"),
-        call("run", command="mkdir b"),
+        call("run", command="touch a", need=["write"]),
+        call("run", command="rm a", need=["write"]),
+        call("run", command="mkdir b", need=["write"]),
         say("done"),
     ]
     with client_of(tmp_path, script, permission_plugin=plugin) as client:

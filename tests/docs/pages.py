@@ -58,6 +58,7 @@ def pages() -> list[Path]:
     return [
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
+        ROOT / "SECURITY.md",
         *sorted(ROOT.glob("docs/**/*.md")),
         *sorted(ROOT.glob("examples/*.md")),
     ]

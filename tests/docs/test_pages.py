@@ -23,6 +23,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [page for page in pages() if list(blocks(page.read_text()))], ids=name_of)
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fenced block of a page runs, in order, and prints what the page says it prints."""

@@ -87,4 +87,4 @@ def test_every_dependency_has_its_reason() -> None:
 @pytest.mark.parametrize("name", requirements())
 def test_a_dependency_has_a_floor_and_nothing_else(name: str) -> None:
     """A requirement names the oldest version that will do, and forbids no newer one."""
-    assert re.fullmatch(r"[\w.-]+>=[\d.]+", requirements()[name])
+    assert re.fullmatch(r"[\w.-]+>=[\d.]+(; sys_platform == .*)?", requirements()[name])

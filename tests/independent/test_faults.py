@@ -111,7 +111,11 @@ def test_cut_in_the_text(server: Aimock, desk: Desk) -> None:
 
 def test_cut_in_a_call(server: Aimock, desk: Desk) -> None:
     """A stream that breaks off in or after a call runs nothing; the call that comes whole runs once."""
-    call = {"name": "run", "arguments": json.dumps({"command": "echo $PPID >> ran.txt"}), "id": "call_run"}
+    call = {
+        "name": "run",
+        "arguments": json.dumps({"command": "echo $PPID >> ran.txt", "need": ["write"]}),
+        "id": "call_run",
+    }
     bad = {"response": {"content": LONG, "toolCalls": [call]}, "chunkSize": 30, "truncateAfterChunks": 3}
     first(server, bad, {"toolCalls": [call]}, {"content": "fine"})
     for name, outcome in desk.run_all("hi").items():

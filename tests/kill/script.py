@@ -117,7 +117,7 @@ ACTS: dict[str, list[Step | Callable[[ModelRequest], Step]]] = {
         call("restore_waypoint", waypoint_id="w2"),
         say("done"),
     ],
-    "shell": [call("run", command=f'echo "$$ shell" >> {LEDGER}'), say("done")],
+    "shell": [call("run", command=f'echo "$$ shell" >> {LEDGER}', need=["write"]), say("done")],
     "queued": [several("quiet", "before", 2), several("effect", "while", 2), say("not heard")],
     "extra": [call("quiet", name="extra"), say("done")],
     "long": [*[several("quiet", f"long{round_}_", 2) for round_ in range(48)], say("done")],

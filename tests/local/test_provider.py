@@ -78,6 +78,7 @@ def test_it_is_a_provider(provider: LocalProvider) -> None:
     assert anyio.run(provider.models) == [info]
 
 
+@pytest.mark.slow
 def test_every_turn_is_a_valid_call_or_an_answer(provider: LocalProvider) -> None:
     """However the model is sampled, a turn is a call of a declared tool with arguments of its schema, or
     text."""

@@ -30,9 +30,9 @@ COLLECTED: list[Mark] = []
 
 
 def marks_of(items: Iterable[pytest.Item]) -> list[Mark]:
-    """The marks of collected tests, each once, in order."""
+    """The marks of collected tests, each once, file by file."""
     found: dict[Mark, None] = {}
-    for item in items:
+    for item in sorted(items, key=lambda one: one.path):
         node = item.nodeid.partition("[")[0]
         marks = [Mark(node, *mark.args) for mark in item.iter_markers("spec")]
         found |= dict.fromkeys(marks or [Mark(node)])

@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the marks of a whole collection; a part of it would make the table look poor."""
     whole = str(config.rootpath / "tests")
     asked = {str((config.invocation_params.dir / name).resolve()) for name in config.args}
-    if asked == {whole} and not config.option.keyword and not config.option.markexpr:
-        COLLECTED.extend(marks_of(items))
+    if asked == {whole} and not config.option.keyword and config.option.markexpr == "not system":
+        COLLECTED.extend(marks_of(one for one in items if one.get_closest_marker("system") is None))
 
 
 @pytest.fixture

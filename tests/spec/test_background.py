@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.kit import call, plan, provider_of, recorded, results, runtime, say, session
+from tests.processes import alive
 
 from jaato.protocol.events import BackgroundUpdated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolResult
@@ -48,15 +49,6 @@ async def until(condition: Any) -> None:
     with anyio.fail_after(20):
         while not condition():
             await anyio.sleep(0.005)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 @pytest.mark.spec("S3", "Background Task Flow", "S3.background.3")
@@ -146,7 +138,12 @@ def test_a_slow_command_is_promised_once_and_stop_ends_its_processes(tmp_path: P
             assert alive(pids[0])
             return call("cancelBackgroundTask", task_id=ids[0])
 
-        script = [activate(), call("run", command=f"echo $$ >> {pidfile}; sleep 1000"), stop, say("done")]
+        script = [
+            activate(),
+            call("run", command=f"echo $$ >> {pidfile}; sleep 1000", need=["write"]),
+            stop,
+            say("done"),
+        ]
         made = runtime(tmp_path, [], PLUGINS)
         found = made.registry.catalog.find("run")
         assert found is not None

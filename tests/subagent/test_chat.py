@@ -25,7 +25,7 @@ def test_a_subagent_in_the_background_asks_at_the_prompt(desk: Desk, toolkit: bo
         call("get_tool_schemas", **DELEGATE),
         call("delegate", task="x", name="bob", background=True),
         say("Bob is at it."),
-        call("run", command="touch made"),
+        call("run", command="touch made", need=["write"]),
         say("I made it."),
         say("Good."),
     )
@@ -87,7 +87,7 @@ def test_a_signal_ends_a_run_with_all_its_subagents(desk: Desk, background: bool
     made = subprocess.Popen(
         [*desk.command, "run", "--yes", *desk.script(*steps), "go"],
         cwd=desk.work,
-        env=desk.env,
+        env={**desk.env, "JAATO_SANDBOX": "full"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -56,7 +56,7 @@ def test_the_report_counts_all_agents(desk: Desk) -> None:
         *desk.script(
             call("get_tool_schemas", **DELEGATE),
             call("delegate", task="x", name="one"),
-            call("run", command="touch made"),
+            call("run", command="touch made", need=["write"]),
             say("could not"),
             say("done"),
         ),
@@ -68,7 +68,7 @@ def test_the_report_counts_all_agents(desk: Desk) -> None:
     assert (report["model_calls"], report["tool_calls"]) == (5, 3)
     assert report["exit_code"] == 0
     (denied,) = report["denied"]
-    assert denied["arguments"] == {"command": "touch made"}
+    assert denied["arguments"] == {"command": "touch made", "need": ["write"]}
     assert denied["agent_id"].startswith("a")
     assert not (desk.work / "made").exists()
 

@@ -74,6 +74,7 @@ class Sloppy(Plugin):
         raise RuntimeError("no")
 
 
+@pytest.mark.slow
 def test_every_fault_is_found_and_nothing_is_called_that_only_writes() -> None:
     """Each rule names its tool and says what to do."""
     report = check_plugin(Sloppy, calls={"breaks": {"text": "boom"}, "absent": {}})

@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
     async def main() -> None:
-        script = [call("run", command="touch x"), say("One."), say("Two.")]
+        script = [call("run", command="touch x", need=["write"]), say("One."), say("Two.")]
         state = tmp_path / "state/jaato"
         async with traced(
             tmp_path, script, state_dir=state, on_permission=lambda _: "y", name="both"

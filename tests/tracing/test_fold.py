@@ -28,7 +28,7 @@ def test_a_turn_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> 
     """A turn is `invoke_agent`, below it each model call is `chat` and each tool call `execute_tool`, and the wait for a
     permission is a span of its own; names and attributes are those of OpenTelemetry's GenAI conventions."""
     script: list[Any] = [
-        calls(("readFile", {"path": "none"}), ("run", {"command": "touch x"})),
+        calls(("readFile", {"path": "none"}), ("run", {"command": "touch x", "need": ["write"]})),
         say("Done."),
     ]
     session_id, spans = once(tmp_path, script, on_permission=lambda _asked: "y")
@@ -68,7 +68,10 @@ def test_a_turn_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> 
 
 def test_a_refused_call_is_a_span_too(tmp_path: Path) -> None:
     """A call that was denied, or that no tool knows, is an `execute_tool` span that failed, beside the question."""
-    script: list[Any] = [calls(("run", {"command": "touch x"}), ("nothing", {})), say("Well.")]
+    script: list[Any] = [
+        calls(("run", {"command": "touch x", "need": ["write"]}), ("nothing", {})),
+        say("Well."),
+    ]
     _, spans = once(tmp_path, script, on_permission=lambda _asked: "n")
     found = by_name(spans)
     assert found["execute_tool run"].problem == "permission_denied"

@@ -60,7 +60,7 @@ def test_a_crash_doubles_no_span(tmp_path: Path) -> None:
     path = configured(tmp_path)
     asks = {
         "call": "run",
-        "with": {"command": "touch begun; sleep 600"},
+        "with": {"command": "touch begun; sleep 600", "need": ["write"]},
     }
     script: list[dict[str, Any]] = [{"call": "readFile", "with": {"path": "none"}}, asks, {"say": "done"}]
     with server(tmp_path, script) as process:

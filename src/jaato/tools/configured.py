@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +25,11 @@ class Malformed(Exception):
     """A file or an entry that cannot be used; the text says why and what to do."""
 
 
-def content_of(path: Path, within: Path | None) -> bytes | None:
-    """What is in a file, the user's own or, `within` it, a workspace's; None where there is none. Raises `Malformed`."""
+def content_of(
+    path: Path, within: Path | None, owns: Callable[[Path, bytes], bool] | None = None
+) -> bytes | None:
+    """What is in a file, the user's own or, `within` it, a workspace's; None where there is none. Raises `Malformed`, also
+    for what the user does not own with this content (`Trust.owns`)."""
     try:
         if within is not None and not resolved(path).is_relative_to(resolved(within)):
             raise Malformed(
@@ -35,6 +38,8 @@ def content_of(path: Path, within: Path | None) -> bytes | None:
         content = read_small(path, MAX_FILE_BYTES)
         if content is not None and within is None and os.stat(path).st_mode & WORLD_WRITABLE:
             raise Malformed(f"can be written by everybody, so it is not read; chmod 600 {path}")
+        if content is not None and within is None and owns is not None and not owns(path, content):
+            raise Malformed("has changed since this session began; what it says now counts in the next one")
     except ConfigError as error:
         raise Malformed(str(error).removeprefix(f"{path} ")) from None
     except OSError as error:
