@@ -72,7 +72,7 @@ def weakened(given: Confinement) -> Confinement:
             skip = 2
         elif word != "--disable-userns":
             kept.append(word)
-    return dataclasses.replace(given, prefix=tuple(kept), network=None)
+    return dataclasses.replace(given, prefix=(kept[0], "--unshare-net", *kept[1:]), network=None)
 
 
 async def confined(world: Outside, attacks: list[Attack], backend: str, profile: str) -> str:

@@ -26,7 +26,7 @@ from jaato.plugins.mcp.pool import POOL
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import sandbox_for
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.configured import Malformed, Scope
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Desk:
         self.workspace = workspace_of(args)
         self.settings: Settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
         environ = self.settings.environ
-        self.home = Path(environ.get("HOME") or Path("~").expanduser())
+        self.home = home_of(environ)
         asks = args.action in ("tools", "call") and (args.login or sys.stderr.isatty())
         self.places = Places(
             self.workspace,

@@ -25,6 +25,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.opened import openings_of
 from jaato.runtime.outfit import sandbox_for
 from jaato.tools.access import PROFILES
+from jaato.tools.openings import READ_ONLY
 from jaato.tools.processes.command import Command, Limits
 from jaato.tools.processes.ended import Ended
 from jaato.tools.processes.environ import for_commands
@@ -74,7 +75,7 @@ def access_of(args: Namespace, blueprint: Blueprint, settings: Settings, workspa
     if args.profile == "read-only":
         if args.allow_domain or args.add_dir:
             raise ConfigError(NOTHING_TO_OPEN)
-        return SandboxAccess("read-only")
+        return READ_ONLY
     return msgspec.structs.replace(openings_of(blueprint, settings, workspace), profile="workspace-write")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.configured import PLACE, Malformed, content_of, value_of
 from jaato.tools.secret_words import configured_secrets
 
@@ -20,7 +20,7 @@ MAX_VALUES = 2_000
 
 def configured_in(settings: Settings, workspace: Path | None) -> dict[str, str]:
     """What is secret of the variables and headers in the user's files, and in those of a workspace, trusted or not."""
-    home = Path(settings.environ.get("HOME") or Path("~").expanduser())
+    home = home_of(settings.environ)
     files: list[tuple[Path, Path | None]] = [
         (home / MCP_FILE, None),
         (settings.config_dir / REGISTRIES_FILE, None),

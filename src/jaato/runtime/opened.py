@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, SandboxAccess
 from jaato.runtime.blueprint import Blueprint
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.openings import closed_place
 from jaato.tools.permissions import Policy
 
@@ -37,7 +36,7 @@ def openings_of(blueprint: Blueprint, settings: Settings, workspace: Path) -> Sa
     """What is opened to every command that may write: by flags and settings together. Raises `ConfigError`."""
     domains = [*settings["allow_domains"], *blueprint.allow_domains]
     private = (blueprint.state_dir or settings.state_dir, settings.config_dir)
-    home = Path(settings.environ.get("HOME") or os.path.expanduser("~"))
+    home = home_of(settings.environ)
     paths = [
         directory_of(path, workspace, home=home, private=private)
         for path in (*settings["add_dirs"], *blueprint.add_dirs)

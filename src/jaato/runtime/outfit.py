@@ -18,7 +18,7 @@ from jaato.runtime.configured_secrets import MCP_FILE, REGISTRIES_FILE
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import secrets_of
 from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.control_names import control_names
 from jaato.tools.paths import Roots
@@ -88,7 +88,7 @@ def make_registry(
 
 def held_trust(settings: Settings, state_dir: Path | None = None) -> HeldTrust:
     """What the user vouches for now, in the list of trusted files and by files of his own that need no trust."""
-    home = Path(settings.environ.get("HOME") or Path("~").expanduser())
+    home = home_of(settings.environ)
     own = (home / MCP_FILE, settings.config_dir / REGISTRIES_FILE, settings.config_dir / "profiles")
     return HeldTrust(state_dir or settings.state_dir, own)
 

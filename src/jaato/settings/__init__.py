@@ -66,11 +66,15 @@ def set_process_variables(values: Mapping[str, str]) -> None:
         os.environ.setdefault(name, value)  # noqa: TID251 the one place
 
 
+def home_of(environ: Mapping[str, str]) -> Path:
+    """The home directory: `HOME` of these variables, else that of this process."""
+    return Path(environ.get("HOME") or Path("~").expanduser())
+
+
 def user_dir(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
     """A directory of the XDG base directory specification, with `jaato` below it."""
     chosen = environ.get(variable, "")
-    home = Path(environ.get("HOME") or Path("~").expanduser())
-    root = Path(chosen) if chosen.startswith("/") else home / fallback
+    root = Path(chosen) if chosen.startswith("/") else home_of(environ) / fallback
     return root / "jaato"
 
 

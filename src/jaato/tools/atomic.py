@@ -129,6 +129,11 @@ def reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is this directory or lies below it; both are real."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
 def resolved(path: str) -> str:
     """The path with its links followed as far as there is one; a text that can be no path is only
     normalised."""

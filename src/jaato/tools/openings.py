@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.atomic import resolved
+from jaato.tools.atomic import is_below, resolved
 
 FULL = SandboxAccess("full")
 READ_ONLY = SandboxAccess("read-only")
@@ -117,7 +117,7 @@ def common(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
             path
             for one, other in ((first, second), (second, first))
             for path in one.paths
-            if any(is_path_in(path, wide) for wide in other.paths)
+            if any(is_below(path, wide) for wide in other.paths)
         ),
         first.control and second.control,
     )
@@ -126,7 +126,7 @@ def common(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
 def beyond(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | None:
     """What an access opens that another one does not; None where that is nothing but the profile."""
     domains = unique(one for one in access.domains if not any(is_domain_in(one, w) for w in given.domains))
-    paths = unique(one for one in access.paths if not any(is_path_in(one, w) for w in given.paths))
+    paths = unique(one for one in access.paths if not any(is_below(one, w) for w in given.paths))
     control = access.control and not given.control
     return SandboxAccess("workspace-write", domains, paths, control) if domains or paths or control else None
 
@@ -139,7 +139,7 @@ def holds(given: SandboxAccess, wanted: SandboxAccess, workspace: str) -> bool:
         return False
     places = (*given.paths, resolved(workspace))
     return all(any(is_domain_in(one, wide) for wide in given.domains) for one in wanted.domains) and all(
-        any(is_path_in(one, wide) for wide in places) for one in wanted.paths
+        any(is_below(one, wide) for wide in places) for one in wanted.paths
     )
 
 
@@ -155,11 +155,6 @@ def is_domain_in(domain: str, wide: str) -> bool:
         and not name.startswith("*")
         and name.endswith(family[1:])
     )
-
-
-def is_path_in(path: str, wide: str) -> bool:
-    """Whether a path is a directory or lies below it."""
-    return path == wide or path.startswith(wide.rstrip("/") + "/")
 
 
 def described(access: SandboxAccess) -> str:

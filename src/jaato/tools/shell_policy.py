@@ -18,7 +18,6 @@ from jaato.tools.shell_programs import HARMLESS_VALUE, HARMLESS_VARIABLES, obeys
 from jaato.tools.shell_words import Word
 from jaato.tools.verdict import PartVerdict
 
-MAX_PLACES = 8
 MAX_ENTRIES = 10
 INERT = frozenset(("cd", "pwd", "echo", "true", "false", ":", "exit"))
 """Builtins that start no program and change no file, so that no rule is needed for them."""

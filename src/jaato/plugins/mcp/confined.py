@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.configured import Malformed
+from jaato.tools.openings import FULL, WORKSPACE_WRITE
 from jaato.tools.unseen import visible
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ FIELDS = ("profile", "domains", "paths")
 DOMAIN = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*(?::\d{1,5})?")
 MAX_ITEMS = 100
 MAX_CHARS = 4_096
-FULL = SandboxAccess("full")
-WORKSPACE = SandboxAccess("workspace-write")
 WARNED = "mcp-unconfined"
 
 
@@ -67,7 +66,7 @@ def access_of(config: ServerConfig, home: Path) -> SandboxAccess:
     """What a server's process may reach. Without a declaration the user's own runs without a sandbox, as it did before
     there was one, and a workspace's may change the workspace and reach no network."""
     if config.sandbox is None:
-        return WORKSPACE if config.scope == "workspace" else FULL
+        return WORKSPACE_WRITE if config.scope == "workspace" else FULL
     paths = tuple(str(home / path[2:]) if path.startswith("~/") else path for path in config.sandbox.paths)
     return SandboxAccess(config.sandbox.profile, config.sandbox.domains, paths)
 

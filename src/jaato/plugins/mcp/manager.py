@@ -39,7 +39,7 @@ class MCPClientManager:
         keep: Callable[[bytes | Path], str] = no_blobs,
     ) -> None:
         environ = settings.environment() if environ is None else environ
-        home = Path(environ.get("HOME") or Path("~").expanduser())
+        home = settings.home_of(environ)
         self._keep = keep
         self._directory = Directory(
             Places(

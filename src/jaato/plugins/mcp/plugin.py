@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
@@ -236,7 +235,7 @@ class MCPToolPlugin(Plugin):
 def places_of(host: PluginHost) -> Places:
     """Where the user's files are."""
     environ = environ_of(host)
-    home = Path(environ.get("HOME") or Path("~").expanduser())
+    home = settings.home_of(environ)
     try:
         known = host.service("settings")
         state_dir, cache_dir, allowed = known.state_dir, known.cache_dir, tuple(known["allow_hosts"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jaato.plugins.mcp.confined import access_of, warning
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
+from jaato.settings import home_of
 from jaato.tools.processes.launch import Launcher
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
             environment_for(setting.environ, config.env),
             launcher,
             log,
-            access_of(config, Path(setting.environ.get("HOME") or Path("~").expanduser())),
+            access_of(config, home_of(setting.environ)),
             setting.sandbox.beside(
                 setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
             ),

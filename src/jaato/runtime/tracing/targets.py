@@ -13,7 +13,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.tracing import ENDPOINTS
 from jaato.runtime.tracing.collector import Endpoint
 from jaato.runtime.tracing.spans import Value
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.route import checked, login_of, split_url
 
 PATH = "/v1/traces"
@@ -60,7 +60,7 @@ def file_of(settings: Settings, workspace: Path) -> Path | None:
     if "\0" in text or text.endswith("/"):
         raise ConfigError(f"trace_file = {text!r:.200} ({settings.source('trace_file')}) names no file.")
     if text.startswith("~/"):
-        return Path(settings.environ.get("HOME") or Path("~").expanduser()) / text[2:]
+        return home_of(settings.environ) / text[2:]
     return workspace / text
 
 

@@ -14,7 +14,7 @@ from jaato.protocol.specs import Access, ToolSpec
 from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.server.registry.registered.types import Entry, EntryPoint, Handler, McpTool, Webhook
 from jaato.server.registry.registered.webhook import Post, secrets_in
-from jaato.settings import Settings
+from jaato.settings import Settings, home_of
 from jaato.tools.address import Allowed
 from jaato.tools.secrets import Secrets
 from jaato.tools.signed import key_of
@@ -51,7 +51,7 @@ class Handlers:
         return Servers(
             Places(
                 self._workspace,
-                Path(environ.get("HOME") or Path("~").expanduser()),
+                home_of(environ),
                 self._state_dir,
                 self._settings.cache_dir,
                 environ,

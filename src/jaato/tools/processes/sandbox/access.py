@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.sandbox.plan import is_below
-
-ORDER = ("read-only", "workspace-write", "full")
+from jaato.tools.atomic import is_below
+from jaato.tools.openings import FULL, ORDER
 
 
 class ReachesFurther(ToolError):
@@ -20,7 +19,7 @@ def is_within(inner: SandboxAccess, outer: SandboxAccess) -> bool:
     if outer.profile == "full":
         return True
     return (
-        ORDER.index(inner.profile) <= ORDER.index(outer.profile)
+        ORDER[inner.profile] <= ORDER[outer.profile]
         and ("*" in outer.domains or set(inner.domains) <= set(outer.domains))
         and all(any(is_below(path, place) for place in outer.paths) for path in inner.paths)
         and (outer.control or not inner.control)
@@ -37,9 +36,9 @@ def described(access: SandboxAccess) -> str:
 
 def check_reach(has: SandboxAccess | None, allowed: SandboxAccess | None, what: str, remedy: str) -> None:
     """Raise `ReachesFurther` where a process has more than the call is allowed; None is a call without permissions."""
-    if allowed is None or is_within(has or SandboxAccess("full"), allowed):
+    if allowed is None or is_within(has or FULL, allowed):
         return
-    now = described(has or SandboxAccess("full"))
+    now = described(has or FULL)
     raise ReachesFurther(
         f"{what} runs with {now}, and this call is allowed {described(allowed)} only. {remedy}"
     )

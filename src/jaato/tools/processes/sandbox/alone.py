@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jaato
+from jaato.tools.atomic import is_below
 from jaato.tools.call import CURRENT
 from jaato.tools.processes.sandbox.backends import BackendChoice, choose
 from jaato.tools.processes.sandbox.bubblewrap import Bubblewrap
@@ -62,7 +63,7 @@ def alone(
         return
     given = [*prefix]
     for place in (program, os.path.realpath(program)):
-        given += [] if any(is_shown(place, one) for one in shown_places()) else ["--ro-bind", place, place]
+        given += [] if any(is_below(place, one) for one in shown_places()) else ["--ro-bind", place, place]
     for place in map(os.path.realpath, reads):
         given += ["--ro-bind", place, place]
     for place in map(os.path.realpath, writes):
@@ -150,11 +151,6 @@ def shown_places() -> tuple[str, ...]:
     there = {place.rstrip("/") for place in wanted if place.strip("/") and os.path.exists(place)}
     home = os.path.realpath(os.path.expanduser("~"))
     there -= {
-        one for one in there if is_shown(home, one) or one == TMP
+        one for one in there if is_below(home, one) or one == TMP
     }  # whole, they hold more than programs
-    return tuple(sorted(one for one in there if not any(is_shown(one, other) for other in there - {one})))
-
-
-def is_shown(path: str, place: str) -> bool:
-    """Whether a path is this place or below it."""
-    return path == place or path.startswith(f"{place}/")
+    return tuple(sorted(one for one in there if not any(is_below(one, other) for other in there - {one})))

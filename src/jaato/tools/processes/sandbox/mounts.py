@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Literal
 
-from jaato.tools.processes.sandbox.plan import TMP, MountPlan, is_below
+from jaato.tools.atomic import is_below
+from jaato.tools.processes.sandbox.plan import TMP, MountPlan
 
 Kind = Literal["read", "write", "empty", "seal", "devices", "processes"]
 Operation = tuple[Kind, str, str]

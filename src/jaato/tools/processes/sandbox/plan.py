@@ -10,7 +10,8 @@ from pathlib import Path
 
 import jaato
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.atomic import resolved
+from jaato.settings import home_of
+from jaato.tools.atomic import is_below, resolved
 from jaato.tools.processes.sandbox.hidden import hidden_paths, listening_sockets
 from jaato.tools.processes.sandbox.protected import ProtectedPaths, above_of
 
@@ -32,8 +33,7 @@ class MountPlan:
 
     `writable` may be changed; `tmp` is mounted at `/tmp`, an empty one where there is none; `visible` are directories below
     `/tmp` that stay in sight, read-only; `hidden_directories` and `hidden_files` are shown empty; `pinned` can be changed
-    but neither renamed nor removed; `fixed` is read-only inside what is writable. `network` tells whether the session's
-    namespace is joined.
+    but neither renamed nor removed; `fixed` is read-only inside what is writable.
     """
 
     profile: SandboxProfile
@@ -59,7 +59,7 @@ def mount_plan(
 ) -> MountPlan:
     """The plan for an access in this workspace; `private` are directories of jaato's own that are hidden, `protected` the
     control files that stay as they are, `visible` more of those that stay in sight below `/tmp`."""
-    home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    home = os.path.realpath(home_of(environ))
     writable: list[str] = []
     protected = protected or ProtectedPaths()
     hidden = hidden_paths(home, [str(path) for path in private])
@@ -129,11 +129,6 @@ def visible_below_tmp(places: Iterable[Path], home: str, environ: Mapping[str, s
     return tuple(
         path for path in below if not any(path != other and is_below(path, other) for other in below)
     )
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Whether a path is this directory or lies below it; both are real."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def inside(path: str, places: Iterable[str]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaato.errors import ToolError
-from jaato.tools.atomic import resolved
+from jaato.tools.atomic import is_below, resolved
 from jaato.tools.control_names import STANDARD, ControlNames, fits, folded
 from jaato.tools.processes.sandbox.repositories import (
     find_repositories,
@@ -180,7 +180,7 @@ def led_to(paths: Iterable[str]) -> Iterator[str]:
 
 def root_of(path: str, roots: Iterable[str]) -> str | None:
     """The root that a path is or lies below, the innermost."""
-    fitting = [root for root in roots if path == root or path.startswith(root.rstrip("/") + "/")]
+    fitting = [root for root in roots if is_below(path, root)]
     return max(fitting, key=len, default=None)
 
 

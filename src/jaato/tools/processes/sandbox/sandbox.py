@@ -17,7 +17,10 @@ import anyio.to_thread
 from jaato.abc.plugin import Host
 from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
+from jaato.settings import home_of
+from jaato.tools.atomic import is_below
 from jaato.tools.control_names import STANDARD, ControlNames
+from jaato.tools.openings import FULL, READ_ONLY
 from jaato.tools.processes.launch import Launcher
 from jaato.tools.processes.sandbox.aftercare import Aftercare, Removed, Watch
 from jaato.tools.processes.sandbox.alone import filtered
@@ -28,7 +31,6 @@ from jaato.tools.processes.sandbox.plan import (
     REMOVED_VARIABLES,
     MountPlan,
     confined_environment,
-    is_below,
     mount_plan,
     writable_roots,
 )
@@ -37,9 +39,6 @@ from jaato.tools.processes.sandbox.temporary import PrivateDirectory
 
 if TYPE_CHECKING:
     from jaato.tools.network.grants import NetworkGrant
-
-FULL = SandboxAccess("full")
-READ_ONLY = SandboxAccess("read-only")
 
 
 class SandboxUnavailable(ToolError):
@@ -65,9 +64,8 @@ class Confinement:
     aftercare: Aftercare | None = None
     watch: Watch | None = None
     """What is looked after when the process has ended."""
-    joined_prefix: tuple[str, ...] = ()
-    """In place of `prefix` for a process that the warden moves into the network of its session first."""
     network: SessionNetwork | None = None
+    """That of its session, into which the warden moves the process first; without one it has a loopback of its own."""
     grant: NetworkGrant | None = None
     offline: str = ""
     """Why the hosts that were granted cannot be reached; empty where they can, or none were."""
@@ -78,13 +76,12 @@ class Confinement:
         """What the warden does with it; None for a process without a sandbox."""
         if not self.backend:
             return None
-        joined = self.network is not None
         return {
             "backend": self.backend,
-            "prefix": [os.fsencode(word) for word in (self.joined_prefix if joined else self.prefix)],
+            "prefix": [os.fsencode(word) for word in self.prefix],
             "operations": list(self.operations),
             "writable": list(self.writable),
-            "joined": joined,
+            "joined": self.network is not None,
         }
 
     @contextmanager
@@ -169,7 +166,7 @@ class Sandbox:
         self._cache = cache
         self.choice: BackendChoice = backend or chosen(environ)
         self._unknown = True
-        home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+        home = os.path.realpath(home_of(environ))
         self.aftercare = Aftercare(names, quarantine, home)
         self._allow_hosts = tuple(allow_hosts)
         self._networks = Networks(environ, self._allow_hosts)
@@ -222,8 +219,7 @@ class Sandbox:
             watch, protected = await anyio.to_thread.run_sync(self.aftercare.begin, roots, access.control)
         plan, cache = self.plan(access, self._temporary(session_id), protected)
         network = await self._networks.of(session_id, launcher)
-        given = backend.start(plan, str(cwd), joined=False)
-        joined = backend.start(plan, str(cwd), joined=True) if network is not None else given
+        given = backend.start(plan, str(cwd), joined=network is not None)
         environment = confined_environment(access, cache)
         grant, offline = None, ""
         if access.profile == "workspace-write" and access.domains:
@@ -239,7 +235,6 @@ class Sandbox:
             environment=environment,
             aftercare=self.aftercare,
             watch=watch,
-            joined_prefix=joined.get("prefix", ()),
             network=network,
             grant=grant,
             offline=offline,
