@@ -92,6 +92,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     files, processes = untracked(), children(zombies=False)
     yield
     warm.HELD.close()
+    gc.collect()  # what a test has dropped without closing ends with its finalizer
     until = time.monotonic() + 10
     while children(zombies=False) - processes and time.monotonic() < until:
         time.sleep(0.05)

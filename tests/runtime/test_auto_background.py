@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.slow import slow_executor
+from tests.runtime.slow import SlowPlugin, slow_executor
 
 from jaato.abc.background import TaskStatus
+from jaato.plugins.permission import PermissionPlugin
+from jaato.runtime.executor import ToolExecutor
 from jaato.runtime.registry import PluginRegistry
 
 
@@ -97,3 +100,43 @@ def test_a_background_task_that_fails_says_why(tmp_path: Path) -> None:
     assert plugin.get_result(failing.task_id).status is TaskStatus.FAILED
     assert "ValueError" in (plugin.get_result(failing.task_id).error or "")
     assert task.done.wait(5)
+
+
+def background_executor(tmp_path: Path, denied: dict[str, Any]) -> tuple[ToolExecutor, SlowPlugin]:
+    """An executor whose registry has the background tools too, and whose gate denies these."""
+    executor, plugin = slow_executor(tmp_path)
+    registry = PluginRegistry(workspace=tmp_path)
+    registry.discover()
+    registry.expose_tool("background")
+    registry.register_plugin(plugin, expose=True)
+    executor.set_registry(registry)
+    path = tmp_path / "permissions.json"
+    path.write_text(json.dumps({"version": 1, "defaultPolicy": "allow", "blacklist": denied}))
+    executor.set_permission_plugin(
+        PermissionPlugin(path, "queue", workspace=tmp_path, state_dir=tmp_path / "state", trusted=True)
+    )
+    return executor, plugin
+
+
+def test_what_is_started_in_the_background_is_judged_as_any_call(tmp_path: Path) -> None:
+    """A denied tool does not run through start_background, arguments are validated, and an allowed one runs once."""
+    denying, denied = background_executor(tmp_path, {"tools": ["wait"]})
+    executor, plugin = background_executor(tmp_path, {})
+    ok, result = denying.execute("start_background", {"tool": "wait", "args": {"s": 0}})
+    assert not ok
+    assert "Permission denied for wait" in result["error"]
+    assert result["code"] == "permission_denied"
+    assert denied.runs == 0
+    ok, result = executor.execute("start_background", {"tool": "wait", "args": {"s": "long"}})
+    assert not ok
+    assert result["code"] == "arguments_invalid"
+    ok, result = executor.execute("start_background", {"tool": "wait", "args": {"s": 0}, "plugin": "other"})
+    assert not ok
+    assert "No background-capable plugin offers 'wait'" in result["error"]
+    ok, result = executor.execute("start_background", {"tool": "wait", "args": {"s": 0}})
+    assert ok, result
+    assert (result["tool"], result["status"]) == ("wait", "running")
+    task = plugin.background_tasks.get(result["task_id"])
+    assert task is not None
+    assert task.done.wait(5)
+    assert plugin.runs == 1

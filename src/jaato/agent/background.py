@@ -11,13 +11,13 @@ import anyio
 from jaato.abc.background import TaskStatus
 from jaato.agent.output import OutputSink
 from jaato.agent.touched import files_changed
-from jaato.errors import StoreError, ToolError, ToolTimeout
+from jaato.errors import StoreError, ToolTimeout
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
 from jaato.tools.background import Task, promise
 from jaato.tools.call import Call, Outcome
-from jaato.tools.pipeline import failed, interrupted, run, succeeded
+from jaato.tools.pipeline import Reraised, failed, interrupted, run, succeeded
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -166,11 +166,3 @@ class Background:
             call_id=task.call_id,
             result=result,
         )
-
-
-class Reraised(ToolError):
-    """An outcome that was reached elsewhere, on its way through the pipeline."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.problem.message if outcome.problem else "The call failed.")
-        self.problem = outcome.problem

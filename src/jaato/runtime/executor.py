@@ -20,7 +20,7 @@ from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import Found
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Decision
-from jaato.tools.pipeline import run
+from jaato.tools.pipeline import Reraised, run
 from jaato.tools.tool import Tool
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class ToolExecutor:
             arguments=args,
             session_id=str(self._context.get("session_id", "")),
             output=tool_output_callback or self._tool_output or no_output,
-            services={"tasks": self._steps.tasks},
+            services={"tasks": self._steps.tasks, "start": self._steps.start},
             workspace=self._registry.workspace if self._registry else HERE,
         )
         if not isinstance(args, dict):
@@ -234,6 +234,24 @@ class LibrarySteps:
         self.executor.note("auto-background", tool=tool.name, task_id=task_id, threshold_seconds=threshold_s)
         return promise(task_id, owner, tool.name, threshold_s)
 
+    def start(self, parent: Call, tool: str, args: dict[str, Any], plugin: str | None) -> Any:
+        """Have a plugin run another tool in the background from the start: validated and permitted as any call.
+
+        Raises what was wrong with it.
+        """
+        call = Call(
+            id=new_id("c"),
+            name=tool,
+            arguments=args,
+            session_id=parent.session_id,
+            services=parent.services,
+            workspace=parent.workspace,
+        )
+        outcome = step(run(call, StartSteps(self, plugin)))
+        if not outcome.ok:
+            raise Reraised(outcome)
+        return outcome.value
+
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """What plugins of the registry add, as far as that needs no loop."""
         registry = self.executor._registry  # noqa: SLF001 the other half of the same part
@@ -250,6 +268,37 @@ class LibrarySteps:
     def interrupts(self, error: BaseException) -> bool:
         """The user's Ctrl-C ends the program, not just the call."""
         return isinstance(error, KeyboardInterrupt)
+
+
+class StartSteps(LibrarySteps):
+    """The same steps for a call that its plugin runs in the background: its value is the task's handle."""
+
+    def __init__(self, steps: LibrarySteps, plugin: str | None) -> None:
+        self.executor = steps.executor
+        self.gate = steps.gate
+        self._plugin = plugin
+
+    def refuse(self, tool: Tool, call: Call) -> ToolError | None:
+        """Only a background-capable plugin can run it, and only the one that was named."""
+        capable = self.executor.plugin_of(tool)
+        if (
+            capable is None
+            or self._plugin not in (None, tool.plugin)
+            or not capable.supports_background(tool.name)
+        ):
+            return ToolError(f"No background-capable plugin offers {call.name!r}.")
+        return None
+
+    async def invoke(self, call: Call, tool: Tool) -> Any:
+        """Start it."""
+        return self.executor.plugin_of(tool).start_background(tool.name, call.arguments)
+
+    async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
+        """A handle is no result."""
+        return outcome
+
+    def ended(self, call: Call, outcome: Outcome) -> None:
+        """It has begun; the plugin knows how it ends."""
 
 
 def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:

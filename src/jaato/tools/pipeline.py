@@ -197,3 +197,11 @@ def interrupted(begun: float) -> Outcome:
     problem = problem_of(ToolError("Cancelled before it finished; what it had done so far stays done."))
     problem = type(problem)(code="cancelled", message=problem.message)
     return Outcome(False, None, problem, duration_s=time.perf_counter() - begun)
+
+
+class Reraised(ToolError):
+    """An outcome that was reached elsewhere, on its way through the pipeline."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.problem.message if outcome.problem else "The call failed.")
+        self.problem = outcome.problem

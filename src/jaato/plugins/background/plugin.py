@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaato.abc.background import BackgroundCapable, TaskStatus
+import anyio.to_thread
+
+from jaato.abc.background import BackgroundCapable, TaskHandle, TaskStatus
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.messages import Text
@@ -43,7 +45,9 @@ class BackgroundPlugin(Plugin):
         """Run any other tool in the background and get a task_id at once. Use it for long builds and downloads."""
         session = call.services.get("session")
         if session is None:
-            return self._start_in_plugin(tool, args or {}, plugin)
+            start = call.services.get("start") or self._start_in_plugin
+            handle: TaskHandle = await anyio.to_thread.run_sync(start, call, tool, args or {}, plugin)
+            return {"task_id": handle.task_id, "tool": handle.tool_name, "status": TaskStatus.RUNNING.value}
         found = session.catalog.find(tool)
         if found is None:
             raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
@@ -54,13 +58,15 @@ class BackgroundPlugin(Plugin):
         task: Task = await session.steps.background.start(call, tool, args or {}, timeout_s)
         return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
 
-    def _start_in_plugin(self, tool: str, args: dict[str, Any], plugin: str | None) -> dict[str, Any]:
+    def _start_in_plugin(
+        self, _call: Call, tool: str, args: dict[str, Any], plugin: str | None
+    ) -> TaskHandle:
+        """Where a program calls the tool's own function, nothing stands between them."""
         for capable in self._capable():
             if (plugin is None or getattr(capable, "name", "") == plugin) and capable.supports_background(
                 tool
             ):
-                handle = capable.start_background(tool, args)
-                return {"task_id": handle.task_id, "tool": tool, "status": TaskStatus.RUNNING.value}
+                return capable.start_background(tool, args)
         raise ToolError(f"No background-capable plugin offers {tool!r}.")
 
     def _capable(self) -> list[BackgroundCapable]:
