@@ -111,10 +111,9 @@ def listing(args: Namespace, workspace: Path, settings: Settings, trust: Trust) 
 
 def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[Row]:
     """The list, sorted by where plugins come from."""
-    from importlib.metadata import entry_points
-
     from jaato.abc.plugin import ENTRY_POINT_GROUPS
     from jaato.plugins import BUILTIN
+    from jaato.runtime.discovery import entry_points_of
     from jaato.runtime.strategies import BUILTIN_STRATEGIES
 
     rows: list[Row] = []
@@ -134,7 +133,7 @@ def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[R
     for name in BUILTIN_STRATEGIES:
         add(name, "jaato", "GC strategy")
     for kind in ("tool", "gc"):
-        for point in entry_points(group=ENTRY_POINT_GROUPS[kind]):
+        for point in entry_points_of(ENTRY_POINT_GROUPS[kind]):
             where = point.dist.name if point.dist is not None else point.value
             if point.name not in {row.name for row in rows}:
                 add(point.name, f"package {where}", "GC strategy" if kind == "gc" else "")

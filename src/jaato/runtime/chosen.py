@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
 from jaato.runtime.bounded import within
-from jaato.runtime.discovery import identity, kind_of
+from jaato.runtime.discovery import entry_points_of, identity, kind_of
 
 P = TypeVar("P")
 Loader = Callable[[], Any]
@@ -33,12 +33,10 @@ class Kind(Generic[P]):
     def discover(self, modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
         """A loader for each by name: built-in ones, those of the kind's entry points, and those of these modules.
         Nothing is imported yet."""
-        from importlib.metadata import entry_points
-
         found: dict[str, Loader] = {
             name: functools.partial(importlib.import_module, path) for name, path in self.builtin.items()
         }
-        for point in entry_points(group=ENTRY_POINT_GROUPS[self.kind]):
+        for point in entry_points_of(ENTRY_POINT_GROUPS[self.kind]):
             found.setdefault(point.name, point.load)
         for name, module in modules.items():
             if kind_of(module) == self.kind:

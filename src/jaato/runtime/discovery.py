@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +20,8 @@ from jaato.runtime.plugin_import import load_tree
 from jaato.runtime.plugin_tree import Tree
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from jaato.runtime.making import Maker
 
 Loader = Callable[[], Any]
@@ -77,12 +81,10 @@ def find(
 ) -> dict[str, Loader]:
     """A loader for each plugin of this kind by name; the first of a name counts. `report(name, problem)` hears of
     what is left out for that."""
-    from importlib.metadata import entry_points
-
     found: dict[str, Loader] = {}
     if kind == "tool":
         found |= {name: Builtin(name, path) for name, path in BUILTIN.items()}
-    for point in entry_points(group=ENTRY_POINT_GROUPS[kind]):
+    for point in entry_points_of(ENTRY_POINT_GROUPS[kind]):
         if point.name in found:
             report(point.name, f"is offered again by {point.value}, which is left out")
         found.setdefault(point.name, point.load)
@@ -93,6 +95,37 @@ def find(
             report(name, f"has a file ({module.__file__}) and is another plugin too; the file is left out")
         found.setdefault(name, functools.partial(identity, module))
     return found
+
+
+def entry_points_of(group: str) -> Iterable[EntryPoint]:
+    """The entry points of a group in installed distributions.
+
+    `importlib.metadata` costs more to import than most commands do, so it is asked only where one may have some.
+    """
+    if not any(may_offer(directory, group.encode()) for directory in sys.path):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)
+
+
+def may_offer(directory: str, group: bytes) -> bool:
+    """Whether a distribution in a directory of `sys.path` names this group; archives are not looked into, and may."""
+    try:
+        names = os.listdir(directory or ".")
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    for name in names:
+        if name.endswith((".dist-info", ".egg-info")):
+            try:
+                text = Path(directory, name, "entry_points.txt").read_bytes()
+            except OSError:
+                continue
+            if group in text:
+                return True
+    return False
 
 
 def kind_of(module: object) -> object:
@@ -120,8 +153,6 @@ def identity(module: ModuleType) -> ModuleType:
 
 def load_module(path: Path, name: str) -> ModuleType:
     """A module from a file, under a name that no other file has."""
-    import sys
-
     digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     spec = importlib.util.spec_from_file_location(f"jaato_plugin_{name}_{digest}", path)
     if spec is None or spec.loader is None:

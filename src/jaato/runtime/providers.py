@@ -11,6 +11,7 @@ from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.abc.provider import Provider
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.choose import NAMES
+from jaato.runtime.discovery import entry_points_of
 from jaato.runtime.provider_plugin import ModelProviderPlugin, ProviderPlugin
 from jaato.runtime.types import ProviderConfig
 from jaato.settings import Settings
@@ -44,12 +45,10 @@ def discover_providers() -> dict[str, Callable[[], ModelProviderPlugin]]:
 
     Nothing of a package is imported before its entry is called; a package cannot replace a known provider.
     """
-    from importlib.metadata import entry_points
-
     found: dict[str, Callable[[], ModelProviderPlugin]] = {
         name: DOCUMENTED.get(name) or partial(ProviderPlugin, name) for name in NAMES
     }
-    for point in entry_points(group=ENTRY_POINT_GROUPS["model_provider"]):
+    for point in entry_points_of(ENTRY_POINT_GROUPS["model_provider"]):
         found.setdefault(point.name, partial(installed, point.name, point.load))
     return found
 

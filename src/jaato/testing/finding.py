@@ -11,7 +11,7 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import ConfigError
 from jaato.plugins import BUILTIN
-from jaato.runtime.discovery import load_module
+from jaato.runtime.discovery import entry_points_of, load_module
 from jaato.runtime.strategies import BUILTIN_STRATEGIES
 from jaato.settings import Settings
 
@@ -23,14 +23,13 @@ def target_of(name: str, workspace: Path, settings: Settings | None = None) -> L
 
     Naming a file, or a plugin of the workspace by its path, runs it: it is the author who checks.
     """
-    from importlib.metadata import entry_points
-
     for known in (BUILTIN, BUILTIN_STRATEGIES):
         if name in known:
             return functools.partial(imported, known[name])
     for kind in ("tool", "gc"):
-        for point in entry_points(group=ENTRY_POINT_GROUPS[kind], name=name):
-            return point.load
+        for point in entry_points_of(ENTRY_POINT_GROUPS[kind]):
+            if point.name == name:
+                return point.load
     path = Path(name) if Path(name).is_absolute() else workspace / name
     if path.is_dir() and (path / "__init__.py").is_file():
         return functools.partial(load_module, path / "__init__.py", path.name)
