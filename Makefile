@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
-	@echo "make test-system  what needs toolchains or Debian packages: gdb, cargo, go, cmake, java, tmux, strace"
+	@echo "make test-system  what needs toolchains or Debian packages (gdb, cargo, go, cmake, java, tmux, strace), and more rounds of what takes long"
 	@echo "make check  formatting, lint, types, layers"
 	@echo "make bench  measure the figures and print them with their bounds"
 	@echo "make kill   kill the daemon at every boundary of a session, some 1,900 times"

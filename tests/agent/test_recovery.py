@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.agent.crash_child import TOOLS
+from tests.agent.deaths import Die, dying
 from tests.kit import call, provider_of, recorded, reopened, results, say
 
 from jaato.abc.provider import ModelRequest
@@ -40,6 +42,13 @@ def run_child(path: Path, die_at: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def die() -> Iterator[Die]:
+    """Plays the script in a process that dies."""
+    with dying("tests.agent.crash_child") as made:
+        yield made
+
+
 def paired(request: ModelRequest) -> bool:
     """Whether every call of the history is followed by exactly its results."""
     waiting: list[str] = []
@@ -61,10 +70,12 @@ def test_the_whole_script_has_as_many_events_as_the_boundaries_below(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("die_at", range(3, LAST_EVENT + 1))
-def test_killed_at_any_event_the_session_goes_on_and_repeats_nothing(tmp_path: Path, die_at: int) -> None:
+def test_killed_at_any_event_the_session_goes_on_and_repeats_nothing(
+    tmp_path: Path, die_at: int, die: Die
+) -> None:
     """After SIGKILL right after event N: no event is lost, each effect happened at most once and is not repeated, an
     unfinished call is shown as interrupted, and the conversation can be sent in every dialect."""
-    assert run_child(tmp_path, die_at).returncode == -signal.SIGKILL
+    assert die(tmp_path, die_at) == -signal.SIGKILL
     effects = tmp_path / "effects"
     before = effects.read_text().split() if effects.exists() else []
     session_id = (tmp_path / "session_id").read_text()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.arp.using import configure
+from tests.cli.warm import warm
 
 from jaato.settings import environment
 
@@ -17,22 +17,9 @@ def test_one_that_serves_itself_on_begins_at_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     configure(tmp_path, itself=f"http://127.0.0.1:{port}")
-    command = [
-        sys.executable,
-        "-m",
-        "jaato",
-        "registry",
-        "serve",
-        "--port",
-        port,
-        "--plugins",
-        "arp",
-        "--yes",
-    ]
+    words = ["registry", "serve", "--port", port, "--plugins", "arp", "--yes", "--workspace", str(tmp_path)]
     environ = {**environment(), "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        [*command, "--workspace", str(tmp_path)], env=environ, stderr=subprocess.PIPE
-    ) as it:
+    with warm().start(words, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as it:
         assert it.stderr is not None
         told: list[bytes] = []
         try:

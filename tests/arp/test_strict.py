@@ -44,7 +44,7 @@ def read(body: bytes, *, fast: bool) -> Invocation | str:
         return error.code
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(BODIES)
 def test_what_is_read_fast_is_what_is_read_strictly(body: str) -> None:
     """No name that stands twice, and nothing else that is no JSON, gets by because a body looks simple."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +27,5 @@ def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
     if getattr(request, "param", "process") == "process":
         yield desk
         return
-    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
-        desk.env["XDG_RUNTIME_DIR"] = runtime
-        made = desk.run("serve", "--daemon")
-        assert made.returncode == 0, made.stderr
-        desk.served = True
-        try:
-            yield desk
-        finally:
-            desk.run("serve", "--stop")
+    with desk.serving():
+        yield desk

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +80,8 @@ class Desk:
     ) -> subprocess.CompletedProcess[str]:
         """A finished `jaato`; without `stdin` it has none."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        more = dict(environ or {})
-        env = {**self.env, **more}
-        own = (
-            self.command != JAATO
-            or {name: env[name] for name in env if name.startswith(("PYTHON", "LD_"))} != PYTHON
-        )
-        if not prefix and not own:
+        env = {**self.env, **(environ or {})}
+        if not prefix and self.forks(env):
             forked = warm().run(list(args), data=data, cwd=cwd or self.work, env=env, timeout_s=TIMEOUT_S)
             return subprocess.CompletedProcess(
                 forked.args, forked.returncode, forked.stdout.decode(), forked.stderr.decode()
@@ -102,6 +100,11 @@ class Desk:
             made.args, made.returncode, made.stdout.decode(), made.stderr.decode()
         )
 
+    def forks(self, env: Mapping[str, str]) -> bool:
+        """Whether a process that has loaded `jaato` already can be forked: the interpreter would not differ."""
+        own = {name: env[name] for name in env if name.startswith(("PYTHON", "LD_"))}
+        return self.command == JAATO and own == PYTHON
+
     def start(self, *args: str, **options: Any) -> subprocess.Popen[bytes]:
         """A running `jaato`."""
         pipes: dict[str, Any] = {
@@ -109,10 +112,44 @@ class Desk:
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
         } | options
+        if self.forks(self.env):
+            return warm().start(args, cwd=self.work, env=self.env, **pipes)
         made: subprocess.Popen[bytes] = subprocess.Popen(
             [*self.command, *args], cwd=self.work, env=self.env, **pipes
         )
         return made
+
+    @contextmanager
+    def serving(self) -> Iterator[Desk]:
+        """A server at the usual place, whose path is short, while the body runs; it has a log as `--daemon` gives it one."""
+        with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
+            self.env["XDG_RUNTIME_DIR"] = runtime
+            self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            log = self.state / "server.log"
+            reading, writing = os.pipe()
+            with os.fdopen(reading) as ready, log.open("ab") as out:
+                process = warm().start(
+                    ["serve", "--idle-after", "300", "--log", str(log)],
+                    cwd=Path("/"),
+                    env={**self.env, "JAATO_READY_FD": "3"},
+                    more=(writing,),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                )
+                os.close(writing)
+                said = ready.readline()
+            with process:
+                assert "serving at" in said, log.read_text()
+                self.served = True
+                try:
+                    yield self
+                finally:
+                    self.run("serve", "--stop")
+                    try:
+                        process.wait(TIMEOUT_S)
+                    finally:
+                        process.kill()  # so that one that does not stop holds nobody up
 
     def sessions(self) -> list[dict[str, Any]]:
         """What is stored."""

@@ -108,12 +108,12 @@ def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
 
 
 def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
-    """`jaato run` forgets what was typed before it asked."""
+    """`jaato run` forgets what was typed before it asked: it is begun slowly enough for that to be typed."""
     script = desk.script(
         call("readFile", path="slow"), call("run", command="touch made", need=["write"]), say("Over.")
     )
     subprocess.run(["mkfifo", str(desk.work / "slow")], check=True)
-    with talking(desk, *script, "go", command="run") as child:
+    with talking(desk, *script, "go", command="run", fresh=True) as child:
         child.sendline("y")
         child.sendline("y")
         child.expect(r"allow\? ")

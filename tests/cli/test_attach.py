@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,14 +26,8 @@ LONG = " ".join(f"word{number}" for number in range(120))
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Desk]:
     """A desk with a server."""
-    desk = Desk(tmp_path)
-    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
-        desk.env["XDG_RUNTIME_DIR"] = runtime
-        assert desk.run("serve", "--daemon").returncode == 0
-        try:
-            yield desk
-        finally:
-            desk.run("serve", "--stop")
+    with Desk(tmp_path).serving() as desk:
+        yield desk
 
 
 def kill_server(desk: Desk) -> None:

@@ -1,12 +1,15 @@
 """Commands of jaato in processes that need not load it first: each is forked from one that has.
 
-`python -m tests.cli.warm PATH` serves at a Unix socket. A request is one message, `{"args", "env", "cwd"}`, with the three
-standard descriptors; the answers are the process's number and, once it has ended, its exit code.
+`python -m tests.cli.warm PATH` serves at a Unix socket. A request is one message, `{"args", "env", "cwd", "terminal",
+"without"}`, with the three standard descriptors and perhaps the one that is to be 3; the answers are the process's number
+and, once it has ended, its exit code. With `terminal` its input is the terminal of a session of its own; modules it is to
+be `without` cannot be imported.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -18,8 +21,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import termios
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -75,7 +78,10 @@ def serve(path: str) -> None:
             os.read(wake, 4096)
         if listener in ready:
             line, _ = listener.accept()
-            data, descriptors, _, _ = socket.recv_fds(line, MAX_REQUEST_BYTES, 3)
+            data, descriptors, _, _ = socket.recv_fds(line, MAX_REQUEST_BYTES, 4)
+            if not data:
+                line.close()  # who connected has gone
+                continue
             request = json.loads(data)
             child = os.fork()
             if not child:
@@ -100,14 +106,23 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
-        os.closerange(3, 1024)
+        os.closerange(len(descriptors), 1024)
+        if request["terminal"]:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for name in [*request["without"], *sys.modules]:
+            if name.partition(".")[0] in request["without"]:
+                sys.modules[name] = None  # type: ignore[assignment]  # what cannot be imported is there as None
         os.environ.clear()  # noqa: TID251 the command has its own
         os.environ.update(request["env"])  # noqa: TID251
         os.chdir(request["cwd"])
         sys.argv = ["jaato", *request["args"]]
         for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
             errors = "backslashreplace" if name == "stderr" else "surrogateescape"
-            setattr(sys, name, open(number, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
+            stream = open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+            if name == "stderr":
+                stream.reconfigure(line_buffering=True)  # type: ignore[attr-defined]  # it is text
+            setattr(sys, name, stream)
         from jaato.cli import main
 
         code = main(request["args"])
@@ -125,46 +140,75 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
         os._exit(code)
 
 
+class Forked(subprocess.Popen[bytes]):
+    """A command that the process at this path has forked; for the one who holds it as if he had started it."""
+
+    def __init__(self, path: str, request: dict[str, Any], more: Sequence[int], **streams: Any) -> None:
+        self._path = path
+        self._request = json.dumps(request).encode()
+        self._more = more
+        super().__init__(request["args"], **streams)
+
+    def _execute_child(self, *given: Any) -> None:
+        pipes = given[10:16]
+        standard = [own if one == -1 else one for own, one in enumerate((pipes[0], pipes[3], pipes[5]))]
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.connect(self._path)
+        socket.send_fds(self._line, [self._request], [*standard, *self._more])
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        self.pid = int(self._line.recv(64))
+        self._child_created = True
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        if flags & os.WNOHANG and not select.select([self._line], [], [], 0)[0]:
+            return 0, 0
+        code = int(self._line.recv(64))
+        self._line.close()
+        return self.pid, code << 8 if code >= 0 else -code
+
+    def _internal_poll(self, _deadstate: int | None = None) -> int | None:
+        if self.returncode is None and self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
+            try:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+
 class Warm:
     """The process that forks; there while the body of `warmed()` runs."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
+    def start(
+        self,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        env: dict[str, str],
+        terminal: bool = False,
+        without: Sequence[str] = (),
+        more: Sequence[int] = (),
+        **streams: Any,
+    ) -> Forked:
+        """A running command, its streams as `subprocess.Popen` has them."""
+        request = {"args": args, "env": env, "cwd": str(cwd), "terminal": terminal, "without": without}
+        return Forked(self._path, request, more, **streams)
+
     def run(
         self, args: list[str], *, data: bytes | None, cwd: Path, env: dict[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[bytes]:
         """A command from beginning to end, as `subprocess.run` has it."""
-        pipes = [os.pipe() for _ in range(3)]
-        (its_in, given), (out, its_out), (err, its_err) = pipes
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line, ThreadPoolExecutor(3) as threads:
-            line.settimeout(timeout_s)
-            line.connect(self._path)
-            request = json.dumps({"args": args, "env": env, "cwd": str(cwd)}).encode()
-            socket.send_fds(line, [request], [its_in, its_out, its_err])
-            for descriptor in (its_in, its_out, its_err):
-                os.close(descriptor)
-            child = int(line.recv(64))
-            threads.submit(feed, given, data or b"")
-            said, told = threads.submit(drain, out), threads.submit(drain, err)
+        with self.start(args, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
             try:
-                code = int(line.recv(64))
-            except TimeoutError:
-                os.kill(child, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(args, timeout_s, said.result(), told.result()) from None
-            return subprocess.CompletedProcess(args, code, said.result(), told.result())
-
-
-def feed(descriptor: int, data: bytes) -> None:
-    """Write everything a reader takes."""
-    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as file:
-        file.write(data)
-
-
-def drain(descriptor: int) -> bytes:
-    """Read to the end."""
-    with open(descriptor, "rb") as file:
-        return file.read()
+                out, err = process.communicate(data, timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            return subprocess.CompletedProcess(args, process.returncode, out, err)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.cli.warm import warm
 from tests.contract import lengthy, showing
 from tests.contract.wrong import FAULTS, pipe
 from tests.server.serving import served
@@ -31,12 +32,11 @@ DENIES = ("--deny", "locked")
 def registry(home: Path, *arguments: str) -> Iterator[str]:
     """A registry in a process of its own; gives its address, and what else it says of itself."""
     environ = {**environment(), "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0"]
-    command += ["--workspace", str(home), *arguments]
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
+    command = ["registry", "serve", "--port", "0", "--workspace", str(home), *arguments]
+    with warm().start(command, cwd=Path.cwd(), env=environ, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         try:
-            yield process.stderr.readline().strip()
+            yield process.stderr.readline().decode().strip()
         finally:
             process.terminate()
             process.stderr.read()

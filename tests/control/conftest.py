@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.player import Player
+from tests.control.player import Player, played
 
 HERE = Path(__file__).parent
 NOBODY = 65534
+DROP = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+PATH = "/usr/local/bin:/usr/bin:/bin"
+WITHIN_S = 300.0
 GIT = "git init -q -b main . && git config user.email a@example.org && git config user.name A"
 
 
@@ -28,8 +32,7 @@ def python_for_all() -> str | None:
     again = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', ''])"
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for program in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
-        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", program, "-c", again]
-        if subprocess.run(drop, capture_output=True, check=False).returncode == 0:
+        if subprocess.run([*DROP, program, "-c", again], capture_output=True, check=False).returncode == 0:
             return program
     return None
 
@@ -39,7 +42,12 @@ class Ground:
     """A workspace that a user owns, with a repository in it."""
 
     place: Path
-    nobody: bool
+    other: OtherUser | None = None
+
+    @property
+    def nobody(self) -> bool:
+        """Whether it belongs to the user without rights."""
+        return self.other is not None
 
     @property
     def workspace(self) -> Path:
@@ -54,7 +62,7 @@ class Ground:
     def play(
         self, *commands: str | tuple[str, dict[str, Any]], more: tuple[str, ...] = ()
     ) -> list[dict[str, Any]]:
-        """Play commands through `run` in one process and return their results."""
+        """Play commands through `run` in one session, as the owner of the workspace, and return their results."""
         pairs = [one if isinstance(one, tuple) else (one, {}) for one in commands]
         order = {
             "workspace": str(self.workspace),
@@ -62,13 +70,10 @@ class Ground:
             "steps": [{"command": command, "access": access} for command, access in pairs],
             "more": more,
         }
-        python = python_for_all() if self.nobody else sys.executable
-        done = subprocess.run(
-            [*self.prefix, str(python), "-B", str(HERE / "player.py"), json.dumps(order)],
-            capture_output=True, text=True, check=False, env=self.environ, cwd=self.place, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        if self.other is not None:
+            return self.other.play(order)
+        results: list[dict[str, Any]] = json.loads(json.dumps(played(json.loads(json.dumps(order)))))
+        return results
 
     def kept(self, name: str) -> list[Path]:
         """What of this name is in the quarantine."""
@@ -77,27 +82,65 @@ class Ground:
 
     @property
     def prefix(self) -> list[str]:
-        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if self.nobody else []
+        return DROP if self.nobody else []
 
     @property
     def environ(self) -> dict[str, str]:
-        places = [
-            str(HERE.parents[1]),
-            str(HERE.parents[1] / "src"),
-            *(one for one in sys.path if "site-packages" in one),
-        ]
-        return {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(self.place / "home"),
-            "PYTHONPATH": os.pathsep.join(places),
-        }
+        return {"PATH": PATH, "HOME": str(self.place / "home")}
+
+
+class OtherUser:
+    """A process of the user without rights that plays one order after another, each in a session of its own."""
+
+    def __init__(self, home: Path) -> None:
+        places = [str(HERE.parents[1]), str(HERE.parents[1] / "src")]
+        places += [one for one in sys.path if "site-packages" in one]
+        self.process = subprocess.Popen(
+            [*DROP, str(python_for_all()), "-B", str(HERE / "player.py")],
+            env={"PATH": PATH, "HOME": str(home), "PYTHONPATH": os.pathsep.join(places)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=home,
+        )
+
+    def play(self, order: dict[str, Any]) -> list[dict[str, Any]]:
+        """The results of its commands."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        self.process.stdin.flush()
+        assert select.select([self.process.stdout], [], [], WITHIN_S)[0], "the player does not answer"
+        said = self.process.stdout.readline()
+        assert said, "the player has ended"
+        answer = json.loads(said)
+        assert "failure" not in answer, answer["failure"]
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    def close(self) -> None:
+        """End it, as the end of its input does."""
+        self.process.communicate(timeout=WITHIN_S)
+
+
+@pytest.fixture(scope="session")
+def other_user() -> Iterator[OtherUser | None]:
+    """The process of the user without rights; none where nobody can become one."""
+    if os.geteuid() != 0 or python_for_all() is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="jaato-control-", dir="/var/tmp") as home:
+        os.chown(home, NOBODY, NOBODY)
+        made = OtherUser(Path(home))
+        yield made
+        made.close()
 
 
 @pytest.fixture(params=["this user", "another user"])
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     """A repository of this user, and one of a user without rights."""
     nobody = request.param == "another user"
-    if nobody and (os.geteuid() != 0 or python_for_all() is None):
+    other = request.getfixturevalue("other_user") if nobody else None
+    if nobody and other is None:
         pytest.skip("only root can become another user, who needs a Python that may be started")
     place = Path(tempfile.mkdtemp(prefix="jaato-control-", dir="/var/tmp"))
     try:
@@ -106,7 +149,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         if nobody:
             for path in (place, *place.iterdir()):
                 os.chown(path, NOBODY, NOBODY)
-        made = Ground(place, nobody)
+        made = Ground(place, other)
         made.prepare(GIT)
         yield made
     finally:

@@ -1,9 +1,13 @@
-"""Play commands through the `run` tool in the sandbox, as the user who starts this; print each result as JSON."""
+"""Play commands through the `run` tool in the sandbox, as the user who starts this.
+
+As a program it reads an order as JSON from each line that comes in, and answers with a line of JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +60,26 @@ class Player:
         self.host.sandbox.close()
 
 
-def main() -> None:
-    """Play the commands of the order on the command line."""
-    order = json.loads(sys.argv[1])
+def played(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of the commands of an order, in a session of their own."""
     player = Player(Path(order["workspace"]), Path(order["state"]), tuple(order.get("more", ())))
 
-    async def play() -> None:
-        for step in order["steps"]:
-            print(json.dumps(await player.play(step["command"], **step.get("access", {}))), flush=True)
+    async def play() -> list[dict[str, Any]]:
+        return [await player.play(step["command"], **step.get("access", {})) for step in order["steps"]]
 
     try:
-        anyio.run(play)
+        return anyio.run(play)
     finally:
         player.close()
+
+
+def main() -> None:
+    """Play the order on each line that comes in, until there is no more."""
+    for line in sys.stdin:
+        try:
+            print(json.dumps({"results": played(json.loads(line))}), flush=True)
+        except Exception:
+            print(json.dumps({"failure": traceback.format_exc()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -98,9 +98,11 @@ def snapshot(ground: Ground) -> dict[str, str]:
         "sub",
         "deep/bare",
     ]
-    shown = "ls -laR --time-style=full-iso $one/ $one; find $one -type f -not -path '*objects*' -exec sha256sum {} +"
+    names = " ".join(watched)
+    shown = f"ls -laR --time-style=full-iso {names.replace(' ', '/ ')}/ {names}; "
+    shown += f"find {names} -type f -not -path '*objects*' -exec sha256sum {{}} +"
     found = subprocess.run(
-        ["/bin/bash", "-c", f"for one in {' '.join(watched)}; do {shown}; done | grep -v '^total'"],
+        ["/bin/bash", "-c", f"{{ {shown}; }} | grep -v '^total'"],
         cwd=ground.workspace, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return {

@@ -16,12 +16,13 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.docs.forks import Forks
 
 from jaato.cli.parser import make_parser
 
@@ -119,7 +120,7 @@ def accepted(line: str) -> None:
 class Page:
     """Runs the blocks of one page in order, all in one directory with a home of its own."""
 
-    def __init__(self, place: Path, environ: dict[str, str]) -> None:
+    def __init__(self, place: Path, environ: dict[str, str], forks: Forks) -> None:
         self.place = place / "project"
         self.place.mkdir()
         (place / "home").mkdir()
@@ -129,10 +130,8 @@ class Page:
         self._keep: dict[str, str] = {name: environ[name] for name in ("LANG", "LC_ALL") if name in environ}
         self._path = f"{programs}:{environ.get('PATH', os.defpath)}"
         self._home = place / "home"
-        for name, words in (("jaato", "-m jaato"), ("python", "")):
-            program = programs / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-            program.chmod(0o755)
+        forks.program(programs / "jaato", "-m", "jaato")
+        forks.program(programs / "python")
         self._printed = ""
 
     def environ(self, block: Block) -> dict[str, str]:

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.docs.forks import Forks
 from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -23,13 +24,13 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+def test_an_example_prints_what_it_should(name: str, tmp_path: Path, forks: Forks) -> None:
     """Each program of examples/ runs to its end with the replies written for it, and leaves the shop as it was."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     before = {path: path.read_bytes() for path in (tmp_path / "examples").rglob("*") if path.is_file()}
     (tmp_path / "here").mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(tmp_path / "examples" / f"{name}.py")],
+        [forks.program(tmp_path / "python"), "-W", "error", str(tmp_path / "examples" / f"{name}.py")],
         cwd=tmp_path / "here",
         env={
             "PATH": os.defpath,
@@ -67,11 +68,11 @@ def test_ten_lines_are_ten_lines() -> None:
     assert sum(bool(line.strip()) for line in lines) <= 10
 
 
-def test_the_demo_leaves_its_workspace_behind_nowhere(tmp_path: Path) -> None:
+def test_the_demo_leaves_its_workspace_behind_nowhere(tmp_path: Path, forks: Forks) -> None:
     """Where the model cannot be had, the demo says so, fails, and its copy of the shop is gone."""
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "demo.py")],
+        [forks.program(tmp_path / "python", within=True), str(EXAMPLES / "demo.py")],
         env={
             "PATH": os.defpath,
             "HOME": str(tmp_path),
@@ -91,9 +92,10 @@ def test_the_demo_leaves_its_workspace_behind_nowhere(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_the_client_of_the_server(tmp_path: Path) -> None:
+def test_the_client_of_the_server(tmp_path: Path, forks: Forks) -> None:
     """The twenty lines of the guide are the program in examples/, and it runs against a server of the user's own."""
     program = (EXAMPLES / "client.py").read_text()
+    python = forks.program(tmp_path / "python")
     assert program in (ROOT / "docs/guides/client.md").read_text()
     with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
         env = {
@@ -108,7 +110,7 @@ def test_the_client_of_the_server(tmp_path: Path) -> None:
 
         def run(*args: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                [sys.executable, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+                [python, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
                 check=False,
             )  # fmt: skip
 
@@ -125,12 +127,12 @@ def test_the_client_of_the_server(tmp_path: Path) -> None:
             run("-m", "jaato", "serve", "--stop")
 
 
-def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path) -> None:
+def test_tools_of_two_registries_and_an_mcp_server_served_on(tmp_path: Path, forks: Forks) -> None:
     """An agent finds tools of two registries and an MCP server in a third registry that serves them on, none declared
     before, and calls them in one turn; every program of the example ends with it, and nothing is left."""
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / "registries.py")],
+        [forks.program(tmp_path / "python", within=True), "-W", "error", str(EXAMPLES / "registries.py")],
         cwd=tmp_path,
         env={
             "PATH": os.defpath,

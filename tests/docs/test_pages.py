@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.docs.forks import Forks
 from tests.docs.pages import ROOT, Page, blocks, pages
 
 from jaato.plugins import BUILTIN
@@ -25,9 +26,11 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [page for page in pages() if list(blocks(page.read_text()))], ids=name_of)
-def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_of_a_page_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
+) -> None:
     """Every fenced block of a page runs, in order, and prints what the page says it prints."""
-    page = Page(tmp_path, environment())
+    page = Page(tmp_path, environment(), forks)
     monkeypatch.chdir(page.place)
     before = environment()
     found = list(blocks(path.read_text()))

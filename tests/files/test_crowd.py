@@ -12,6 +12,8 @@ from tests.files.desk import Desk
 from jaato.errors import CancelledException, ToolError
 from jaato.tools.call import Call
 
+SPARSE = 1 << 28
+
 
 def test_ten_sessions_edit_one_file(tmp_path: Path) -> None:
     """Anchored edits of one file by ten sessions at once all succeed, and every one is in the file."""
@@ -38,21 +40,21 @@ def test_ten_sessions_edit_one_file(tmp_path: Path) -> None:
 
 
 def test_a_sparse_file_is_copied_sparse(tmp_path: Path) -> None:
-    """A file of gigabytes that are holes is copied as such, its bytes where they were."""
+    """A large file of holes is copied as such, its bytes where they were."""
     desk = Desk(tmp_path / "w")
     with open(desk.workspace / "disk", "wb") as file:
         file.write(b"head")
-        file.truncate(1 << 30)
-        file.seek((1 << 29) + 7)
+        file.truncate(SPARSE)
+        file.seek(SPARSE // 2 + 7)
         file.write(b"middle")
     said = desk.call("copyFile", source_path="disk", destination_path="copy")
-    assert said["size_bytes"] == 1 << 30
+    assert said["size_bytes"] == SPARSE
     copy = desk.workspace / "copy"
-    assert copy.stat().st_size == 1 << 30
+    assert copy.stat().st_size == SPARSE
     assert copy.stat().st_blocks * 512 < 8 << 20
     with open(copy, "rb") as file:
         assert file.read(4) == b"head"
-        file.seek((1 << 29) + 7)
+        file.seek(SPARSE // 2 + 7)
         assert file.read(7) == b"middle\0"
 
 

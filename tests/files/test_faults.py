@@ -184,13 +184,21 @@ def test_two_processes_worth_of_threads_lose_no_edit(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys
+import os, sys
 from pathlib import Path
 from tests.files.desk import Desk
+for _ in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        break
+    os.waitpid(child, 0)
+    print("killed", flush=True)
+else:
+    sys.exit()
 desk = Desk(Path(sys.argv[1]))
 desk.call("listBackups")
-print("ready", flush=True)
-number = 0
+number = "abcdefgh".index((desk.workspace / "f").read_text()[0])  # the first change is one
+print(os.getpid(), flush=True)
 while True:
     number += 1
     letter = "abcdefgh"[number % 8]
@@ -200,6 +208,16 @@ while True:
 """
 
 
+def whole(top: Path) -> None:
+    """After a kill each file is old or new, and none is between; the new ones are removed."""
+    for path, data in tree(top).items():
+        assert len(data) == (300_000 if path == "f" else 100_000)
+        assert len(set(data)) == 1, path
+        assert path == "f" or path.startswith("new")
+    for new in top.glob("new*"):
+        new.unlink()
+
+
 @pytest.mark.slow
 def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     """Killed at any moment: the file is whole, nothing is half-written, the next start tidies up."""
@@ -207,18 +225,19 @@ def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     w.mkdir()
     (w / "f").write_text("a" * 300_000)
     dice = random.Random(7)
-    for _ in range(10):
-        with subprocess.Popen([sys.executable, "-c", WRITER, w], stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, w], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writers:
+        for _ in range(10):
+            assert writers.stdin is not None
+            assert writers.stdout is not None
+            writers.stdin.write("\n")
+            writers.stdin.flush()
+            writer = int(writers.stdout.readline())
             time.sleep(dice.random() * 0.15)
-            writer.send_signal(signal.SIGKILL)
-        for path, data in tree(w).items():
-            assert len(data) == (300_000 if path == "f" else 100_000)
-            assert len(set(data)) == 1, path
-            assert path == "f" or path.startswith("new")
-        for new in w.glob("new*"):
-            new.unlink()
+            os.kill(writer, signal.SIGKILL)
+            assert writers.stdout.readline() == "killed\n"
+            whole(w)
     desk = Desk(w)
     desk.call("writeNewFile", path="g", content="x")
     assert list((w / ".jaato/backups/staging").iterdir()) == []

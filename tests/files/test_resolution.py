@@ -20,7 +20,7 @@ STEPS = [*NAMES, "..", "."]
 PARTS = st.lists(st.sampled_from(STEPS), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     links=st.lists(st.tuples(PARTS, PARTS, st.sampled_from(["relative", "inside", "outside"])), max_size=6),
     path=PARTS,

@@ -20,6 +20,21 @@ def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Desk, "backend", request.param)
 
 
+@pytest.fixture(scope="module")
+def readers() -> dict[str, Desk]:
+    """The desks of `reader`, by their back end."""
+    return {}
+
+
+@pytest.fixture
+def reader(readers: dict[str, Desk], tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A desk with one commit, which no case changes: one for all of a back end."""
+    if Desk.backend not in readers:
+        desk = readers[Desk.backend] = started(tmp_path_factory.mktemp("reader"))
+        desk.commit("first", a_txt="1\n")
+    return readers[Desk.backend]
+
+
 def test_nothing_a_repository_configures_is_run(tmp_path: Path) -> None:
     """No hook, filter, text conversion, external diff, pager, alias, monitor or signature check is started."""
     desk = started(tmp_path)
@@ -74,10 +89,8 @@ def test_nothing_in_the_repository_is_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "revision", ["--output=x", "-p", "--exec=touch x", "--", "HEAD --output=x", "-", "\0", "a\nb"]
 )
-def test_a_revision_is_never_an_option(tmp_path: Path, revision: str) -> None:
+def test_a_revision_is_never_an_option(reader: Desk, revision: str) -> None:
     """A revision that begins with a dash is an unknown revision."""
-    desk = started(tmp_path)
-    desk.commit("first", a_txt="1\n")
     for name, arguments in (
         ("git_log", {"revision": revision}),
         ("git_log", {"revision": f"HEAD..{revision}"}),
@@ -88,20 +101,18 @@ def test_a_revision_is_never_an_option(tmp_path: Path, revision: str) -> None:
         ("git_blame", {"path": "a.txt", "revision": revision}),
     ):
         with pytest.raises(ToolError, match=r"No (commit|revision)|no revision"):
-            desk.ask(name, **arguments)
-    assert sorted(os.listdir(desk.work)) == [".git", "a.txt"]
+            reader.ask(name, **arguments)
+    assert sorted(os.listdir(reader.work)) == [".git", "a.txt"]
 
 
 @pytest.mark.parametrize("path", ["--output=x", ":(top)a.txt", ":!a.txt", "*.txt"])
-def test_a_path_is_never_an_option_nor_a_pattern(tmp_path: Path, path: str) -> None:
+def test_a_path_is_never_an_option_nor_a_pattern(reader: Desk, path: str) -> None:
     """Paths mean themselves."""
-    desk = started(tmp_path)
-    desk.commit("first", a_txt="1\n")
-    assert desk.ask("git_log", paths=[path])["commits"] == []
-    assert desk.ask("git_diff", from_revision="HEAD", paths=[path])["files"] == []
+    assert reader.ask("git_log", paths=[path])["commits"] == []
+    assert reader.ask("git_diff", from_revision="HEAD", paths=[path])["files"] == []
     for word in ("author", "message", "since"):
-        desk.ask("git_log", **{word: path})
-    assert sorted(os.listdir(desk.work)) == [".git", "a.txt"]
+        reader.ask("git_log", **{word: path})
+    assert sorted(os.listdir(reader.work)) == [".git", "a.txt"]
 
 
 def test_a_repository_cannot_lend_another_s_files(tmp_path: Path) -> None:

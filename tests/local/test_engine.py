@@ -24,7 +24,7 @@ def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Pa
         cached: list[int] = []
         for _ in range(2):
             provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
-            progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=100)))
+            progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=5)))
             assert progress.usage is not None
             cached.append(progress.usage.cached_input_tokens)
             states = list((tmp_path / "prompts").iterdir())
@@ -42,7 +42,7 @@ def test_a_damaged_state_is_as_if_there_were_none(small_model: Path, tmp_path: P
     async def main() -> None:
         for _ in range(2):
             provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
-            reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=10)))
+            reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=3)))
             await provider.aclose()
             for path in (tmp_path / "prompts").iterdir():
                 path.write_bytes(b"x" * 1000)

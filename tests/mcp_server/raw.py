@@ -26,8 +26,8 @@ PATIENCE_S = 20
 class Raw:
     """A client that says what it likes."""
 
-    def __init__(self, house: House, *flags: str) -> None:
-        self.process = house.start(*flags)
+    def __init__(self, house: House, *flags: str, fresh: bool = False) -> None:
+        self.process = house.start(*flags, fresh=fresh)
         self.said: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
         self.heard = bytearray()
         """What was read of stdout and is no whole line yet, or has not been asked for."""

@@ -15,8 +15,8 @@ from tests.mcp_server.test_stdio import SLEEPER, awaited, gone
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for the tests of this file that do not end it."""
-    server = Served(House(tmp_path_factory.mktemp("served")))
+    """One server for the tests of this file that do not end it; a process that has loaded all by itself."""
+    server = Served(House(tmp_path_factory.mktemp("served")), fresh=True)
     yield server
     assert server.stop() == (0, "")
 

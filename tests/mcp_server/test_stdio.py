@@ -26,8 +26,8 @@ def begin(house: House) -> Iterator[Begin]:
     """Starts servers that are gone after the test."""
     begun: list[Raw] = []
 
-    def start(*flags: str) -> Raw:
-        begun.append(Raw(house, *flags))
+    def start(*flags: str, fresh: bool = False) -> Raw:
+        begun.append(Raw(house, *flags, fresh=fresh))
         return begun[-1]
 
     yield start
@@ -65,6 +65,12 @@ def awaited(path: Path) -> str:
     raise AssertionError(f"{path} was not written")
 
 
+def computed_s(pid: int) -> float:
+    """The processor time that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def gone(pid: int) -> bool:
     """Whether a process has ended within the patience of a test."""
     until = time.monotonic() + PATIENCE_S
@@ -85,7 +91,8 @@ def test_a_client_works_at_the_standard_streams(house: House, mode: str) -> None
         heard.append(message)
 
     async def main() -> None:
-        async with house.client(mode, elicitation_callback=answering(decides("allow"))) as client:
+        user = answering(decides("allow"))
+        async with house.client(mode, fresh=True, elicitation_callback=user) as client:
             assert client.instructions is not None
             assert "get_tool_schemas" in client.instructions
             command = "echo one; sleep 0.2; echo two"
@@ -121,7 +128,7 @@ def test_what_prints_does_not_touch_the_protocol(house: House, begin: Begin, cal
     plugins = house.home / ".config" / "jaato" / "plugins"
     plugins.mkdir(parents=True)
     (plugins / "noisy.py").write_text(NOISY)
-    raw = begin()
+    raw = begin(fresh=True)
     raw.greet()
     if called:
         raw.call("shout")
@@ -136,7 +143,7 @@ def test_what_prints_does_not_touch_the_protocol(house: House, begin: Begin, cal
 @pytest.mark.parametrize("ending", ["eof", "SIGTERM", "SIGINT", "SIGHUP", "broken pipe"])
 def test_it_ends_with_its_client_and_leaves_nothing(house: House, begin: Begin, ending: str) -> None:
     """Whatever ends it, in mid-call: exit code 0 at once, what the call had started is gone, the log has its end."""
-    raw = begin("--yes")
+    raw = begin("--yes", fresh=ending == "SIGTERM")
     raw.greet()
     raw.call("run", command=SLEEPER)
     pid = int(awaited(house.work / "pid.txt"))
@@ -228,18 +235,23 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_grows_nothing(begin: Be
 
 @pytest.mark.slow
 def test_a_client_that_only_asks_is_refused(begin: Begin) -> None:
-    """More requests at once than anybody waits for: each gets an answer, some of them that there are too many; then all
-    is as before."""
+    """More requests at once than anybody waits for, and nobody reads until the server has no more to do: each gets an
+    answer, some of them that there are too many; then all is as before."""
     raw = begin()
     raw.greet()
-    ids = range(10, 3_010)
+    ids = range(10, 710)
     lines = [json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/list"}).encode() for id_ in ids]
     sending = threading.Thread(target=raw.send, args=(b"\n".join(lines) + b"\n",))
     sending.start()
+    spent = [-1.0]
+    while spent[-10:-1] != [spent[-1]] * 9:
+        time.sleep(0.1)
+        spent.append(computed_s(raw.process.pid))
     answers = [raw.read() for _ in ids]
     sending.join()
     assert sorted(answer["id"] for answer in answers) == list(ids)
     refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+    assert refused
     assert all("512 requests wait for their answers" in text for text in refused)
     raw.send(PING)
     assert raw.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}

@@ -87,7 +87,7 @@ def test_output_without_end_is_bounded_and_the_kernel_kept(bench: Bench) -> None
         async with anyio.create_task_group() as group:
             group.start_soon(tick)
             code = "kept = 7\nn = 0\nwhile True:\n    n += 1\n    print(n, 'x' * 1000)"
-            result = await bench.go("notebook_execute", code=code, timeout_s=2, output=shown.append)
+            result = await bench.go("notebook_execute", code=code, timeout_s=1, output=shown.append)
             group.cancel_scope.cancel()
         return result, ticks
 
@@ -97,13 +97,13 @@ def test_output_without_end_is_bounded_and_the_kernel_kept(bench: Bench) -> None
     assert "characters left out" in result.text
     assert result.text.startswith("1 xxx")
     assert sum(map(len, shown)) < 1_000_000
-    assert ticks > 50
+    assert ticks > 25
     assert run(bench, "kept").text == "7"
 
 
-@pytest.mark.parametrize("code", ["'a' * 10**8", "raise ValueError('b' * 10**8)", "print('c' * 10**8)"])
+@pytest.mark.parametrize("code", ["'a' * 10**7", "raise ValueError('b' * 10**7)", "print('c' * 10**7)"])
 def test_a_single_huge_thing_is_cut(bench: Bench, code: str) -> None:
-    """A value, an error and a line of 100 MB are cut in the kernel, which lives."""
+    """A value, an error and a line of 10 MB are cut in the kernel, which lives."""
     assert len(run(bench, code).text) < 250_000
     assert run(bench, "1 + 1").text == "2"
 
@@ -139,14 +139,14 @@ class Hangs:
     def __repr__(self):
         while True: pass
 class Huge:
-    def __repr__(self): return 'r' * 10**8
+    def __repr__(self): return 'r' * 10**7
 class Shape:
     @property
     def shape(self):
         while True: pass
 raises, hangs, huge, shaped = Raises(), Hangs(), Huge(), Shape()
-many = [0] * 10**7
-text = 'é' * 10**7
+many = [0] * 10**6
+text = 'é' * 10**6
 """
 
 
@@ -158,7 +158,7 @@ def test_variables_are_listed_whatever_their_reprs_do(bench: Bench) -> None:
     assert "raises SystemExit" in rows["raises"]["value"]
     assert "more than 0.5 s" in rows["hangs"]["value"]
     assert len(rows["huge"]["value"]) <= 200
-    assert (rows["many"]["type"], rows["many"]["shape"]) == ("list", [10**7])
+    assert (rows["many"]["type"], rows["many"]["shape"]) == ("list", [10**6])
     assert len(rows["text"]["value"]) <= 200
     assert "shape" not in rows["shaped"]
     page = bench.ask("notebook_variables", limit=1)

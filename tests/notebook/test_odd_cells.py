@@ -42,6 +42,14 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One plugin for the tests that do with whatever variables and whatever kernel they find."""
+    made = Bench(NotebookPlugin, tmp_path_factory.mktemp("cells"))
+    yield made
+    made.close()
+
+
 def run(bench: Bench, code: str | None = None, **options: Any) -> Output:
     given = {"code": code} if code is not None else {}
     result = bench.ask("notebook_execute", **given, **options)
@@ -49,36 +57,36 @@ def run(bench: Bench, code: str | None = None, **options: Any) -> Output:
     return result
 
 
-def test_half_a_character_is_a_question_mark(bench: Bench) -> None:
+def test_half_a_character_is_a_question_mark(shared: Bench) -> None:
     """Printed, raised, shown or a value: the rest of the text is there, and the kernel goes on."""
-    assert run(bench, r"x = 5; print('a\ud800b')").text == "a?b"
-    assert run(bench, r"raise ValueError('a\ud800b')").structured["error"] == "ValueError: a?b"
-    shown = run(bench, r"display({'text/plain': 'c\udc00d'}, raw=True)")
+    assert run(shared, r"x = 5; print('a\ud800b')").text == "a?b"
+    assert run(shared, r"raise ValueError('a\ud800b')").structured["error"] == "ValueError: a?b"
+    shown = run(shared, r"display({'text/plain': 'c\udc00d'}, raw=True)")
     assert shown.text == "c?d"
-    assert run(bench, "x").text == "5"
+    assert run(shared, "x").text == "5"
 
 
-def test_variables_with_tricks_are_listed(bench: Bench) -> None:
+def test_variables_with_tricks_are_listed(shared: Bench) -> None:
     """A type that tells nothing, a text that is none, half a character: the others are listed all the same."""
-    run(bench, TRICKS)
-    rows = {row["name"]: row for row in bench.ask("notebook_variables")["variables"]}
+    run(shared, TRICKS)
+    rows = {row["name"]: row for row in shared.ask("notebook_variables")["variables"]}
     assert rows["a"]["type"] == "[not shown: it raises RuntimeError]"
     assert rows["b"]["value"] == "tricky"
     assert rows["half"]["value"] == "half ?"
     assert rows["plain"]["value"] == "42"
 
 
-def test_a_kernel_that_ends_between_cells_is_said_to_be_fresh(bench: Bench) -> None:
+def test_a_kernel_that_ends_between_cells_is_said_to_be_fresh(shared: Bench) -> None:
     """Whoever believes that the variables are there is told by the next cell."""
-    pid = int(run(bench, "x = 1; import os; os.getpid()").text)
+    pid = int(run(shared, "x = 1; import os; os.getpid()").text)
     os.kill(pid, signal.SIGKILL)
     alive = "no kernel"
-    assert gone(lambda: bench.ask("notebook_list")["notebooks"][0]["state"] != alive)
-    result = run(bench, "'x' in globals()")
+    assert gone(lambda: shared.ask("notebook_list")["notebooks"][0]["state"] != alive)
+    result = run(shared, "'x' in globals()")
     assert result.structured["fresh_kernel"] is True
     assert "SIGKILL" in result.text
     assert result.text.endswith("False")
-    assert "fresh_kernel" not in run(bench, "1").structured
+    assert "fresh_kernel" not in run(shared, "1").structured
 
 
 def test_what_others_write_into_the_file_meanwhile_stays(bench: Bench) -> None:

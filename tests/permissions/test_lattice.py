@@ -95,7 +95,7 @@ def examples(count: int) -> settings:
 
 
 @C4
-@examples(400)
+@examples(200)
 @given(DOCUMENTS, RULES, CALLS, st.lists(GRANTS, max_size=2))
 def test_a_blacklist_entry_never_loosens(document: Any, rules: Any, one: Any, grants: list[Grant]) -> None:
     """Adding to the blacklist never turns deny into ask or allow, or ask into allow."""
@@ -103,7 +103,7 @@ def test_a_blacklist_entry_never_loosens(document: Any, rules: Any, one: Any, gr
 
 
 @C4
-@examples(300)
+@examples(150)
 @given(DOCUMENTS, RULES, CALLS)
 def test_what_the_blacklist_alone_denies_stays_denied(document: Any, rules: Any, one: Any) -> None:
     """No whitelist, default or grant outranks the blacklist."""
@@ -115,7 +115,7 @@ def test_what_the_blacklist_alone_denies_stays_denied(document: Any, rules: Any,
 
 
 @C4
-@examples(300)
+@examples(150)
 @given(DOCUMENTS, CALLS, st.sampled_from(["git push", "make a b", "ls"]))
 def test_a_narrower_grant_never_allows_more(document: Any, one: Any, exact: str) -> None:
     """What a grant for exact words allows, the grant for their program does, and so does the grant for the
@@ -134,7 +134,7 @@ def test_a_narrower_grant_never_allows_more(document: Any, one: Any, exact: str)
 
 
 @C4
-@examples(200)
+@examples(100)
 @given(DOCUMENTS, CALLS, st.sampled_from(["turn", "idle", "session"]))
 def test_no_grant_outlives_its_scope(document: Any, one: Any, scope: Any) -> None:
     """After the session has rested, only what holds for the session is left of its grants."""
@@ -152,7 +152,7 @@ def test_no_grant_outlives_its_scope(document: Any, one: Any, scope: Any) -> Non
 
 
 @C4
-@examples(200)
+@examples(100)
 @given(DOCUMENTS, CALLS)
 def test_control_paths_are_never_allowed_by_a_rule(document: Any, one: Any) -> None:
     """Whatever the policy says, a write to a control path is at most asked about."""

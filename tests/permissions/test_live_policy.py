@@ -102,7 +102,7 @@ def grant_in(work: Path, grant: Grant) -> Grant:
 
 
 @C4
-@examples(100)
+@examples(50)
 @given(DOCUMENTS, st.booleans(), st.lists(STEPS, max_size=8))
 def test_a_policy_in_use_is_only_tightened_by_its_files(first: Any, trusted: bool, steps: list[Any]) -> None:
     """Whatever happens to the permission file, to trust and to the book of grants, no call gets further than before: only
@@ -148,7 +148,7 @@ CONDITIONS = st.dictionaries(st.sampled_from(["path", "content"]), st.lists(PATH
 
 
 @C4
-@examples(200)
+@examples(100)
 @given(CONDITIONS, CONDITIONS, PATHS, PATHS)
 def test_what_two_whitelists_have_in_common_is_covered_by_both(
     one: Any, other: Any, path: str, content: str

@@ -175,7 +175,7 @@ def test_generated_commands_start_only_what_was_seen(range_: Path) -> None:
     see."""
     allowed = 0
 
-    @settings(max_examples=1200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=600, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(LINES)
     def fuzz(command: str) -> None:
         nonlocal allowed

@@ -23,6 +23,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
+MADE: dict[type[Any], st.SearchStrategy[Any]] = {}
+"""Those of the structs, each made once."""
 
 
 def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
@@ -57,7 +59,9 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.UnionType(types=kinds):
             return st.one_of([strategy(item) for item in kinds])
         case inspect.StructType(cls=cls, fields=fields):
-            return st.builds(cls, **{field.name: strategy(field.type) for field in fields})
+            if cls not in MADE:
+                MADE[cls] = st.builds(cls, **{field.name: strategy(field.type) for field in fields})
+            return MADE[cls]
     raise TypeError(kind)
 
 

@@ -23,7 +23,7 @@ from jaato.protocol.codec import (
 )
 from jaato.protocol.events import ToolCallStart
 
-FEW = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+FEW = settings(max_examples=12, deadline=None, derandomize=True, database=None)
 
 
 @pytest.mark.parametrize("kind", EVENT_TYPES)

@@ -82,7 +82,7 @@ def test_every_event_says_what_when_where_and_which(kind: type[Any]) -> None:
     their values.
     """
 
-    @settings(max_examples=10, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=5, deadline=None, derandomize=True, database=None)
     @given(values_of(kind))
     def check(event: Any) -> None:
         fields = msgspec.json.decode(encode(event))

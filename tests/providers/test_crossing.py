@@ -17,7 +17,7 @@ from jaato.providers.google_genai import GeminiDialect
 from jaato.providers.openai_chat import OpenAIChat
 from jaato.providers.openai_responses import OpenAIResponses
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 choices = st.builds(
     ModelSettings,
     temperature=st.sampled_from([None, 0.0, 1.7]),

@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from tests.cli.warm import warm
 from tests.registry.opened import Opened, during, until
 from tests.registry.test_calls_bounded import Beside
 from tests.server.serving import served
@@ -168,11 +169,10 @@ def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
 def process(home: Path) -> Iterator[tuple[Served, int]]:
     """A registry with commands in a process of its own, which is killed in the end."""
     environ = {**environment(), "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--plugins", "cli", "--yes"]
-    command += ["--workspace", str(home)]
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
+    words = ["registry", "serve", "--port", "0", "--plugins", "cli", "--yes", "--workspace", str(home)]
+    with warm().start(words, cwd=home, env=environ, stderr=subprocess.PIPE) as running:
         assert running.stderr is not None
-        where, _, path = running.stderr.readline().strip().partition("; the token is in ")
+        where, _, path = running.stderr.readline().decode().strip().partition("; the token is in ")
         try:
             yield Served(where.partition(" at ")[2], token=Path(path).read_text().strip()), running.pid
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cli.warm import warm
 from tests.registry.registering import Registry, during, put_body
 from tests.registry.test_keys import refused
 
@@ -22,22 +22,19 @@ from jaato.testing.arp.peer import Served, fails
 
 def cli(env: dict[str, str], *words: str, status: int = 0) -> str:
     """What a command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "jaato", "registry", *words], env=env, capture_output=True, text=True
-    )
-    assert done.returncode == status, done.stderr
-    return done.stdout
+    done = warm().run(["registry", *words], data=None, cwd=Path(env["HOME"]), env=env, timeout_s=60)
+    assert done.returncode == status, done.stderr.decode()
+    return done.stdout.decode()
 
 
 @contextmanager
 def process(env: dict[str, str], home: Path, *flags: str) -> Iterator[Served]:
     """A registry that serves `core`, if nothing else is said, as a program of its own."""
-    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--workspace", str(home)]
-    command += ["--log", str(home / "log"), *flags]
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
+    words = ["registry", "serve", "--port", "0", "--workspace", str(home), "--log", str(home / "log"), *flags]
+    with warm().start(words, cwd=home, env=env, stderr=subprocess.PIPE) as running:
         try:
             assert running.stderr is not None
-            line = running.stderr.readline()
+            line = running.stderr.readline().decode()
             yield Served("http://127.0.0.1:" + line.rpartition(":")[2].split(";")[0].strip())
         finally:
             running.terminate()

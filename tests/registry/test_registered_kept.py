@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from tests.cli.warm import warm
 from tests.registry.registering import Registry, during, put_body, serve, until, webhook
 
 from jaato.settings import environment
@@ -165,12 +165,11 @@ def test_a_killed_registry_has_what_it_said_it_had(tmp_path: Path) -> None:
     """After SIGKILL in the middle of changes every change that was answered is there, and no remains are left after the next."""
     environ = {**environment(), "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "xdg")}
     environ["JAATO_ALLOW_HOSTS"] = "127.0.0.1"
-    command = [sys.executable, "-m", "jaato", "registry", "serve", "--port", "0", "--token"]
-    command += ["--workspace", str(tmp_path)]
+    words = ["registry", "serve", "--port", "0", "--token", "--workspace", str(tmp_path)]
     said: dict[str, str] = {}
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
+    with warm().start(words, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        where, _, token_file = process.stderr.readline().strip().partition("; the token is in ")
+        where, _, token_file = process.stderr.readline().decode().strip().partition("; the token is in ")
         at = Served(where.partition(" at ")[2], token=Path(token_file).read_text().strip())
         begun = threading.Event()
 

@@ -249,7 +249,7 @@ def swapped_link(victim: Victim) -> list[str]:
     """A link leads to a harmless file when it is looked at, and now and then to a secret when it is read."""
     victim.write({"harmless": "1\n"})
     victim.swaps = (str(victim.place / "harmless"), f"{victim.home}/.ssh/id_ed25519")
-    return ["cat swapped"] * 25
+    return ["cat swapped"] * 12
 
 
 @hostile()

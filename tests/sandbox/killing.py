@@ -1,18 +1,19 @@
-"""A session whose command, or whose machine, kills what watches it; as process 1 this looks for what is left.
+"""Sessions whose command, or whose machine, kills what watches them; as process 1 this looks for what is left.
 
-Arguments: the root of the repository, a directory to work in, a back end or `none`, and what happens: `command` kills
-jaato from within, `jaato` is killed from outside, or with it everything that watches its command (`outside`).
-Prints as JSON whether the session was killed, and the command lines that are left.
+Arguments: the root of the repository, a directory to work in, and the rounds as `backend:killer`: a back end or `none`, and
+what happens: `command` kills jaato from within, `jaato` is killed from outside, or with it everything that watches its
+command (`outside`). Prints as JSON for each round whether the session was killed, and the command lines that are left.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from tests.sandbox.attacking import Victim, processes_with, script
 
 from jaato.tools.processes.warden.tree import children
 
-SESSION = "session-to-be-killed"
+SESSION = "killed-session"  # the name of its process, which the kernel cuts at 15 bytes
+PR_SET_NAME = 15
 SURVIVOR = "86421"
 WITHIN_S = 20.0
 LEAVES_IT = f"setsid sh -c 'trap \"\" TERM HUP INT; {{}}; exec sleep {SURVIVOR}' & sleep {{}}"
 STOPS = "for p in /proc/[0-9]*; do grep -aq processes.warden $p/cmdline && kill -STOP ${p#/proc/}; done"
-KILLS = f"for p in /proc/[0-9]*; do grep -aq {SESSION} $p/cmdline && kill -9 ${{p#/proc/}}; done"
-"""In a shell whose own command line has neither word, for it is read from a file."""
+KILLS = f"for p in /proc/[0-9]*; do grep -q {SESSION} $p/comm && kill -9 ${{p#/proc/}}; done"
+"""In a shell whose own command line has not the word, for it is read from a file."""
 
 
 def session(victim: Victim, backend: str, killer: str) -> None:
@@ -62,29 +64,75 @@ def until_there(mark: str) -> None:
         time.sleep(0.02)
 
 
-def main() -> None:
-    """Be process 1, or the session below it."""
-    place, backend, killer = sys.argv[2:5]
-    if SESSION in sys.argv:
-        with Victim(Path(place), backend) as victim:
+def begun(place: Path, backend: str, killer: str) -> int:
+    """A session in a process of its own, which has a name of its own."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, SESSION.encode(), 0, 0, 0)
+        with Victim(place, backend) as victim:
             session(victim, backend, killer)
-        return
-    running = subprocess.Popen([sys.executable, "-B", __file__, *sys.argv[1:5], SESSION])
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    """The exit code of a session, which does not take for ever."""
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    raise TimeoutError("the session does not end")
+
+
+def played(place: Path, backend: str, killer: str) -> dict[str, Any]:
+    """One round."""
+    running = begun(place, backend, killer)
     if killer != "command":
         until_there(f"sleep\0{SURVIVOR}")
-        wardens = children(running.pid)
-        watching = [running.pid, *wardens, *(pid for warden in wardens for pid in children(warden))]
+        wardens = children(running)
+        watching = [running, *wardens, *(pid for warden in wardens for pid in children(warden))]
         for number in (
             signal.SIGSTOP,
             signal.SIGKILL,
         ):  # none of them can do anything about the end of another
             for pid in watching if killer == "outside" else watching[:1]:
                 os.kill(pid, number)
-    code = running.wait(WITHIN_S)
+    code = ended(running)
     deadline = time.monotonic() + 3
     while left() and time.monotonic() < deadline:
         time.sleep(0.02)
-    print(json.dumps({"killed": code != 0, "left": left()}))
+    return {"killed": code != 0, "left": left()}
+
+
+def swept() -> None:
+    """Kill whatever is left in this namespace, and wait for it."""
+    while left():
+        try:
+            os.kill(-1, signal.SIGKILL)
+            while True:
+                os.waitpid(-1, 0)
+        except (ProcessLookupError, ChildProcessError):
+            time.sleep(0.01)
+
+
+def main() -> None:
+    """Be process 1, and play every round."""
+    if os.getpid() != 1:
+        raise SystemExit("only for a process namespace of its own")
+    results = {}
+    for one in sys.argv[3:]:
+        backend, _, killer = one.partition(":")
+        results[one] = played(Path(sys.argv[2], f"{backend}-{killer}"), backend, killer)
+        swept()
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

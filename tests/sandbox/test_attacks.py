@@ -186,11 +186,19 @@ def test_a_file_tool_that_needs_no_question_asks_for_each_control_file(
 
 
 @functools.cache
+def killings(user: str, killers: tuple[str, ...]) -> dict[str, Any]:
+    """All rounds of these killers, played once, one after another in a process namespace."""
+    rounds = [f"{backend}:{killer}" for killer in killers for backend in ("none", *WORKING)]
+    with ground(user) as place:
+        words = [killing.__file__, str(ROOT), str(place), *rounds]
+        found: dict[str, Any] = json.loads(output_as(user, words, place, around=namespace()))
+    return found
+
+
 def killed(user: str, backend: str, killer: str) -> dict[str, Any]:
     """Whether a session was killed, and what was left in its process namespace."""
-    with ground(user) as place:
-        words = [killing.__file__, str(ROOT), str(place / "home"), backend, killer]
-        found: dict[str, Any] = json.loads(output_as(user, words, place, around=namespace()))
+    killers = ("command", "jaato", "outside") if user == USERS[0] else (killer,)
+    found: dict[str, Any] = killings(user, killers)[f"{backend}:{killer}"]
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.cli.warm import warm
 from tests.sandbox.running import ENVIRON, WORKING, runner
 from tests.sandbox.users import paths
 
@@ -170,10 +171,7 @@ def test_doctor_shows_the_sandbox(tmp_path: Path) -> None:
             "HOME": str(tmp_path),
             "JAATO_SANDBOX_BACKEND": choice,
         }
-        done = subprocess.run(
-            [sys.executable, "-m", "jaato", "doctor", "--json"],
-            env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = warm().run(["doctor", "--json"], data=None, cwd=tmp_path, env=environ, timeout_s=60)
         return next(one for one in json.loads(done.stdout)["checks"] if one["name"] == "sandbox")
 
     used = probe(WORKING[0], ENVIRON).backend

@@ -74,6 +74,18 @@ def held(request: pytest.FixtureRequest) -> Iterator[Runner]:
         yield one
 
 
+ONE_PROFILE = pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param(f"{backend} {profile}", marks=marks)
+        for backend in WORKING
+        for profile, marks in (("read-only", [pytest.mark.system]), ("workspace-write", []))
+    ],
+    indirect=True,
+)
+"""For limits that the warden sets, whatever the profile, and that take their time: the other when everything is played."""
+
+
 @pytest.fixture
 def free() -> Iterator[Runner]:
     """A runner without a sandbox."""
@@ -158,6 +170,7 @@ def test_nothing_is_typed_at_a_terminal(held: Runner, free: Runner) -> None:
     assert pushed(held, PUSHES_WIDE) == 0
 
 
+@ONE_PROFILE
 def test_a_fork_bomb_is_bounded(held: Runner) -> None:
     """A command that starts ever more processes is stopped, and none is left."""
     token = f"7{os.getpid() % 10_000:05}"
@@ -176,6 +189,7 @@ def test_a_file_is_bounded(held: Runner, free: Runner) -> None:
         assert one.output.splitlines()[-1] == "1000000"
 
 
+@ONE_PROFILE
 def test_processor_time_is_bounded(held: Runner) -> None:
     """A process that computes for longer than it may is ended; no limit is set where none is asked for."""
     ended = held.run("while :; do :; done", limits=Limits(cpu_s=1))

@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def test_pytest_runs_with_processes_and_temporary_files(project: Project) -> None:
     """A test run makes processes, semaphores, temporary directories and a cache in the workspace."""
     (project.place / "test_a.py").write_text(PYTEST_FILE)
-    assert "1 passed" in project.works(f"{sys.executable} -m pytest -q -p no:schemathesis")
+    assert "1 passed" in project.works(f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q")
     assert (project.place / ".pytest_cache").is_dir()
 
 
@@ -46,14 +46,25 @@ def test_make_and_gcc_build_a_program(project: Project) -> None:
     assert project.works("make && ./a").endswith("built\n")
 
 
+PIPS = [
+    pytest.param(
+        "env/bin/pip", "", id="of its own", marks=pytest.mark.system
+    ),  # which pip installs, for seconds
+    pytest.param(f"{sys.executable} -m pip --python env", "--without-pip", id="from outside"),
+]
+
+
 @pytest.mark.slow
-def test_a_virtual_environment_is_made_and_a_package_installed(project: Project) -> None:
+@pytest.mark.parametrize(("pip", "option"), PIPS)
+def test_a_virtual_environment_is_made_and_a_package_installed(
+    project: Project, pip: str, option: str
+) -> None:
     """`python -m venv` and pip with a local wheel work; the caches are the sandbox's own."""
     (project.place / "pyproject.toml").write_text(PACKAGE)
     (project.place / "little.py").write_text("word = 'installed'\n")
     build = f"{sys.executable} -m hatchling build -t wheel -d dist"
     assert "little-1.0" in project.works(build)
-    project.works(f"{sys.executable} -m venv env && env/bin/pip install -q --no-index dist/little-*.whl")
+    project.works(f"{sys.executable} -m venv {option} env && {pip} install -q --no-index dist/little-*.whl")
     assert project.works("env/bin/python -c 'import little; print(little.word)'") == "installed\n"
     assert not (project.home / ".cache").exists()
 

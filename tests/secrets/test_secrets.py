@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.secrets.canaries import ADDRESS, CORE, LETTERS, PASSWORD, SHAPES, VALUE
 
@@ -119,6 +119,7 @@ TEXT = "".join(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 120), min_size=1, max_size=60))
 def test_pieces_are_masked_as_the_whole(sizes: list[int]) -> None:
     """However a text is cut into pieces, a stream shows of each secret its first character at most."""
@@ -201,12 +202,12 @@ def test_hashes_and_ids_stay() -> None:
 @pytest.mark.parametrize(
     "hostile",
     [
-        "sk-" * 100_000,
-        "eyJ-" * 75_000,
-        ("sk-" + "a" * 20 + "-") * 12_000,
-        "://a:b" * 50_000,
-        "ghp_a1" * 50_000,
-        "-----BEGIN " * 30_000,
+        "sk-" * 40_000,
+        "eyJ-" * 30_000,
+        ("sk-" + "a" * 20 + "-") * 5_000,
+        "://a:b" * 20_000,
+        "ghp_a1" * 20_000,
+        "-----BEGIN " * 12_000,
     ],
     ids=["sk", "jwt", "long", "address", "runs", "blocks"],
 )

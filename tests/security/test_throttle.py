@@ -164,7 +164,7 @@ def test_strangers_lock_nobody_out(served: Keep) -> None:
             slowest, rounds = max(slowest, good_client(served, token)), rounds + 1
             assert status(served.ask(served.head())) == 401
     assert slowest < SOON_S
-    assert rounds >= 10
+    assert rounds >= 4, "the attack was over too soon to say anything"
     assert set(attack.said) <= {401, 429, 4401}, attack.said
     assert attack.said[429] > 100, "guessing is slowed down"
     good_client(served, token)
@@ -228,7 +228,7 @@ def test_a_registry_with_keys_bears_the_same(tmp_path: Path) -> None:
                 assert at.send("GET", "/v1/tools").status == 401
                 assert time.monotonic() - began < SOON_S
                 rounds += 1
-        assert rounds >= 10
+        assert rounds >= 4, "the attack was over too soon to say anything"
         assert set(attack.said) == {401, 429}
         assert attack.said[429] > 100
 
@@ -238,7 +238,7 @@ def test_a_registry_with_keys_bears_the_same(tmp_path: Path) -> None:
 def test_what_is_remembered_of_strangers_is_bounded() -> None:
     """However many addresses there are, the throttle remembers ten thousand; the networks of IPv6 count as one each."""
     throttle = Throttle()
-    for number in range(3 * MAX_ADDRESSES):
+    for number in range(MAX_ADDRESSES + 2_000):
         throttle.check(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
         with suppress(Refused):
             throttle.check(f"2001:db8::{number:x}")

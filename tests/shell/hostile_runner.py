@@ -127,7 +127,7 @@ def main() -> None:
     namespace = os.getpid() == 1
     cases = [json.loads(line) for line in corpus.read_text().splitlines()]
     if os.getuid() != 0:
-        resource.setrlimit(resource.RLIMIT_NPROC, (400, 400))
+        resource.setrlimit(resource.RLIMIT_NPROC, (2 * most, 2 * most))
     wanted = [
         case
         for case in cases

@@ -126,16 +126,16 @@ def gone_pid(pid: int) -> bool:
 
 @pytest.mark.slow
 def test_a_flood_of_output_costs_no_memory(tmp_path: Path) -> None:
-    """Three hundred megabytes leave jaato's memory flat, its loop free and little to show."""
+    """A hundred megabytes leave jaato's memory flat, its loop free and little to show."""
     spools = tmp_path / "spools"
     spools.mkdir()
-    running = start("yes 0123456789abcdef | head -c 300M", tmp_path, "memory", TMPDIR=str(spools))
+    running = start("yes 0123456789abcdef | head -c 100M", tmp_path, "memory", TMPDIR=str(spools))
     assert running.stdout is not None
     with running.stdout as report:
         lines = report.read().splitlines()
     assert running.wait() == 0
     size, grown_kb, supervisor_kb, shown, _ = lines[1].split()
-    assert int(size) == 300 << 20
+    assert int(size) == 100 << 20
     assert int(grown_kb) < 4_000
     assert int(supervisor_kb) < 40_000
     assert int(shown) < 3_000_000

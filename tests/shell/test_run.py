@@ -162,11 +162,11 @@ def test_eight_at_once(shell: Shell) -> None:
 
 
 def test_descriptors_do_not_leak(shell: Shell) -> None:
-    """After a hundred commands no descriptor is left, here or in the warden."""
+    """After forty commands no descriptor is left, here or in the warden."""
     shell.run("true")
     places = [Path("/proc/self/fd"), Path(f"/proc/{shell.plugin.launcher.warden_pid}/fd")]
     before = [len(list(place.iterdir())) for place in places]
-    for _ in range(100):
+    for _ in range(40):
         shell.run("true", [])
     for _ in range(300):  # the warden may still be taking in the last supervisor
         after = [len(list(place.iterdir())) for place in places]

@@ -199,19 +199,19 @@ def test_what_was_changed_on_the_way_is_refused(
 def test_a_bomb_does_not_go_off(other: SqliteStore, tmp_path: Path) -> None:
     """A small file out of which far more would come is refused before any of it comes, whatever it says of its sizes."""
     path = tmp_path / "bomb.jaato"
-    digest = hashlib.sha256(bytes(200 << 20)).hexdigest()
+    digest = hashlib.sha256(bytes(120 << 20)).hexdigest()
     manifest = {
         "format": "jaato-bundle",
         "version": 1,
         "events": 1,
         "events_sha256": "",
-        "blobs": {digest: 200 << 20},
+        "blobs": {digest: 120 << 20},
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest))
         archive.writestr("events.jsonl", b"{}\n")
         with archive.open("blobs/" + digest, "w") as blob:
-            for _ in range(200):
+            for _ in range(120):
                 blob.write(bytes(1 << 20))
     nothing_came_of_it(other, path, "far more would come out")
     data = bytearray(path.read_bytes())

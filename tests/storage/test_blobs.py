@@ -93,12 +93,12 @@ def test_a_file_is_kept_as_a_blob(store: SqliteStore, tmp_path: Path) -> None:
 
 
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
-    """Keeping a file of half a gigabyte and reading its end stays within 100 MB of address
+    """Keeping a file of a quarter of a gigabyte and reading its end stays within 100 MB of address
     space more than at rest.
     """
     source = tmp_path / "big"
     with source.open("wb") as file:
-        file.truncate(512 << 20)
+        file.truncate(256 << 20)
         file.seek(0, os.SEEK_END)
         file.write(b"the end")
     out = run(

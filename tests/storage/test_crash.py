@@ -57,7 +57,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     begin(store, "s1")
     store.close()
     chance = random.Random(7)
-    for _ in range(24):
+    for _ in range(9):
         child = start(ENDLESS, path)
         assert child.stdout is not None
         for _ in range(chance.randrange(1, 300)):

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from tests.agent.crash_child import effect
+from tests.agent.deaths import Die, dying
 from tests.kit import call, recorded, say
 from tests.subagent.cast import stage
 
@@ -33,6 +34,13 @@ def run_child(path: Path, die_at: int) -> subprocess.CompletedProcess[str]:
         timeout=60,
         cwd=Path(__file__).parents[2],
     )
+
+
+@pytest.fixture(scope="module")
+def die() -> Iterator[Die]:
+    """Plays the script in a process that dies."""
+    with dying("tests.subagent.crash_child") as made:
+        yield made
 
 
 def paired(messages: Sequence[Message]) -> bool:
@@ -76,10 +84,10 @@ def test_undisturbed_every_effect_happens_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("die_at", range(3, LAST_EVENT + 1))
-def test_killed_at_any_event_the_tree_comes_back(tmp_path: Path, die_at: int) -> None:
+def test_killed_at_any_event_the_tree_comes_back(tmp_path: Path, die_at: int, die: Die) -> None:
     """After SIGKILL right after event N every subagent of the log is there, one at work is interrupted and its parent
     told, no effect is repeated, and each can be continued."""
-    assert run_child(tmp_path, die_at).returncode == -signal.SIGKILL
+    assert die(tmp_path, die_at) == -signal.SIGKILL
     effects = tmp_path / "effects"
     before = effects.read_text().split() if effects.exists() else []
     session_id = (tmp_path / "session_id").read_text()

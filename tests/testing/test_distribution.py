@@ -6,10 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.desk import Desk, call, say
+from tests.docs.forks import Forks, forking
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jaato-tide"
 
@@ -33,10 +35,29 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """What runs `jaato` with the modules of the one who has installed the example."""
+    with forking("pytest") as made:
+        yield made
+
+
+class User(Desk):
+    """A user whose `jaato` is forked from a process that has loaded it, and finds what is installed by itself."""
+
+    def __init__(self, root: Path, forks: Forks) -> None:
+        super().__init__(root)
+        self.python = str(forks.program(root / "python"))
+
+    @property
+    def command(self) -> list[str]:
+        return [self.python, "-m", "jaato"]
+
+
 @pytest.fixture
-def desk(tmp_path: Path, installed: Path) -> Desk:
+def desk(tmp_path: Path, installed: Path, forks: Forks) -> User:
     """A user who has installed it."""
-    made = Desk(tmp_path)
+    made = User(tmp_path, forks)
     made.env["PYTHONPATH"] = f"{made.env['PYTHONPATH']}:{installed}"
     return made
 
@@ -93,11 +114,11 @@ def test_it_is_listed_checked_and_switched_off(desk: Desk) -> None:
     assert "tide_at" not in desk.run("tools", "list", environ=off).stdout
 
 
-def test_its_authors_own_tests_pass(desk: Desk, tmp_path: Path) -> None:
+def test_its_authors_own_tests_pass(desk: User, tmp_path: Path) -> None:
     """The tests that come with the example are those an author would write."""
     shutil.copytree(EXAMPLE / "tests", tmp_path / "theirs")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "theirs")],
+        [desk.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "theirs")],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -18,7 +18,7 @@ from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
 KNOWN = [Tool(spec, lambda arguments, call: "") for spec in tools(800)]
-ROUNDS = 40
+ROUNDS = 20
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_searches_while_tools_come_and_go() -> None:
                 assert len(catalog.search(query, 5)) == 5
 
     def change() -> None:
-        for start in range(0, ROUNDS * 18, 18):
+        for start in range(0, ROUNDS * 36, 36):
             part = KNOWN[start : start + 40]
             catalog.remove(part)
             catalog.search(QUERIES[0])

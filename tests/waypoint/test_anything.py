@@ -143,7 +143,7 @@ class Story:
 
 
 @pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(TOOL, max_size=14))
 def test_what_tools_did_is_taken_back_exactly(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
@@ -156,7 +156,7 @@ def test_what_tools_did_is_taken_back_exactly(
 
 
 @pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(st.one_of(TOOL, USER), max_size=16))
 def test_nothing_of_the_user_is_lost(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
     """Whatever the user edits, removes and moves in between, it is there after going back; what was overruled is in the

@@ -26,9 +26,9 @@ def ref(name: str) -> dict[str, str]:
 
 
 def test_a_chain_of_references_costs_little(tmp_path: Path) -> None:
-    """A hundred thousand references one after the other are refused in a moment, not compiled for a quarter minute."""
-    chain: dict[str, Any] = {f"A{at}": {"properties": {"a": ref(f"A{at + 1}")}} for at in range(100_000)}
-    with serving(openapi=plain(document(ref("A0"), **chain, A100000={})), p=ECHO) as site:
+    """Forty thousand references one after the other are refused in a moment, not compiled for seconds."""
+    chain: dict[str, Any] = {f"A{at}": {"properties": {"a": ref(f"A{at + 1}")}} for at in range(40_000)}
+    with serving(openapi=plain(document(ref("A0"), **chain, A40000={})), p=ECHO) as site:
         plugin = discovered(tmp_path, site)
         with pytest.raises(ToolError, match=r"too large .* http_request"):
             ask(plugin, "call_service", service="pets", operation="op", body={})

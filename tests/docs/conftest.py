@@ -1,0 +1,34 @@
+"""Programs of the pages and the examples are forked from one process that has loaded what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.docs.forks import Forks, forking
+
+OTHERS = (
+    "httpcore2",
+    "jsonschema_rs",
+    "rich.logging",
+    "jaato.plugins.files.plugin",
+    "jaato.plugins.introspection.plugin",
+    "jaato.plugins.shell.plugin",
+    "jaato.server.registry.listen",
+    "jaato.tools.network.proxy",
+    "jaato.plugins.mcp.stdio",
+    "jaato.plugins.mcp.connection",
+    "jaato.plugins.mcp.http",
+    "jaato.cli.mcp_edit",
+    "jaato.cli.mcp_trust",
+    "jaato.cli.mcp_use",
+    "mcp.client.session",
+    "mcp.server.mcpserver",
+)
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The process that forks."""
+    with forking(*OTHERS) as made:
+        yield made
