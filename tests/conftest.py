@@ -41,10 +41,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays: it need not be looked through for garbage thousands of times."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what the processes of the tests import: they are some thousands, and write no bytecode themselves."""
+    """Compile what the processes of the tests import: they are some thousands, and write no bytecode themselves.
+
+    While tests are collected there is no garbage worth looking for.
+    """
+    gc.disable()
     if not hasattr(config, "workerinput"):
         for place in ("src", "compat/src", "tests"):
             compileall.compile_dir(ROOT / place, quiet=2)

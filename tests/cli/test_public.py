@@ -72,3 +72,11 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.session_arguments",
     }
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
+
+
+def test_asking_for_a_server_loads_none(desk: Desk) -> None:
+    """`serve --status` and `--stop` load neither the server nor the agent."""
+    for flag in ("--status", "--stop"):
+        modules = loaded(desk, f"from jaato.cli import main; main(['serve', {flag!r}])")
+        assert "jaato.server.lock_file" in modules
+        assert not modules & {"asyncio", "uvicorn", "jaato.server.hub", "jaato.agent.session"}

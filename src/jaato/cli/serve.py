@@ -126,7 +126,7 @@ def announce(text: str) -> None:
 
 def begin(args: Namespace, path: Path) -> int:
     """Start the server in the background, and wait until it serves."""
-    from jaato.server.daemon import found
+    from jaato.server.lock_file import found
 
     running = found(path)
     if running is not None:
@@ -180,14 +180,14 @@ def private(path: str, flags: int) -> int:
 
 def known(path: Path) -> Path:
     """Where the server meant is when no socket is named: at the usual place, else where the last one was begun."""
-    from jaato.server.daemon import found, last_begun
+    from jaato.server.lock_file import found, last_begun
 
     return path if found(path) is not None else last_begun() or path
 
 
 def status(path: Path) -> int:
     """How the server is: exit code 0 when it serves, 1 when none does."""
-    from jaato.server.daemon import found
+    from jaato.server.lock_file import found
 
     record = found(path)
     if record is None:
@@ -213,8 +213,8 @@ def reload(path: Path) -> int:
 
 def stop(path: Path) -> int:
     """End the server."""
-    from jaato.server import daemon
+    from jaato.server import lock_file
 
-    record = daemon.stop(path)
+    record = lock_file.stop(path)
     say("the server has stopped" if record is not None else f"no server at {path}")
     return OK

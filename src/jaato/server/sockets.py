@@ -19,6 +19,7 @@ from jaato.protocol.frames import MAX_HELLO_BYTES
 from jaato.server.gate import OBJECTION, Gate
 from jaato.server.http_protocol import BoundedProtocol
 from jaato.server.listen import Listener, config_of
+from jaato.server.lock_file import private_directory
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
 from jaato.tools.processes.ancestry import REMEDY, call_above
@@ -87,25 +88,6 @@ def process_of(connection: socket.socket) -> int:
         return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError:
         return -1
-
-
-def private_directory(path: Path) -> None:
-    """Make the directory of a socket, or make sure that others can put nothing in place of ours: they cannot write there,
-    or it is one like /tmp, where each can remove only what is his own. Raises `ConfigError`."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = path.lstat()
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be made: {error.strerror}. Name another place: --ipc-socket PATH."
-        ) from None
-    shared = bool(info.st_mode & stat.S_ISVTX) and info.st_uid in (0, os.geteuid())
-    if not stat.S_ISDIR(info.st_mode) or not (info.st_uid == os.geteuid() or shared):
-        raise ConfigError(f"{path} is no directory of yours; name another place: --ipc-socket PATH.")
-    if info.st_mode & 0o022 and not shared:
-        raise ConfigError(
-            f"Others can write in {path}, and could put their own socket there. Take a private directory."
-        )
 
 
 def unix_listener(path: Path) -> socket.socket:
