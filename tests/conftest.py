@@ -20,7 +20,9 @@ from tests.processes import children
 
 ROOT = Path(__file__).parents[1]
 
-hypothesis.settings.register_profile("house", database=None, deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile(
+    "house", database=None, deadline=None, print_blob=True, derandomize=True, max_examples=50
+)
 hypothesis.settings.register_profile("explore", database=None, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("JAATO_TEST_PROFILE", "house"))  # noqa: TID251 a test's own choice
 

@@ -32,13 +32,17 @@ ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 17
 PACKAGES = (
     *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
-    *("jaato.providers", "jaato.server"),
+    *("jaato.providers", "jaato.server", "jaato.tools", "jaato.tools.files", "jaato.tools.processes"),
+    *("jaato.tools.processes.sandbox", "jaato.tools.network", "jaato.plugins.files", "jaato.plugins.shell"),
+    *("jaato.plugins.search", "jaato.plugins.session", "jaato.plugins.subagent", "jaato.plugins.waypoint"),
+    *("jaato.plugins.todo", "jaato.plugins.background", "jaato.plugins.introspection"),
 )
 OTHERS = (
     "anyio._backends._asyncio",
     "websockets.protocol",
     "httpx2",
     "uvicorn",
+    "jsonschema_rs",
     "jaato.server.mcp.stdio",
     "jaato.server.mcp.listen",
 )

@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.3")
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.1")
 @pytest.mark.spec("C8", "Server and events")
-@pytest.mark.parametrize("web", [(), ("--web-socket", ":0")], ids=["socket", "WebSocket"])
-def test_the_printed_usage_works(tmp_path: Path, web: tuple[str, ...]) -> None:
+def test_the_printed_usage_works(tmp_path: Path) -> None:
     """Begun in the background at a socket in a shared place, it is found and ended without naming that again; clients come
     by the socket, and by WebSocket with the token."""
     shared = tmp_path / "tmp"
@@ -46,18 +45,17 @@ def test_the_printed_usage_works(tmp_path: Path, web: tuple[str, ...]) -> None:
         )
 
     try:
-        begun = server("--ipc-socket", str(path), *web, "--daemon")
+        begun = server("--ipc-socket", str(path), "--web-socket", ":0", "--daemon")
         assert begun.returncode == 0, begun.stderr
         there = server("--status")
         assert (there.returncode, f"serving at {path}" in there.stdout) == (0, True)
         with Client(path) as client:
             client.ask(SessionList())
-        if web:
-            found = re.search(r"ws://127\.0\.0\.1:\d+", begun.stderr)
-            assert found, "the host is loopback where none is named"
-            token = (tmp_path / ".local/state/jaato/server-token").read_text()
-            with Client(found[0], token=token) as client:
-                client.ask(SessionList())
+        found = re.search(r"ws://127\.0\.0\.1:\d+", begun.stderr)
+        assert found, "the host is loopback where none is named"
+        token = (tmp_path / ".local/state/jaato/server-token").read_text()
+        with Client(found[0], token=token) as client:
+            client.ask(SessionList())
     finally:
         ended = server("--stop")
     assert (ended.returncode, ended.stderr) == (0, "jaato: the server has stopped\n")

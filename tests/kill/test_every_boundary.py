@@ -11,7 +11,7 @@ import pytest
 from tests.kill.__main__ import again
 from tests.kill.every import Deaths, passages
 
-POINTS = 12
+POINTS = 8
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def mark_of(encoding: str, data: bytes) -> bytes:
     return ("\ufeff" + data.decode("utf-8", "replace")).encode(encoding)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     contents=st.dictionaries(st.sampled_from("abcdef"), CONTENT, max_size=5),
     pattern=ANCHORED,

@@ -89,7 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [home / name for name in contents]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(patterns=st.lists(ANCHORED, min_size=1, max_size=1), ignore_case=st.booleans())
 def test_engines_agree(files: list[Path], patterns: list[str], ignore_case: bool) -> None:
     """ripgrep and Python count and name the same lines, whatever the pattern, the bytes and the line ends."""
