@@ -216,22 +216,29 @@ class Warm:
 
 
 @contextmanager
-def warmed() -> Iterator[Warm]:
-    """Start it, and end it. Its environment is that of no command."""
+def forker(module: str, *more: str) -> Iterator[str]:
+    """Start a module that forks, give the path of its socket, and end it. Its environment is that of no command."""
     environ = {
         "PATH": os.defpath,
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUTF8": "1",
     }
-    with tempfile.TemporaryDirectory(prefix="jaato-warm-") as directory:
+    with tempfile.TemporaryDirectory(prefix="jaato-forks-") as directory:
         path = f"{directory}/s"
-        command = [sys.executable, "-m", "tests.cli.warm", path]
+        command = [sys.executable, "-m", module, path, *more]
         with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=ROOT, env=environ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
-            yield Warm(path)
+            yield path
             process.communicate()  # the end of its input is its end
+
+
+@contextmanager
+def warmed() -> Iterator[Warm]:
+    """Start it, and end it."""
+    with forker("tests.cli.warm") as path:
+        yield Warm(path)
 
 
 HELD = contextlib.ExitStack()

@@ -17,9 +17,7 @@ import runpy
 import select
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -187,26 +185,9 @@ class Forks:
 
 @contextmanager
 def forking(*more: str) -> Iterator[Forks]:
-    """Start it, and end it; it loads these modules, too. Its environment is that of no program."""
-    environ = {
-        "PATH": os.defpath,
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUTF8": "1",
-    }
-    with tempfile.TemporaryDirectory(prefix="jaato-forks-") as directory:
-        path = f"{directory}/s"
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.docs.forks", path, *more],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=environ,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            yield Forks(path)
-            process.communicate()  # the end of its input is its end
+    """Start it, and end it; it loads these modules, too."""
+    with warm.forker("tests.docs.forks", *more) as path:
+        yield Forks(path)
 
 
 def ended(code: object) -> NoReturn:
