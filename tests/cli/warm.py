@@ -61,9 +61,11 @@ def load() -> None:
     gc.freeze()
 
 
-def serve(path: str) -> None:
-    """Fork for each request until the one who started this has gone."""
-    load()
+def fork_on_request(path: str, *, leads: bool = False) -> tuple[bytes, list[int]]:
+    """Fork for each request until the one who started this has gone. In the forked process: returns the request.
+
+    One that `leads` a session of its own is killed with all it has started when its client or this one goes.
+    """
     wake, awake = os.pipe()
     os.set_blocking(awake, False)
     signal.set_wakeup_fd(awake)
@@ -74,10 +76,12 @@ def serve(path: str) -> None:
     print("ready", flush=True)
     waiting: dict[int, socket.socket] = {}
     while True:
-        watched: list[Any] = [listener, wake, 0]
+        watched: list[Any] = [listener, wake, 0, *(waiting.values() if leads else ())]
         ready = select.select(watched, [], [])[0]
         if 0 in ready:
-            return
+            for child in waiting if leads else ():
+                os.killpg(child, signal.SIGKILL)
+            raise SystemExit
         if wake in ready:
             os.read(wake, 4096)
         if listener in ready:
@@ -86,10 +90,11 @@ def serve(path: str) -> None:
             if not data:
                 line.close()  # who connected has gone
                 continue
-            request = json.loads(data)
             child = os.fork()
             if not child:
-                become(request, descriptors)
+                if leads:
+                    os.setsid()
+                return data, descriptors
             for descriptor in descriptors:
                 os.close(descriptor)
             waiting[child] = line
@@ -97,9 +102,13 @@ def serve(path: str) -> None:
         for child, line in list(waiting.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                line.send(str(os.waitstatus_to_exitcode(status)).encode())
+                with contextlib.suppress(OSError):  # it may be gone itself
+                    line.send(str(os.waitstatus_to_exitcode(status)).encode())
                 line.close()
                 del waiting[child]
+            elif line in ready:  # it says nothing more: it has gone
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -253,5 +262,12 @@ def warm() -> Warm:
     return RUNNING[0]
 
 
+def main() -> None:
+    """Serve; and in each forked process, be its command."""
+    load()
+    data, descriptors = fork_on_request(sys.argv[1])
+    become(json.loads(data), descriptors)
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    main()

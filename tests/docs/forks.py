@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import ast
 import atexit
-import contextlib
 import gc
 import importlib
 import os
 import runpy
-import select
 import signal
-import socket
 import sys
 import threading
 import warnings
@@ -28,7 +25,6 @@ from typing import Any, NoReturn
 from tests.cli import warm
 
 ROOT = Path(__file__).parents[2]
-MAX_REQUEST_BYTES = 1 << 17
 CLIENT = """#!{python} -ISE
 import os, signal, sys
 import _socket, array
@@ -68,53 +64,6 @@ def load(more: Sequence[str]) -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-
-
-def serve(path: str, *more: str) -> tuple[dict[str, Any], list[int]]:
-    """Fork for each request until the one who started this has gone. In the forked process: returns the request."""
-    load(more)
-    wake, awake = os.pipe()
-    os.set_blocking(awake, False)
-    signal.set_wakeup_fd(awake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
-    listener.listen(64)
-    print("ready", flush=True)
-    waiting: dict[int, socket.socket] = {}
-    while True:
-        watched: list[Any] = [listener, wake, 0, *waiting.values()]
-        ready = select.select(watched, [], [])[0]
-        if 0 in ready:
-            for child in waiting:
-                os.killpg(child, signal.SIGKILL)
-            raise SystemExit
-        if wake in ready:
-            os.read(wake, 4096)
-        if listener in ready:
-            line, _ = listener.accept()
-            data, descriptors, _, _ = socket.recv_fds(line, MAX_REQUEST_BYTES, 3)
-            if not data:
-                line.close()
-                continue
-            child = os.fork()
-            if not child:
-                os.setsid()
-                return ast.literal_eval(data.decode()), descriptors
-            for descriptor in descriptors:
-                os.close(descriptor)
-            waiting[child] = line
-            line.send(str(child).encode())
-        for child, line in list(waiting.items()):
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                with contextlib.suppress(OSError):  # it may be gone itself
-                    line.send(str(os.waitstatus_to_exitcode(status)).encode())
-                line.close()
-                del waiting[child]
-            elif line in ready:  # it says nothing more: it has gone
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -207,7 +156,10 @@ def ended(code: object) -> NoReturn:
 
 def main() -> None:
     """Serve; and in each forked process, be its program and end."""
-    request, descriptors = serve(*sys.argv[1:])
+    path, *more = sys.argv[1:]
+    load(more)
+    data, descriptors = warm.fork_on_request(path, leads=True)
+    request: dict[str, Any] = ast.literal_eval(data.decode())
     if "-W" in request["words"][:1]:  # what is said while everything is cleared away counts
         return become(request, descriptors)
     try:
