@@ -1,4 +1,4 @@
-"""What discovery costs: tokens declared, a search, an index and a warm start, at up to 5,000 tools; recall on data of your own.
+"""What discovery costs: tokens declared, a search and an index, at up to 5,000 tools; recall on data of your own.
 
 The environment variable `TOOL_DISCOVERY_DATA` names a directory as `bench.discovery` reads it; without it the recall is left out.
 """
@@ -30,19 +30,6 @@ VECTORS = 600
 """Tools read for the search by meaning: its cost is the reading of the request, not the number of tools."""
 POINTS = {"words": 8.0, "meaning": 10.0}
 """By how many points of recall@5 each search is to be better than the naive one."""
-WARM = """
-import sys, time
-from pathlib import Path
-from bench.search import QUERIES, tools
-from jaato.tools.search import Index
-known = tools(5000)
-import jaato.tools.index_file, jaato.tools.atomic
-before = time.process_time()
-index = Index(Path(sys.argv[1]))
-index.update(known)
-index.search(QUERIES[0])
-print(time.process_time() - before)
-"""
 
 
 def declared_tokens(count: int) -> int:
@@ -75,19 +62,6 @@ def spread_ms(search: Callable[[str], object]) -> tuple[float, float]:
     return spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
 
 
-def warm_start_ms(known: list[ToolSpec]) -> float:
-    """CPU milliseconds of a new process that knows the same tools, to its first answer; the best of several."""
-    with tempfile.TemporaryDirectory() as folder:
-        Index(Path(folder)).update(known)
-        command = [sys.executable, "-c", WARM, folder]
-        env = {**environment(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        runs = [
-            subprocess.run(command, env=env, check=True, capture_output=True, cwd=ROOT).stdout
-            for _ in range(7)
-        ]
-    return 1000 * min(map(float, runs))
-
-
 def meaning_rows(known: list[ToolSpec], index: Index) -> list[Row]:
     """What a search costs when it goes by meaning too; none without the extra."""
     if not installed():
@@ -100,7 +74,7 @@ def meaning_rows(known: list[ToolSpec], index: Index) -> list[Row]:
     against = "words and the reading of the request by the model, one thread"
     return [
         Row("search with meaning, p50", round(half, 2), "CPU ms", None, against),
-        Row("search with meaning, p99", round(most, 2), "CPU ms", None, against),
+        Row("search with meaning, p99", round(most, 2), "CPU ms", 25.0, against),
     ]
 
 
@@ -158,9 +132,6 @@ def rows() -> list[Row]:
             "CPU s",
             None,
             "by hash",
-        ),
-        Row(
-            "warm start, 5,000 tools", round(warm_start_ms(known), 1), "CPU ms", 10.0, "load and first answer"
         ),
         *meaning_rows(known, index),
         *recall_rows(),

@@ -230,3 +230,10 @@ def test_a_score_says_how_sure_it_is() -> None:
     assert 0.0 < stray < 0.5 < alone < 1.0
     assert 0.5 < steps < 1.0
     assert index.search("send_mail")[0] == ("send_mail", 1.0)
+
+
+def test_strange_names_are_found() -> None:
+    """Names with line breaks, other scripts and lone surrogates, and texts without a word, are indexed like others."""
+    index = index_of(spec("a\nb 1 2\n", "Zebra."), spec("", ""), spec("x\ud800", "Surrogate \ud800 giraffe."))
+    assert names(index, "zebra") == ["a\nb 1 2\n"]
+    assert names(index, "giraffe") == ["x\ud800"]

@@ -54,7 +54,7 @@ def make_registry(
         "sandbox": sandbox,
         "trust": trust,
     }
-    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"), settings.cache_dir / "tool-index")
+    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
     brought = brought_by(workspace, trust)
     registry = PluginRegistry(
         model,

@@ -7,7 +7,6 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -138,13 +137,11 @@ class Counted:
 class Catalog:
     """Tools by name and alias, counted by category, searchable; nothing here grows with the number of calls.
 
-    With `meaning` a search goes by what words mean too, once it has read the tools. In `index_folder` the index of many
-    tools is kept for the next process.
+    With `meaning` a search goes by what words mean too, once it has read the tools.
     """
 
-    def __init__(self, meaning: Meaning | None = None, index_folder: Path | None = None) -> None:
+    def __init__(self, meaning: Meaning | None = None) -> None:
         self.meaning = meaning
-        self.index_folder = index_folder
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What asks others whether they offer something new, before somebody looks, by plugin; bounded in time, never raises."""
         self.strangers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
@@ -162,7 +159,7 @@ class Catalog:
         self._changing = threading.Lock()
         self._reading = threading.Lock()
         """Held while the index is brought up to date and read; never while anything else is waited for."""
-        self._index = Index(index_folder)
+        self._index = Index()
         self._indexed = True
         self._known = self._tools
         """The tools as they were when the index was last brought up to date."""
@@ -216,7 +213,7 @@ class Catalog:
 
     def part(self, plugins: frozenset[str]) -> Catalog:
         """A catalogue, empty yet, for the tools of these plugins alone."""
-        made = Catalog(self.meaning, self.index_folder)
+        made = Catalog(self.meaning)
         made.sources = {name: source for name, source in self.sources.items() if name in plugins}
         made.strangers = {name: first for name, first in self.strangers.items() if name in plugins}
         self._parts = [*(one for one in self._parts if one[0]() is not None), (ref(made), plugins)]

@@ -6,13 +6,11 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools import index_file
 from jaato.tools.asked import asked_in
 from jaato.tools.near import near
-from jaato.tools.tool_terms import digest_of, digest_of_all, weights_of
+from jaato.tools.tool_terms import digest_of, weights_of
 from jaato.tools.words import pieces
 
 NOTHING: Mapping[str, float] = {}
@@ -32,26 +30,17 @@ STRONG = 4.5
 MAX_POSTINGS = 1500
 MAX_CANDIDATES = 300
 """Postings read per query; beyond it frequent words only re-rank what rarer ones have found."""
-KEPT_FROM = 200
-"""Tools from which on an index is worth a file: fewer are read as fast as one is loaded."""
 
 
 @dataclass(slots=True)
 class Index:
-    """A ranked index over tools by name; `update` reads again only what changed.
+    """A ranked index over tools by name; `update` reads again only what changed."""
 
-    With a `folder`, an index of many tools is kept there, and loaded by whoever knows the same tools, or most of them.
-    """
-
-    folder: Path | None = None
     _entries: dict[str, bytes | None] = field(default_factory=dict)
     """A digest of what each tool was made from."""
     _terms: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The terms of the tools that were read here, not in a file."""
     _postings: dict[str, dict[str, float]] = field(default_factory=dict)
-    _packed: index_file.Packed | None = None
-    _changed: set[str] = field(default_factory=set)
-    """Tools of the file that are not as they were."""
+    """The tools that have a term, with its weight in each."""
     _pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -60,9 +49,6 @@ class Index:
     def update(self, tools: Iterable[ToolSpec]) -> None:
         """Make these the tools of the index: new and changed ones are read, missing ones forgotten."""
         tools = list(tools)
-        whole = digest_of_all(tools) if self.folder is not None and len(tools) >= KEPT_FROM else None
-        if whole is not None and not self._entries and self._load(whole, tools):
-            return
         gone = self._entries.keys() - {tool.name for tool in tools}
         fresh: dict[str, tuple[ToolSpec, bytes | None]] = {}
         for tool in tools:
@@ -74,78 +60,22 @@ class Index:
             fresh[tool.name] = tool, digest
         self._forget(gone)
         for tool, digest in fresh.values():
-            self._read(tool, digest)
-        if whole is not None and len(fresh) >= KEPT_FROM // 2:
-            self._save(whole)
-
-    def _read(self, tool: ToolSpec, digest: bytes | None) -> None:
-        weights = weights_of(tool)
-        self._entries[tool.name] = digest
-        self._terms[tool.name] = tuple(weights)
-        for term, weight in weights.items():
-            posting = self._postings.get(term)
-            if posting is None:
-                posting = self._postings[term] = {} if self._packed is None else self._unpacked(term)
-            posting[tool.name] = weight
-
-    def _load(self, whole: bytes, tools: Sequence[ToolSpec]) -> bool:
-        """Take over an index from a file; whether it is the one of exactly these tools."""
-        assert self.folder is not None
-        packed = index_file.load(self.folder, whole, tools)
-        if packed is None:
-            return False
-        self._packed = packed
-        self._entries = packed.entries()
-        return packed.whole == whole
+            weights = weights_of(tool)
+            self._entries[tool.name] = digest
+            self._terms[tool.name] = tuple(weights)
+            for term, weight in weights.items():
+                self._postings.setdefault(term, {})[tool.name] = weight
 
     def _forget(self, gone: Set[str]) -> None:
         """Leave nothing of these tools."""
-        here = self._terms.keys() & gone
-        kept_in_file = gone - here
-        emptied = {term for name in here for term in self._terms.pop(name)}
-        if kept_in_file:
-            self._changed |= kept_in_file
-            emptied = set(self._postings)
         for name in gone:
             del self._entries[name]
             self._pieces.pop(name, None)
-        for term in emptied:
-            posting = self._postings[term]
-            for name in gone & posting.keys():
+            for term in self._terms.pop(name):
+                posting = self._postings[term]
                 del posting[name]
-            if not posting:
-                del self._postings[term]
-
-    def _save(self, whole: bytes) -> None:
-        """Keep the index for the next process; one with a tool that cannot be told from a changed one is not kept."""
-        assert self.folder is not None
-        digests = {name: digest for name, digest in self._entries.items() if digest is not None}
-        if len(digests) < len(self._entries):
-            return
-        if self._packed is not None:
-            for term in self._packed.all_terms():
-                self._posting(term)
-        index_file.save(self.folder, whole, digests, self._postings)
-
-    def _posting(self, term: str) -> Mapping[str, float]:
-        """The tools that have this term, with its weight in each."""
-        posting = self._postings.get(term)
-        if posting is not None:
-            return posting
-        if self._packed is None:
-            return NOTHING
-        posting = self._unpacked(term)
-        if posting:
-            self._postings[term] = posting
-        return posting
-
-    def _unpacked(self, term: str) -> dict[str, float]:
-        """What the file says of a term, about those tools that are still as they were."""
-        assert self._packed is not None
-        posting = self._packed.posting(term)
-        for name in self._changed & posting.keys():
-            del posting[name]
-        return posting
+                if not posting:
+                    del self._postings[term]
 
     def search(self, query: str, limit: int = 10) -> list[tuple[str, float]]:
         """The best `limit` tools as (name, score), best first; see `scores`."""
@@ -239,14 +169,11 @@ class Index:
 
     def _frequency(self, term: str) -> int:
         """How many tools have this term."""
-        posting = self._postings.get(term)
-        if posting is None and self._packed is not None and not self._changed:
-            return self._packed.frequency(term)
-        return len(self._posting(term))
+        return len(self._postings.get(term, NOTHING))
 
     def _credit(self, term: str, shares: Mapping[str, float], among: Set[str] | None) -> dict[str, float]:
         """What each tool earns by having this term or, for less, one near to it that was not asked for."""
-        own = self._posting(term)
+        own = self._postings.get(term, NOTHING)
         share = shares[term]
         count = len(self._entries)
         tells = share * rarity(count, len(own))
@@ -261,7 +188,7 @@ class Index:
             if other not in shares and 0 < having <= frequent:
                 # no rarer than the word asked for
                 factor = related * nearness * rarity(count, max(having, len(own)))
-                raise_to(credit, self._posting(other), factor, among)
+                raise_to(credit, self._postings.get(other, NOTHING), factor, among)
         return credit
 
 

@@ -1,9 +1,9 @@
-"""What a search reads of a tool: the weight of each of its terms, and digests that tell when it has changed."""
+"""What a search reads of a tool: the weight of each of its terms, and a digest that tells when it has changed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -24,22 +24,6 @@ MAX_TEXT = 4000
 MAX_PARAMETERS = 200
 MAX_DEPTH = 12
 DIGEST_BYTES = 16
-AT_ONCE = 100
-"""Tools written between two steps of a digest: few enough to stay in the cache of the processor."""
-
-
-def digest_of_all(tools: Sequence[ToolSpec]) -> bytes | None:
-    """What tells whether any of these tools has changed, or their order; None when one cannot be written."""
-    digest = hashlib.sha256()
-    written = bytearray()
-    encoder = msgspec.msgpack.Encoder()
-    try:
-        for start in range(0, len(tools), AT_ONCE):
-            encoder.encode_into(tools[start : start + AT_ONCE], written)
-            digest.update(written)
-    except (TypeError, ValueError, RecursionError, OverflowError):
-        return None
-    return digest.digest()[:DIGEST_BYTES]
 
 
 def digest_of(tool: ToolSpec) -> bytes | None:

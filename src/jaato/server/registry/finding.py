@@ -21,7 +21,7 @@ class Finder:
     """Ranks tools for a text. Safe to be used from any thread."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = Catalog(catalog.meaning, catalog.index_folder)
+        self._catalog = Catalog(catalog.meaning)
         self.places = CapacityLimiter(AT_ONCE)
         self._lock = threading.Lock()
         self._known: Mapping[str, Tool] = {}
