@@ -213,7 +213,7 @@ def stem_vectors(words: list[str]) -> tuple[list[str], Any]:
     """Each stem and the mean direction of its words, seen from the middle of them all."""
     import numpy as np
 
-    model = Model(exact=True)
+    model = Model()
     rows = np.concatenate([model.vectors(words[at : at + BATCH]) for at in range(0, len(words), BATCH)])
     rows -= rows.mean(axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

@@ -12,9 +12,9 @@ from jaato.tools.asked import MAX_CLAUSES, MAX_QUERY, asked_in, clauses, steps_o
 def test_steps() -> None:
     """Sentences, lines and what `and`, `then` or a comma joins are steps of their own."""
     text = "Send the report. Then restart the service, and resize\n\nthe  image"
-    assert steps_of(text) == ["Send the report", "Then restart the service", "the image"]
-    assert steps_of("send") == ["send"]
-    assert steps_of("") == [""]
+    assert steps_of(text, 8) == ["Send the report", "Then restart the service", "the image"]
+    assert steps_of("send", 8) == ["send"]
+    assert steps_of("", 8) == [""]
 
 
 @pytest.mark.parametrize("piece", [" ", "\t", ".", "\n", ". ", "a ", "! \n", ", ", "'", '"a" ', "and "])
@@ -27,7 +27,7 @@ def test_any_run_is_cut_at_once(piece: str) -> None:
 @given(st.text(st.sampled_from(" \t\n.;!?,'\"`aB1_é画\ud800\x00\u0301"), max_size=400))
 def test_any_text_is_a_request(text: str) -> None:
     """Whatever a request is made of, it has steps within bounds and terms with shares up to one."""
-    assert 1 <= len(steps_of(text)) <= MAX_CLAUSES + 1
+    assert 1 <= len(steps_of(text, 8)) <= 8
     assert all(0 < share <= 1 for clause in asked_in(text) for share in clause.values())
 
 

@@ -276,17 +276,20 @@ def test_mixed_scores_are_as_sure_as_meaning(words: dict[str, float], meaning: d
 
 
 def test_the_steps_of_a_request() -> None:
-    """A request is read step by step; one of one step as a whole."""
+    """A request is read step by step, neighbours together where there are too many; one of one step as a whole."""
     request = "send the mail and then delete the draft"
-    assert asked.steps_of(request) == ["send the mail", "delete the draft"]
-    assert asked.steps_of("send the mail") == ["send the mail"]
+    assert asked.steps_of(request, 8) == ["send the mail", "delete the draft"]
+    assert asked.steps_of("send the mail", 8) == ["send the mail"]
+    many = asked.steps_of(" and then ".join(f"step {at}" for at in range(5)), 3)
+    assert many == ["step 0", "step 1. step 2", "step 3. step 4"]
 
 
 @needs_model
 def test_the_runtime_of_models_says_nothing_to_its_maker(tmp_path: Path) -> None:
     """Loading it sends nothing and leaves no identifier of the machine in the user's directory."""
     program = (
-        "from jaato.tools.semantic_model import session\ntry: session(b'')\nexcept Exception: print('loaded')"
+        "from pathlib import Path\nfrom jaato.tools.semantic_model import session\n"
+        "try: session(Path('none'))\nexcept Exception: print('loaded')"
     )
     known = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(

@@ -83,7 +83,12 @@ def wanted_terms(clause: str) -> dict[str, float]:
     return shares
 
 
-def steps_of(query: str) -> list[str]:
-    """The steps of a request in its own words; the whole of it when it has but one."""
+def steps_of(query: str, most: int) -> list[str]:
+    """The steps of a request in its own words, neighbours joined where there are more than `most`; the whole of it when
+    it has but one."""
     steps = [part.strip() for part in clauses(query[:MAX_QUERY]) if len(part.split()) > 1]
-    return steps if len(steps) > 1 else [query[:MAX_QUERY]]
+    if len(steps) < 2:
+        return [query[:MAX_QUERY]]
+    count = min(len(steps), most)
+    borders = [len(steps) * at // count for at in range(count + 1)]
+    return [". ".join(steps[start:end]) for start, end in pairwise(borders)]

