@@ -76,6 +76,22 @@ def test_find_and_replace(desk: Desk) -> None:
             desk.call("findAndReplace", pattern=pattern, replacement="y", regex=True)
 
 
+def test_find_and_replace_takes_what_a_search_takes(desk: Desk) -> None:
+    """Hidden and git-ignored files, dependencies and links are left as they are, unless the path names the file."""
+    taken = ("a.txt", "src/a.txt")
+    left = (".env", ".h/a.txt", "out/a.txt", "node_modules/m/a.txt", "src/__pycache__/a.txt")
+    for name in (*taken, *left):
+        (desk.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.workspace / name).write_text("x\n")
+    (desk.workspace / ".gitignore").write_text("out/\n")
+    (desk.workspace / "link.txt").symlink_to("out/a.txt")
+    for glob in ("*", "*.txt", "**/*.txt"):
+        said = desk.call("findAndReplace", pattern="x", replacement="y", glob=glob)
+        assert [entry["path"] for entry in said["files"]] == [*taken]
+    said = desk.call("findAndReplace", pattern="x", replacement="y", path="out/a.txt")
+    assert [entry["path"] for entry in said["files"]] == ["out/a.txt"]
+
+
 def test_an_exploding_pattern_is_stopped() -> None:
     """A pattern with nested repeats ends in an error, not in a hang."""
     from jaato.plugins.files.substitute import PatternRefused, matches

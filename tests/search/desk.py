@@ -1,4 +1,4 @@
-"""What the tests of searching share: both engines, files to search, and a call of a tool."""
+"""What the tests of searching share: files to search, and a call of a tool."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaato.plugins.search.engines import Engine, Python, ripgrep
 from jaato.plugins.search.plugin import SearchPlugin
 from jaato.tools.call import Call, Output
 from jaato.tools.tool import tools_of
-
-RIPGREP = ripgrep([], [])
-assert RIPGREP is not None
-ENGINES: list[Engine] = [RIPGREP, Python()]
 
 
 class Desk:
@@ -27,12 +22,9 @@ class Desk:
         raise KeyError(name)
 
 
-def call_tool(
-    workspace: Path, name: str, engine: Engine | None = None, call: Call | None = None, **arguments: Any
-) -> Output:
+def call_tool(workspace: Path, name: str, call: Call | None = None, **arguments: Any) -> Output:
     """Call one tool of the plugin as the pipeline does."""
     plugin = SearchPlugin(Desk(workspace))
-    plugin.engine = engine
     [found] = [tool for tool in tools_of(plugin, "search") if tool.name == name]
     assert found.issues(arguments) == []
     output = found.run(arguments, call or Call("c1", name, arguments, workspace=workspace))

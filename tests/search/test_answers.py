@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-from tests.search.desk import ENGINES, RIPGREP, call_tool, plant
-
-from jaato.plugins.search import batch
-from jaato.plugins.search.engines import Engine
+from tests.search.desk import call_tool, plant
 
 
 def test_nothing_found_says_what_was_not_searched(tmp_path: Path) -> None:
@@ -20,8 +16,8 @@ def test_nothing_found_says_what_was_not_searched(tmp_path: Path) -> None:
     )
     text = call_tool(tmp_path, "grep_content", pattern="needle", glob="*.py").text
     assert "No line matches in 1 files." in text
-    assert "git-ignored; include_ignored" in text
-    assert "'*.rs' chooses no file" in call_tool(tmp_path, "grep_content", pattern="needle", glob="*.rs").text
+    assert "What git ignores was left out; include_ignored" in text
+    assert "in 0 files" in call_tool(tmp_path, "grep_content", pattern="needle", glob="*.rs").text
     for said in (
         call_tool(tmp_path, "grep_content", pattern="needle", glob="app/[id]/*"),
         call_tool(tmp_path, "glob_files", pattern="app/[id]/*"),
@@ -56,11 +52,8 @@ def test_odd_names_are_spelt_out(tmp_path: Path) -> None:
     assert [match["path"] for match in said.structured["matches"]] == ["\x1b[31m", "a\nb", r"\xfe", r"\xff"]
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=["ripgrep", "python"])
-def test_joined_files_keep_their_lines(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Searched as one or one by one, files of every form have the same lines, whatever ends them."""
+def test_every_form_of_text_has_its_lines(tmp_path: Path) -> None:
+    """Byte order marks, carriage returns, bytes that are no UTF-8, no end of line, no text at all."""
     plant(
         tmp_path,
         {
@@ -74,19 +67,17 @@ def test_joined_files_keep_their_lines(
             "h": b"caf\xe9 needle\n" + b"x\n" * 300 + b"needle",
             "i": "no",
         },
-    )  # fmt: skip
-
-    def found() -> object:
-        return [
-            call_tool(tmp_path, "grep_content", engine, pattern=pattern, max_results=most, context=1)
-            for pattern in ("needle", "^needle$", "^", "$", "e\\b", "caf.", "x")
-            for most in (1, 3, 1000)
-        ]
-
-    together = found()
-    monkeypatch.setattr(batch, "SMALL_BYTES", 0)
-    monkeypatch.setattr("jaato.plugins.search.grep.SMALL_BYTES", 0)
-    assert found() == together
+    )
+    found = call_tool(tmp_path, "grep_content", pattern="^(.* )?needle$", context=1).structured["matches"]
+    assert [(match["path"], match["line"], match["text"]) for match in found] == [
+        ("a", 1, "needle"),
+        ("b", 3, "needle"),
+        ("c", 1, "needle"),
+        ("d", 2, "needle"),
+        ("h", 302, "needle"),
+    ]
+    found = call_tool(tmp_path, "grep_content", pattern="caf", path="h").structured["matches"]
+    assert [match["text"] for match in found] == ["caf\ufffd needle"]
 
 
 def test_few_descriptors_are_enough(tmp_path: Path) -> None:
@@ -98,7 +89,7 @@ def test_few_descriptors_are_enough(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
     try:
-        said = call_tool(tmp_path, "grep_content", RIPGREP, pattern="needle").structured
+        said = call_tool(tmp_path, "grep_content", pattern="needle").structured
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (said["total"], said["searched"]) == (60, 60)

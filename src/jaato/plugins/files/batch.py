@@ -14,20 +14,29 @@ from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified
 from jaato.plugins.files.edit import Edit, EditRefused, applied
 from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
-from jaato.plugins.files.sweep import TooMany, files_below
 from jaato.tools.call import Call
+from jaato.tools.cancel import CancelToken
+from jaato.tools.control import names_control
 from jaato.tools.file_errors import PathRefused
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.replace import FileChanged
 from jaato.tools.files.targets import Change, Loaded
 from jaato.tools.files.text import Lined, NotText
+from jaato.tools.paths import Roots
 
 MAX_TRIES = 30
 MAX_FILES = 200
 MAX_SEARCHED_BYTES = 10 << 20
 MAX_TOTAL_BYTES = 64 << 20
 MAX_DIFF_CHARS = 8000
+SKIPPED = ("node_modules", "__pycache__")
 Done = TypeVar("Done")
+
+
+class TooMany(ToolError):
+    """The search covers more than one call may."""
+
+    code = "too_many_files"
 
 
 def patient(work: Callable[[], Done], edits: Sequence[Edit]) -> Done:
@@ -188,11 +197,27 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
         return said
 
 
+def files_below(roots: Roots, path: str, glob: str, token: CancelToken) -> list[str]:
+    """The files that ripgrep takes below a directory, in order of their names; a glob without a slash matches names at
+    any depth.
+
+    What is hidden or git-ignored, links, dependencies and control paths are passed over. Raises `InvalidArguments` for
+    what is no glob, and `TooMany`.
+    """
+    from jaato.tools.processes.ripgrep import Ripgrep, SearchLimits, Selection
+
+    limits = SearchLimits(token)
+    names = Ripgrep(roots).files(Selection(path, glob, excluded=SKIPPED), limits)
+    if limits.stopped is not None:
+        raise TooMany(f"There are too many files below {path!r}: {limits.stopped}. Name a smaller directory.")
+    return [f"{path}/{name}" for name in names if not names_control(name.split("/"), roots.names)]
+
+
 def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
     """Each file that matches, with its matches; a pattern runs over all files at once."""
     whole = stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
     top = search.path.rstrip("/") or "/"
-    names = files_below(changes.roots, top, search.glob, call.token) if whole else iter([search.path])
+    names = files_below(changes.roots, top, search.glob, call.token) if whole else [search.path]
     batch: list[Loaded] = []
     found: list[tuple[Loaded, list[Span]]] = []
     wanted = search.pattern.replace("\r\n", "\n")

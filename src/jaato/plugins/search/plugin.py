@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from jaato.abc.plugin import Host, Plugin
-from jaato.plugins.search.engines import Engine, engine_for
-from jaato.plugins.search.globs import Glob
-from jaato.plugins.search.grep import Result, Search, listed, rendered, structured
-from jaato.plugins.search.pattern import written
-from jaato.plugins.search.trees import (
+from jaato.plugins.search.ast_search import (
     check_pattern,
     language_named,
     notes_of,
@@ -21,10 +16,11 @@ from jaato.plugins.search.trees import (
     search_trees,
     structured_trees,
 )
-from jaato.plugins.search.walk import Found, Limits, Walk
+from jaato.plugins.search.results import Result, ended, noted, remarks, rendered, structured, trouble
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.names import shown_name
 from jaato.tools.paths import Roots
+from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchLimits, Selection
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
@@ -43,19 +39,11 @@ class SearchPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.roots = roots_of(host)
-        self.engine: Engine | None = None
-        """What searches content; None until the first search finds out."""
+        self.ripgrep = Ripgrep(self.roots)
 
     def set_workspace_path(self, path: str) -> None:
         """Search beneath this directory from now on."""
-        if self.roots.move(Path(path)):
-            self.engine = None  # which program may be trusted depends on what is in reach
-
-    def engine_here(self) -> Engine:
-        """The engine for content; a program that lies in reach of the session is never one."""
-        if self.engine is None:
-            self.engine = engine_for(self.roots.paths, os.get_exec_path())
-        return self.engine
+        self.roots.move(Path(path))
 
     @tool(category="filesystem", access="read", examples=({"pattern": "src/**/*.{ts,tsx}"},))
     def glob_files(
@@ -69,28 +57,21 @@ class SearchPlugin(Plugin):
         call: Call,
     ) -> Output:
         """Find or locate all files of a name or kind. Returns their paths, sorted; hidden and git-ignored ones are left out."""
-        glob = Glob.of(pattern)
-        most = bounded(max_results, MAX_RESULTS)
-        limits = Limits(call.token)
+        glob = pattern if "/" in pattern or pattern == "**" else f"/{pattern}"
+        limits = SearchLimits(call.token)
         hidden = include_hidden or wants_hidden(pattern)
-        walk = Walk(self.roots, root, limits, hidden=hidden, ignored=include_ignored)
-        paths: list[str] = []
-        total = 0
-        for found in walk:
-            if glob.fits(found.names):
-                total += 1
-                if len(paths) < most:
-                    paths.append(shown_path(walk, found.names))
+        found = self.ripgrep.files(Selection(root, glob, hidden, include_ignored), limits)
+        total = len(found)
+        paths = [name for name, _ in self.named(root, found[: bounded(max_results, MAX_RESULTS)])]
         notes = []
         if total > len(paths):
             notes.append(f"{total} files; the first {len(paths)} are shown. Narrow the pattern or root.")
         if not total:
             notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
-            notes += bracket_note(pattern)
-        notes += ignored_note(walk)
+            notes += glob_notes(pattern, include_ignored)
         text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + trouble(limits))])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
-        return Output(clean(text), data | ({"stopped": limits.stopped} if limits.stopped is not None else {}))
+        return Output(clean(text), data | ended(limits))
 
     @tool(
         category="search",
@@ -99,7 +80,7 @@ class SearchPlugin(Plugin):
     )
     def grep_content(
         self,
-        pattern: Annotated[str, "regular expression, matched line by line"],
+        pattern: Annotated[str, "regular expression of ripgrep, matched line by line"],
         path: Annotated[str, "file or directory"] = ".",
         glob: Annotated[str | None, "only files like this, such as *.py or src/**/*.ts"] = None,
         ignore_case: bool = False,
@@ -113,28 +94,36 @@ class SearchPlugin(Plugin):
     ) -> Output:
         """Search or grep the contents of files: find text or code. Returns matching lines by file, sorted by path,
         and the total; hidden, git-ignored and binary files are left out."""
-        limits = Limits(call.token)
-        most = bounded(max_results, MAX_RESULTS)
-        shown = bounded(context, MAX_CONTEXT, 0)
+        limits = SearchLimits(call.token)
+        wanted = Pattern(pattern, literal, ignore_case)
         notes: list[str] = []
-        wanted = written(pattern, literal=literal)
-        search = Search(wanted, ignore_case, shown, most, self.engine_here(), limits)
-        if stat.S_ISDIR(self.roots.stat(path).st_mode):
+        result = Result()
+        if self.is_directory(path):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
-            walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
-            result = search.run(named(walk, Glob.of(glob, anywhere=True) if glob is not None else None))
-            if not result.total:
-                notes += ignored_note(walk)
-            if glob is not None and not result.searched:
-                notes += [f"The glob {glob!r} chooses no file with text.", *bracket_note(glob)]
+            selection = Selection(path, glob, hidden, include_ignored)
+            files = self.ripgrep.files(selection, limits)
+            counts = self.ripgrep.counts(selection, wanted, limits)
+            counted = [(name, counts[name]) for name in files if name in counts]
+            if not counted:
+                notes += glob_notes(glob or "", include_ignored)
         else:
-            self.roots.open_file(path).close()  # says why, where it is no regular file
-            with self.roots.locate(path) as place:
-                name = shown_below(self.roots, place.path.parts)
-                result = search.run([(name, Found((place.name,), place.dir_fd))])
-        limits.unread += result.unread
-        text = "\n\n".join(part for part in (rendered(result), remarks(result, limits, notes)) if part)
-        return Output(clean(text), structured(result, limits))
+            files = [""]
+            count = self.ripgrep.count(path, wanted, limits)
+            counted = [("", count)] if count else []
+        result.searched, result.files = len(files), len(counted)
+        result.total = sum(count for _, count in counted)
+        most = bounded(max_results, MAX_RESULTS)
+        shown = dict(self.named(path, [name for name, _ in first(counted, most)]))
+        names = {place: name for name, place in shown.items()}
+        around = bounded(context, MAX_CONTEXT, 0)
+        for place, lines in self.ripgrep.lines([*names], wanted, around, most, limits):
+            result.add(names[place], lines, most)
+        if counted and files == [""] and not result.shown and limits.go_on():
+            return Output(
+                f"[{shown_name(path)} is binary and was not searched.]", structured(Result(), limits)
+            )
+        notes = [*remarks(result, limits), *notes, *trouble(limits)]
+        return Output(clean(noted(rendered(result), notes)), structured(result, limits))
 
     @tool(category="search", access="read")
     def ast_search(
@@ -157,20 +146,18 @@ class SearchPlugin(Plugin):
         Returns each place with its line, the code and what the variables stand for."""
         check_pattern(pattern)
         wanted = language_named(language)
-        limits = Limits(call.token)
+        limits = SearchLimits(call.token)
         most = bounded(max_results, MAX_RESULTS)
         notes: list[str] = []
-        if stat.S_ISDIR(self.roots.stat(path).st_mode):
+        if self.is_directory(path):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
-            walk = Walk(self.roots, path, limits, hidden=hidden, ignored=include_ignored)
-            files = named(walk, Glob.of(glob, anywhere=True) if glob is not None else None)
-            result = search_trees(files, pattern, wanted, False, most, limits)
-            notes += ignored_note(walk) if not result.total else []
+            files = self.ripgrep.files(Selection(path, glob, hidden, include_ignored), limits)
+            named = self.named(path, files)
+            result = search_trees(self.roots, named, pattern, wanted, False, most, limits)
+            notes += [] if result.total else glob_notes(glob or "", include_ignored)
         else:
-            self.roots.open_file(path).close()  # says why, where it is no regular file
-            with self.roots.locate(path) as place:
-                only = (shown_below(self.roots, place.path.parts), Found((place.name,), place.dir_fd))
-                result = search_trees([only], pattern, wanted, True, most, limits)
+            named = self.named(path, [""])
+            result = search_trees(self.roots, named, pattern, wanted, True, most, limits)
             if (
                 not result.searched
                 and wanted is None
@@ -181,10 +168,31 @@ class SearchPlugin(Plugin):
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
         notes = [*notes_of(result, limits), *notes, *trouble(limits)]
-        text = "\n\n".join(
-            part for part in (rendered_trees(result), "\n".join(f"[{n}]" for n in notes)) if part
-        )
-        return Output(clean(text), structured_trees(result, limits))
+        return Output(clean(noted(rendered_trees(result), notes)), structured_trees(result, limits))
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is one; else a regular file. Raises `ToolError` for what is neither."""
+        if stat.S_ISDIR(self.roots.stat(path).st_mode):
+            return True
+        self.roots.open_file(path).close()
+        return False
+
+    def named(self, start: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Files below a directory: each by the name it is shown by and by its whole path."""
+        with self.roots.locate(start) as place:
+            top = PurePosixPath(place.root.path, *place.parts)
+        for name in names:
+            path = top / name
+            yield shown_below(self.roots, path.parts), str(path)
+
+
+def first(counted: Sequence[tuple[str, int]], most: int) -> Iterator[tuple[str, int]]:
+    """The files whose lines are shown, up to so many lines."""
+    for name, count in counted:
+        if most <= 0:
+            return
+        yield name, count
+        most -= count
 
 
 def bounded(value: int, most: int, least: int = 1) -> int:
@@ -210,56 +218,7 @@ def sendable(path: str) -> str:
     return path if clean(path) == path else shown_name(path)
 
 
-def shown_path(walk: Walk, names: tuple[str, ...]) -> str:
-    """A found file's path as it is shown."""
-    return shown_below(walk.roots, (*walk.root.parts, *walk.base, *names))
-
-
-def named(walk: Walk, glob: Glob | None) -> Iterator[tuple[str, Found]]:
-    """The files of a walk that a glob chooses, each with the path it is shown by."""
-    for found in walk:
-        if glob is None or glob.fits(found.names):
-            yield shown_path(walk, found.names), found
-
-
-def ignored_note(walk: Walk) -> list[str]:
-    """That a walk has passed over what git ignores, if it has."""
-    if not walk.left_out:
-        return []
-    return [f"{walk.left_out} files or directories are git-ignored; include_ignored looks there too."]
-
-
-def bracket_note(pattern: str) -> list[str]:
-    """That a bracket is a set of characters, where a glob that chose nothing has one."""
-    return ["[…] is one of some characters; write \\[ for a bracket itself."] if "[" in pattern else []
-
-
-def remarks(result: Result, limits: Limits, more: list[str]) -> str:
-    """What a reader must know beside the lines: how many there are, and what was not searched."""
-    notes = []
-    if result.total > result.shown:
-        notes.append(
-            f"{result.total} matching lines in {result.files} files; the first {result.shown} are shown. "
-            "Narrow with path, glob or a longer pattern."
-        )
-    elif result.total:
-        notes.append(f"{result.total} matching lines in {result.files} of {result.searched} files.")
-    elif limits.stopped is None:
-        notes.append(f"No line matches in {result.searched} files.")
-    if result.binary:
-        notes.append(f"Binary, not searched: {listed(result.binary)}.")
-    if result.large:
-        notes.append(f"Too large, not searched: {listed(result.large)}. Use run with a program that streams.")
-    return "\n".join(f"[{note}]" for note in notes + more + trouble(limits))
-
-
-def trouble(limits: Limits) -> list[str]:
-    """What ended the search early or kept it out."""
-    notes = []
-    if limits.stopped is not None:
-        notes.append(
-            f"Stopped: {limits.stopped}; there may be more. Start in a smaller directory, or simplify the pattern."
-        )
-    if limits.unread:
-        notes.append(f"Could not be read: {listed(limits.unread)}.")
-    return notes
+def glob_notes(pattern: str, ignored: bool) -> list[str]:
+    """Why a glob may have chosen nothing."""
+    notes = ["[…] is one of some characters; write \\[ for a bracket itself."] if "[" in pattern else []
+    return notes if ignored else [*notes, "What git ignores was left out; include_ignored looks there too."]

@@ -48,13 +48,14 @@ def alone(
     reads: Sequence[str | Path] = (),
     writes: Sequence[str | Path] = (),
     directory: int | None = None,
+    start: str = "/",
 ) -> Iterator[Start]:
     """How a helper is started within: no network, no file but programs and what it `reads` and `writes`, the filter of
     system calls; and it dies with the thread that started it, which must wait for it.
 
-    `directory` is the descriptor of one that it works in and may write. It works with `descriptors` as before, so none
-    of them should be of a directory. Root in a sandbox may not open files of other users, so it is not confined with
-    these.
+    It begins in `start`, or in `directory`, the descriptor of one that it may write. It works with `descriptors` as
+    before, so none of them should be of a directory. Root in a sandbox may not open files of other users, so it is not
+    confined with these.
     """
     prefix = confining(choice())
     own = [] if directory is None else [directory]
@@ -70,7 +71,7 @@ def alone(
         given += ["--bind", place, place]
     if directory is not None:
         given += ["--bind", f"/proc/self/fd/{directory}", DIRECTORY]
-    given += ["--remount-ro", "/", "--chdir", "/" if directory is None else DIRECTORY]
+    given += ["--remount-ro", "/", "--chdir", start if directory is None else DIRECTORY]
     with filtered() as (options, handed):
         yield Start((*given, *options, "--"), handed)
 

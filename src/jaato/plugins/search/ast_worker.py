@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.search.scan import text_of
 
 VARIABLE = re.compile(r"\$\$\$([A-Z][A-Z0-9_]*)|\$([A-Z][A-Z0-9_]*)")
 ANY_VARIABLE = re.compile(r"\$+([A-Z_][A-Z0-9_]*)?")
@@ -40,7 +40,7 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         at += size
         matches: list[Any] = []
         if language not in refused:
-            root = SgRoot(text.encode("utf-8", "replace").decode(), language).root()
+            root = SgRoot(text, language).root()
             try:
                 matches = root.find_all(pattern=pattern)
             except RuntimeError as error:
@@ -51,6 +51,13 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         most -= len(shown)
         files.append({"count": len(matches), "matches": shown})
     return {"files": files, "refused": refused, "doubtful": sorted(doubtful)}
+
+
+def text_of(data: bytes) -> str:
+    """The bytes as text: by their byte order mark, else UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
 
 
 def reason_in(complaint: str) -> str:

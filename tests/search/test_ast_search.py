@@ -12,7 +12,7 @@ import pytest
 from tests.search.desk import call_tool, plant
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.plugins.search.trees import ENDINGS, LANGUAGES, SPELLINGS
+from jaato.plugins.search.ast_search import ENDINGS, LANGUAGES, SPELLINGS
 from jaato.tools.call import Call
 
 C1 = pytest.mark.spec("C1", "Tool names")
@@ -194,7 +194,7 @@ def test_without_the_extra_the_tool_says_so(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_file_that_takes_too_long_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that were to be searched with it are searched without it."""
-    monkeypatch.setattr("jaato.plugins.search.trees.PART_S", 1.0)
+    monkeypatch.setattr("jaato.plugins.search.ast_search.PART_S", 1.0)
     plant(tmp_path, {"a.py": "print(1)\n", "deep.html": "<div>" * 60_000, "z.py": "print(1)\n"})
     output = call_tool(tmp_path, "ast_search", pattern="print($A)")
     assert [match["path"] for match in output.structured["matches"]] == ["a.py", "z.py"]

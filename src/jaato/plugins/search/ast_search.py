@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import codecs
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from jaato.errors import InvalidArguments
-from jaato.plugins.search.grep import kind_of, listed
-from jaato.plugins.search.scan import read_all
-from jaato.plugins.search.walk import Found, Limits
+from jaato.errors import InvalidArguments, ToolError
+from jaato.plugins.search.results import ended, listed
 from jaato.tools.apart import Bounds, WorkFailed, work_apart
 from jaato.tools.names import shown_name
+from jaato.tools.paths import Roots
+from jaato.tools.processes.ripgrep import SearchLimits
 
-WORK = "jaato.plugins.search.tree_work:find"
+WORK = "jaato.plugins.search.ast_worker:find"
 MAX_FILE_BYTES = 4 << 20
+SNIFF_BYTES = 8192
+MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 FULL_BYTES = 4 << 20
 FULL_FILES = 500
 MAX_PATTERN_CHARS = 20_000
@@ -90,17 +92,18 @@ def check_pattern(pattern: str) -> None:
 
 
 def search_trees(
-    files: Iterable[tuple[str, Found]],
+    roots: Roots,
+    files: Iterable[tuple[str, str]],
     pattern: str,
     language: str | None,
     forced: bool,
     most: int,
-    limits: Limits,
+    limits: SearchLimits,
 ) -> Trees:
-    """Search files, each given with the name it is shown by; with `forced` also those whose name says another
+    """Search files, each given by the name it is shown by and its whole path; with `forced` also those whose name says another
     language."""
     result = Trees()
-    waiting = gathered(files, language, forced, result, limits)
+    waiting = gathered(roots, files, language, forced, result, limits)
     while limits.go_on():
         batch: list[Code] = []
         size = 0
@@ -114,35 +117,34 @@ def search_trees(
 
 
 def gathered(
-    files: Iterable[tuple[str, Found]], language: str | None, forced: bool, result: Trees, limits: Limits
+    roots: Roots,
+    files: Iterable[tuple[str, str]],
+    language: str | None,
+    forced: bool,
+    result: Trees,
+    limits: SearchLimits,
 ) -> Iterator[Code]:
     """The files that are code of a known language."""
-    for name, found in files:
-        own = LANGUAGES.get(PurePosixPath(found.names[-1]).suffix.lower())
+    for name, path in files:
+        own = LANGUAGES.get(PurePosixPath(path).suffix.lower())
         speaks = language if forced and language is not None else own
         if speaks is None or (language is not None and speaks != language):
             continue
-        fd = found.open()
-        if fd is None:
-            limits.unread.append(name)
-            continue
         try:
-            if os.fstat(fd).st_size > MAX_FILE_BYTES:
-                result.large.append(name)
-                continue
-            data = read_all(fd)
-        except OSError:
+            with roots.open_file(path) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except (ToolError, OSError):
             limits.unread.append(name)
             continue
-        finally:
-            os.close(fd)
-        if kind_of(data, len(data)) == "binary":
+        if len(data) > MAX_FILE_BYTES:
+            result.large.append(name)
+        elif b"\0" in data[:SNIFF_BYTES] and not data.startswith(MARKS):
             result.binary.append(name)
         elif data:
             yield Code(name, speaks, data)
 
 
-def search_batch(batch: list[Code], pattern: str, most: int, limits: Limits, result: Trees) -> None:
+def search_batch(batch: list[Code], pattern: str, most: int, limits: SearchLimits, result: Trees) -> None:
     """Search some files; where that ends the process, each half by itself, down to the file that did it."""
     if not limits.go_on():
         return
@@ -169,7 +171,7 @@ def search_batch(batch: list[Code], pattern: str, most: int, limits: Limits, res
     result.doubtful.update(answers["doubtful"])
 
 
-def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: Limits) -> Any:
+def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: SearchLimits) -> Any:
     """What the process apart says of each file. Raises `WorkFailed`."""
     with tempfile.TemporaryFile() as joined:
         for code in batch:
@@ -196,7 +198,7 @@ def rendered_trees(result: Trees) -> str:
     return "\n".join(rows)
 
 
-def notes_of(result: Trees, limits: Limits) -> list[str]:
+def notes_of(result: Trees, limits: SearchLimits) -> list[str]:
     """What a reader must know beside the matches."""
     notes = []
     shown = len(result.matches)
@@ -220,7 +222,7 @@ def notes_of(result: Trees, limits: Limits) -> list[str]:
     return notes
 
 
-def structured_trees(result: Trees, limits: Limits) -> dict[str, Any]:
+def structured_trees(result: Trees, limits: SearchLimits) -> dict[str, Any]:
     """The result as data for programs."""
     data: dict[str, Any] = {
         "matches": result.matches,
@@ -229,12 +231,5 @@ def structured_trees(result: Trees, limits: Limits) -> dict[str, Any]:
         "searched": result.searched,
         "truncated": len(result.matches) < result.total,
     }
-    if limits.stopped is not None:
-        data["stopped"] = limits.stopped
-    named = {
-        "too_large": result.large,
-        "binary": result.binary,
-        "failed": result.failed,
-        "unreadable": limits.unread,
-    }
-    return data | {key: names[:100] for key, names in named.items() if names}
+    named = {"too_large": result.large, "binary": result.binary, "failed": result.failed}
+    return data | ended(limits) | {key: names[:100] for key, names in named.items() if names}
