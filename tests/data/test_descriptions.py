@@ -11,13 +11,11 @@ from jaato.abc.plugin import Plugin
 from jaato.plugins.archives.plugin import ArchivesPlugin
 from jaato.plugins.calculation.plugin import CalculationPlugin
 from jaato.plugins.clock.plugin import ClockPlugin
-from jaato.plugins.compare.plugin import ComparePlugin
 from jaato.plugins.data.plugin import DataPlugin
 
 EXPECTED = {
     CalculationPlugin: {"calculate": ("code", "read")},
     ClockPlugin: {"date_time": ("system", "read")},
-    ComparePlugin: {"diff_files": ("filesystem", "read"), "checksum": ("filesystem", "read")},
     ArchivesPlugin: {
         "archive_list": ("filesystem", "read"),
         "archive_extract": ("filesystem", "write"),

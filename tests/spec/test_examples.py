@@ -21,7 +21,7 @@ def test_every_example_is_valid(known: KnownTool) -> None:
     assert [validator.issues(example) for example in known.spec.examples] == [[]] * len(known.spec.examples)
 
 
-@pytest.mark.parametrize("name", ["updateFile", "multiFileEdit", "sqlite_query", "csv_query", "call_service"])
+@pytest.mark.parametrize("name", ["updateFile", "multiFileEdit", "sqlite_query", "csv_query"])
 def test_what_is_hard_to_call_has_examples(tmp_path: Path, name: str) -> None:
     """Tools with arguments that are easily got wrong show how, where they are asked for in detail and only there."""
     registry = PluginRegistry(workspace=tmp_path)

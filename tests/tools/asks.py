@@ -36,7 +36,6 @@ rename a variable everywhere: lsp_rename_symbol findAndReplace
 undo my last edit: undoFileChange
 revert a change to a file: undoFileChange restoreFile
 apply this patch: apply_patch
-compare two files: diff_files
 how large is a file: get_file_info list_directory
 when was this file last modified: get_file_info
 run a command: run
@@ -57,7 +56,7 @@ search the web: web_search
 google something: web_search
 download a web page: fetch_url
 read the documentation at this URL: fetch_url
-call a REST API: http_request call_service
+call a REST API: http_request
 send a POST request: fetch_url_post http_request
 query a sqlite database: sqlite_query
 what tables are in the database: sqlite_schema
@@ -82,7 +81,6 @@ plot a chart: notebook_execute
 go to the definition of a function: lsp_goto_definition
 check the code for errors: lsp_get_diagnostics
 start a python REPL: shell_spawn notebook_create
-compute the sha256 of a file: checksum
 fill in a template: renderTemplate
 am I allowed to run this: askPermission
 which operating system is this: get_environment
@@ -97,18 +95,16 @@ give the report a different title on disk: moveFile
 which subfolders sit beneath this one: list_directory glob_files
 hunt down every occurrence of a phrase: grep_content findAndReplace
 take back what I just did: undoFileChange
-spot what differs between both versions: diff_files
 bring back yesterday's contents: restoreFile listBackups
 squeeze these documents into something small to mail: archive_create
 unpack the tarball: archive_extract
-was the download damaged on its way: checksum
 whom do I blame for that bug: git_blame git_log
 recent history of the repository: git_log
 am I on the main branch: git_status
 what does the internet say about it: web_search
 grab the article behind this link: fetch_url
 submit the web form: fetch_url_post http_request
-talk to an HTTP endpoint: http_request call_service
+talk to an HTTP endpoint: http_request
 how many customers are in the DB: sqlite_query
 add a record to the customers: sqlite_execute
 average of the third column in the spreadsheet: csv_query csv_describe
@@ -138,7 +134,6 @@ what is left to do: getPlanStatus
 would I be stopped from doing that: askPermission
 what does the picture show: viewImage
 which servers of tools are connected: mcp_servers
-fetch the swagger description of that service: discover_service
 tidy the imports automatically: lsp_get_code_actions
 """
 """The same needs in other words; few of them are in the tools' descriptions."""

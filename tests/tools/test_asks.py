@@ -44,8 +44,8 @@ def test_the_requests_name_tools_there_are(known: Catalog) -> None:
 def test_by_words(known: Catalog) -> None:
     """An ordinary request has its tool among the first three, one in other words mostly."""
     known.meaning = None
-    assert found(known, COMMON) >= 77, "of 83"
-    assert found(known, OTHER) >= 33, "of 50"
+    assert found(known, COMMON) >= 75, "of 81"
+    assert found(known, OTHER) >= 31, "of 47"
 
 
 def test_creating_a_file_is_no_archive(known: Catalog) -> None:
@@ -59,5 +59,5 @@ def test_creating_a_file_is_no_archive(known: Catalog) -> None:
 def test_by_meaning(known: Catalog) -> None:
     """With meaning all ordinary requests find their tool, and more of the others."""
     assert known.await_meaning(WAIT_S)
-    assert found(known, COMMON) >= 81, "of 83"
-    assert found(known, OTHER) >= 36, "of 50"
+    assert found(known, COMMON) >= 79, "of 81"
+    assert found(known, OTHER) >= 33, "of 47"

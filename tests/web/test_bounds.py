@@ -132,7 +132,7 @@ def test_what_is_no_http_is_an_error(tmp_path: Path, answer: bytes) -> None:
 
 def test_a_page_that_is_too_deep_ends_its_reader() -> None:
     """Markup that would take minutes is stopped with its reader; the caller learns what to do, and no process stays."""
-    from jaato.plugins.web.reading import read_apart
+    from jaato.plugins.web.page import read_apart
     from jaato.tools.apart import WorkFailed
 
     before = children(zombies=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.web.fetching import PAGE, local, plain, to, web
@@ -52,6 +53,64 @@ def test_any_method_with_status_headers_and_body(tmp_path: Path) -> None:
         assert followed.structured["status"] == 201
         with pytest.raises(ToolError, match="one body"):
             ask(plugin, "http_request", method="POST", url=site.url, body="a", json=1)
+
+
+def test_a_key_goes_only_where_the_user_granted_it(tmp_path: Path) -> None:
+    """Named by its variable, granted for this very host, over https or to host and port; no redirect takes it along."""
+    environ = {"PETS_KEY": "canary", "OTHER_KEY": "other-canary"}
+    with serving(index=PAGE) as other, serving(a=PAGE, b=to(other.url)) as site:
+        place = f"127.0.0.1:{site.port}"
+        granted = [f"PETS_KEY={place}", "OTHER_KEY=api.example", f"EMPTY={place}"]
+        plugin = local(tmp_path, environ=environ, service_keys=granted)
+        call = {"method": "GET", "url": f"{site.url}/a"}
+        ask(plugin, "http_request", **call)
+        assert "canary" not in str(site.seen[-1].headers)
+        assert "canary" not in text(ask(plugin, "http_request", auth="PETS_KEY", **call))
+        assert site.seen[-1].headers["authorization"] == "Bearer canary"
+        for variable in ("OTHER_KEY", "HOME", "PATH"):
+            with pytest.raises(ToolError, match="service_keys"):
+                ask(plugin, "http_request", auth=variable, **call)
+        with pytest.raises(ToolError, match="no EMPTY"):
+            ask(plugin, "http_request", auth="EMPTY", **call)
+        ask(
+            plugin, "http_request", method="GET", url=f"{site.url}/b", auth="PETS_KEY", auth_as="X-Key",
+            follow_redirects=True,
+        )  # fmt: skip
+        assert site.seen[-1].headers["x-key"] == "canary"
+        assert [("canary" in str(seen.headers)) for seen in other.seen] == [False]
+        for entry, words in (("PETS_KEY=127.0.0.1", "not https"), ("PETS_KEY", "VARIABLE=host")):
+            plugin = local(tmp_path, environ=environ, service_keys=[entry])
+            with pytest.raises((ToolError, ConfigError), match=words):
+                ask(plugin, "http_request", auth="PETS_KEY", **call)
+        assert not any("other-canary" in str(seen.headers) for seen in site.seen)
+
+
+@pytest.mark.parametrize(
+    ("auth_as", "name", "value"),
+    [
+        ("basic", "authorization", "Basic azp2"),
+        ("X-Api-Key", "x-api-key", "k:v"),
+        ("Authorization", "authorization", "k:v"),
+        ("Host", None, None),
+        ("A\r\nB", None, None),
+    ],
+)
+def test_a_key_takes_its_header_alone(
+    tmp_path: Path, auth_as: str, name: str | None, value: str | None
+) -> None:
+    """It replaces what the call itself put there; a header of the connection is no place for it."""
+    with serving(a=PAGE) as site:
+        keys: dict[str, Any] = {"service_keys": [f"K=127.0.0.1:{site.port}"], "environ": {"K": "k:v"}}
+        given = {"authorization": "Bearer forged", "x-api-key": "forged"}
+        call: dict[str, Any] = {"method": "GET", "url": f"{site.url}/a", "headers": given}
+        call |= {"auth": "K", "auth_as": auth_as}
+        if name is None:
+            with pytest.raises(ToolError, match="cannot be sent"):
+                ask(local(tmp_path, **keys), "http_request", **call)
+            assert not site.seen
+            return
+        ask(local(tmp_path, **keys), "http_request", **call)
+        assert site.seen[-1].headers[name] == value
 
 
 def test_json_that_is_none_and_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ FIELDS: dict[str, Field] = {
     "service_keys": Field(
         "list",
         [],
-        "keys that call_service may send, as VARIABLE=host: only to that host, only when it is named",
+        "keys that http_request may send, as VARIABLE=host: only to that host, only when it is named",
     ),
     "mask_secrets": Field(
         "switch",

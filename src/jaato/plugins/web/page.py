@@ -10,12 +10,20 @@ import anyio.to_thread
 
 from jaato.errors import ToolError
 from jaato.plugins.web.client import Reply
-from jaato.plugins.web.reading import read_apart
 from jaato.protocol.messages import Media
+from jaato.tools.apart import Bounds, wait_apart
 from jaato.tools.call import Call, Output
 from jaato.tools.picture import ImageRefused, look
 
 Form = Literal["markdown", "text", "raw"]
+Kind = Literal["html", "pdf"]
+NEEDED: dict[Kind, tuple[str, ...]] = {"html": ("selectolax", "html_to_markdown"), "pdf": ("pypdf",)}
+ADVICE: dict[Kind, str] = {
+    "html": "Give a selector or fewer max_bytes, or output=raw, which reads no HTML.",
+    "pdf": "Ask for an earlier offset, or use run to take the PDF apart.",
+}
+WITHIN_S = 20.0
+MEMORY_BYTES = 1_500_000_000
 MAX_IMAGE_BYTES = 5 << 20
 MAX_SIDE = 8_000
 SLICE_BYTES = 65_536
@@ -185,3 +193,15 @@ async def content_of(
     raise ToolError(
         f"{reply.url} is {kind}, {len(reply.body)} bytes, which is no text. Use run with curl to save it to a file."
     )
+
+
+async def read_apart(kind: Kind, data: bytes, within_s: float = WITHIN_S, **options: Any) -> dict[str, Any]:
+    """What `jaato.plugins.web.reader` finds. Raises `WorkFailed`, and `ToolError` that says what to install."""
+    import importlib.util
+
+    for name in NEEDED[kind]:
+        if importlib.util.find_spec(name) is None:
+            raise ToolError(f"Reading {kind.upper()} needs {name}: install jaato[web].")
+    bounds = Bounds(within_s, MEMORY_BYTES, advice=ADVICE[kind])
+    found: dict[str, Any] = await wait_apart(f"jaato.plugins.web.reader:read_{kind}", options, bounds, data)
+    return found

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json as json_text
 import re
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlencode
 
 import msgspec
 
 from jaato.abc.plugin import Host, Plugin
-from jaato.errors import ToolError
-from jaato.plugins.web.client import Ask, Client, headers_of
+from jaato.errors import ConfigError, ToolError
+from jaato.plugins.web.client import OURS, TOKEN, VALUE, Ask, Client, headers_of
 from jaato.plugins.web.page import WARNING, Form, shown
 from jaato.plugins.web.search import Period, search_provider
-from jaato.tools.address import Allowed, parse_url
+from jaato.tools.address import Allowed, Url, parse_url
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
@@ -105,12 +107,18 @@ class WebPlugin(Plugin):
         json: Annotated[Any, "JSON body"] = None,
         body: Annotated[str | None, "text body instead"] = None,
         follow_redirects: bool = False,
+        auth: Annotated[
+            str | None, "environment variable with the key, which the user granted to this host"
+        ] = None,
+        auth_as: Annotated[str, "bearer, basic or the header that takes the key"] = "bearer",
         max_chars: Chars = 30_000,
         timeout_s: Seconds = 30.0,
     ) -> Output:
         """One HTTP request of any method: returns status, headers and the body as it is. Use it to call or test an
         API; fetch_url reads pages."""
         ask = asked(method, url, headers, None, json, body)
+        if auth is not None:
+            ask = with_key(ask, auth_as, granted_key(self.host, auth, ask.url))
         client = client_for(self.host)
         reply = await client.send(ask, most_bytes=5_000_000, within_s=timeout_s, follow=follow_redirects)
         return await plainly(reply, max_chars)
@@ -162,6 +170,46 @@ def asked(
     if kind and not any(name.lower() == "content-type" for name in fields):
         fields["Content-Type"] = kind
     return Ask(parse_url(url), method, headers_of(fields), data)
+
+
+def granted_key(host: Host, variable: str, url: Url) -> str:
+    """The value of a variable that the user granted to the host of a URL. Raises `ToolError`, and `ConfigError`."""
+    places = (url.host, f"{url.host}:{url.port}")
+    granted = set()
+    for entry in chosen(host, "service_keys", ()):
+        name, mark, place = (part.strip() for part in entry.partition("="))
+        if not (mark and name and place):
+            raise ConfigError(f"service_keys: {entry!r} is no grant; write VARIABLE=host.")
+        if name == variable:
+            granted.add(place.lower())
+    if granted.isdisjoint(places):
+        raise ToolError(
+            f"{variable[:60]} may not be sent to {url.authority}. The user can allow it: the setting service_keys "
+            f"with {variable[:60]}={url.authority}."
+        )
+    if url.scheme != "https" and places[1] not in granted:
+        raise ToolError(
+            f"http://{url.authority} is not https. To send a key there all the same, grant it to {places[1]}."
+        )
+    value = environ_of(host).get(variable, "")
+    if not value:
+        raise ToolError(f"The environment has no {variable[:60]}; the user must set it before jaato starts.")
+    return value
+
+
+def with_key(ask: Ask, auth_as: str, key: str) -> Ask:
+    """The request with a key, in place of what the caller put there. Raises `ToolError`."""
+    match auth_as.lower():
+        case "bearer":
+            name, value = "Authorization", f"Bearer {key}"
+        case "basic":
+            name, value = "Authorization", "Basic " + b64encode(key.encode()).decode()
+        case _:
+            name, value = auth_as, key
+    if not TOKEN.fullmatch(name) or not VALUE.fullmatch(value) or name.lower() in OURS:
+        raise ToolError(f"The key cannot be sent as {name[:60]!r}: no header takes it.")
+    kept = tuple(one for one in ask.headers if one[0].lower() != name.lower())
+    return replace(ask, headers=(*kept, (name, value)))
 
 
 async def plainly(reply: Any, max_chars: int) -> Output:

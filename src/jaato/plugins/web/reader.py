@@ -1,4 +1,4 @@
-"""Reads HTML, PDF and YAML; runs in a process of its own (see `reading`), for strangers made what it reads."""
+"""Reads HTML and PDF; runs in a process of its own (see `page`), for strangers made what it reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from jaato.errors import ToolError
 UNSEEN = "script, style, noscript, template, iframe, object, embed, svg, [hidden], [style*='display:none'], [style*='display: none']"
 AROUND = "nav, footer, [role=navigation]"
 MAX_NODES = 500
-MAX_VALUES = 2_000_000
 MAX_LINKS = 20_000
 
 
@@ -134,37 +133,3 @@ def read_pdf(options: dict[str, Any], data: bytes) -> dict[str, Any]:
         "pages_read": len(pages),
         "letters": letters,
     }
-
-
-def read_yaml(_options: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """A YAML document as JSON data; dates stay text."""
-    import json
-
-    import yaml
-
-    fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-        for first, found in fast.yaml_implicit_resolvers.items()
-    }
-    loader: Any = type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
-    try:
-        value = yaml.load(data, loader)  # noqa: S506 - a safe loader without dates
-        if unfolded(value, {}) > MAX_VALUES:
-            raise Unreadable(f"It unfolds to more than {MAX_VALUES} values; that is too large.")
-        return {"value": json.loads(json.dumps(value, default=str))}
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise Unreadable(f"It is no YAML: {' '.join(str(error).split())[:300]}") from None
-
-
-def unfolded(value: Any, known: dict[int, int]) -> int:
-    """How many values there are once every alias is written out; a circle counts as too many."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if id(value) in known:
-        return known[id(value)]
-    if not parts:
-        return 1
-    known[id(value)] = MAX_VALUES + 1
-    total = 1 + sum(unfolded(part, known) for part in parts)
-    known[id(value)] = total
-    return total

@@ -1,1 +1,0 @@
-"""Files held against each other: differences and checksums."""
