@@ -18,7 +18,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.pack import Packing, excluded
+from jaato.plugins.archives.create import Packing, excluded
 from jaato.plugins.archives.plugin import ArchivesPlugin
 from jaato.tools.paths import Roots
 

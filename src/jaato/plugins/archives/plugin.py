@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
-from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.call import Call
-from jaato.tools.file_errors import FileMissing
+from jaato.tools.file_errors import FileMissing, explained
 from jaato.tools.files.told import told_name
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
@@ -56,7 +55,7 @@ class ArchivesPlugin(Plugin):
                 "limit": limit,
                 "max_bytes": max_mb << 20,
             }
-            return self._work("unpack:listing", order, call, file.fileno(), 1 << 20)
+            return self._work("extract:listing", order, call, file.fileno(), 1 << 20)
 
     @tool(category=FILES, access="write")
     def archive_extract(
@@ -85,7 +84,7 @@ class ArchivesPlugin(Plugin):
             }
             try:
                 places = Places(writes=self.roots.paths)
-                return self._work("unpack:extract", order, call, file.fileno(), max_mb << 20, places)
+                return self._work("extract:extract", order, call, file.fileno(), max_mb << 20, places)
             finally:
                 self._extracted(destination, call)
 
@@ -108,8 +107,8 @@ class ArchivesPlugin(Plugin):
     ) -> dict[str, Any]:
         """Zip, pack or compress files and folders (directories) into an archive (zip, tarball, tar.gz, …). Links are packed
         as links. Returns how much it holds."""
-        from jaato.plugins.archives.fresh import fresh
-        from jaato.plugins.archives.pack import format_for
+        from jaato.plugins.archives.create import format_for
+        from jaato.tools.files.replace import Seen, open_draft
 
         kind = format_for(path)
         with self.roots.locate(path, follow=False) as place:
@@ -120,9 +119,9 @@ class ArchivesPlugin(Plugin):
                     f"{path!r} exists already. Choose another name, or set overwrite.", "path_refused"
                 )
             try:
-                with fresh(place.dir_fd, 0o666) as made:
+                with open_draft(place, path, place.dir_fd, 0o666) as draft:
                     order = {
-                        "fd": made.fd,
+                        "fd": draft.fd,
                         "format": kind,
                         "paths": paths,
                         "exclude": exclude,
@@ -131,12 +130,13 @@ class ArchivesPlugin(Plugin):
                         "control_files": self.roots.names.more,
                     }
                     places = Places(reads=self.roots.paths)
-                    said = self._work("pack:create", order, call, made.fd, max_mb << 20, places)
-                    made.appear(place.name, over=place.info is not None)
-            except WorkFailed:
-                raise
-            except ToolError as error:
-                raise WorkFailed(f"{path!r} cannot be written: {error}.") from None
+                    said = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
+                    if place.info is None:
+                        draft.publish_new()
+                    else:
+                        draft.publish_over(Seen(place.info))
+            except OSError as error:
+                raise explained(error, path) from None
             change: Literal["created", "modified"] = "created" if place.info is None else "modified"
             call.changed.append(FileChange(told_name(self.roots, place), change))
         return {"path": path, "format": kind, **said}

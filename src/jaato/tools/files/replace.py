@@ -63,7 +63,8 @@ def same(one: os.stat_result, other: os.stat_result) -> bool:
 class Draft:
     """New bytes for a place: on the disk, durable and complete, but under no name that anyone looks at.
 
-    `publish_new` or `publish_over` gives them the name; `close` discards what was not published.
+    `publish_new` or `publish_over` gives them the name, that too durably if it is to be; `close` discards what was not
+    published.
     """
 
     place: Place
@@ -108,7 +109,7 @@ class Draft:
             self.holder_fd, self.name = holder, hidden
             return
 
-    def publish_new(self) -> None:
+    def publish_new(self, *, durable: bool = True) -> None:
         """Give the draft its name, which must be free. Raises `FileChanged` when it no longer is."""
         target = self.place.name
         try:
@@ -124,9 +125,10 @@ class Draft:
             ) from None
         except OSError as error:
             raise explained(error, self.path) from None
-        settle(self.place.dir_fd)
+        if durable:
+            settle(self.place.dir_fd)
 
-    def publish_over(self, seen: Seen) -> None:
+    def publish_over(self, seen: Seen, *, durable: bool = True) -> None:
         """Put the draft in the place of what was seen there. Raises `FileChanged` when that is gone."""
         target, target_fd = self.place.name, self.place.dir_fd
         try:
@@ -144,7 +146,8 @@ class Draft:
                     raise changed(self.path)
         except OSError as error:
             raise explained(error, self.path) from None
-        settle(target_fd)
+        if durable:
+            settle(target_fd)
 
     def _give_back(self) -> None:
         """Exchange once more; should a stranger have replaced the draft already, theirs stays."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import fnmatch
 import io
 import os
+import shutil
 import stat
+import tarfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.names import parts_of, shown
-from jaato.plugins.archives.streams import ArchiveRefused, packed
-from jaato.plugins.archives.unpack import chosen
+from jaato.plugins.archives.extract import chosen
+from jaato.plugins.archives.formats import ArchiveRefused, compressor, parts_of, shown
 from jaato.tools.paths import Roots
 
 MAX_FILES = 50_000
@@ -73,9 +75,6 @@ class Packing:
     """One archive being written."""
 
     def __init__(self, roots: Roots, kind: str, out: IO[bytes], most: int, own: tuple[int, int]) -> None:
-        import tarfile
-        import zipfile
-
         self._roots = roots
         self._most = most
         self._own = own
@@ -83,15 +82,13 @@ class Packing:
         self._taken: set[str] = set()
         self._left_out: list[dict[str, str]] = []
         self._files = self._bytes = 0
-        self._stream: IO[bytes] | None = None
-        self._zip: zipfile.ZipFile | None = None
-        self._tar: tarfile.TarFile | None = None
-        if kind == "zip":
-            self._zip = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
-        else:
-            _, _, packing = kind.partition(".")
-            self._stream = packed(out, packing or "none") if packing else None  # type: ignore[arg-type]
-            self._tar = tarfile.TarFile(fileobj=self._stream or out, mode="w", format=tarfile.PAX_FORMAT)
+        packing = kind.partition(".")[2]
+        self._stream: IO[bytes] | None = compressor(packing).open(out, "wb") if packing else None
+        self._archive = (
+            zipfile.ZipFile(out, "w")
+            if kind == "zip"
+            else tarfile.open(fileobj=self._stream or out, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by `close`
+        )
 
     def take(self, path: str, name: str, leaves: Callable[[str], bool], named: bool = True) -> None:
         """Add a file, or a directory and everything in it, in order; links are not followed.
@@ -154,57 +151,25 @@ class Packing:
 
     def _put(self, name: str, info: os.stat_result, file: IO[bytes] | None, target: str) -> None:
         """Write one member."""
-        if self._zip is not None and not encodes(name):
-            raise ToolError("its name is not UTF-8, which zip needs; a tar archive takes it")
         size = info.st_size if file is not None else 0
         self._bytes += size
         if self._bytes > self._most:
             raise ArchiveRefused(
                 f"The files have more than {self._most >> 20} MB. Raise max_mb, or leave some out."
             )
-        content = cast("IO[bytes]", Exactly(file, size) if file is not None else io.BytesIO())
-        if self._tar is not None:
-            self._put_tar(name, info, content, target)
+        content = cast("IO[bytes]", Exactly(file, size)) if file is not None else None
+        if isinstance(self._archive, zipfile.ZipFile):
+            put_zip(self._archive, name, info, content, target)
         else:
-            self._put_zip(name, info, content, target)
-
-    def _put_tar(self, name: str, info: os.stat_result, content: IO[bytes], target: str) -> None:
-        import tarfile
-
-        assert self._tar is not None
-        member = tarfile.TarInfo(name)
-        member.mode, member.mtime = info.st_mode & 0o777, int(info.st_mtime)
-        if target:
-            member.type, member.linkname = tarfile.SYMTYPE, target
-        elif stat.S_ISDIR(info.st_mode):
-            member.type = tarfile.DIRTYPE
-        else:
-            member.size = info.st_size
-        self._tar.addfile(member, content if member.isreg() else None)
-
-    def _put_zip(self, name: str, info: os.stat_result, content: IO[bytes], target: str) -> None:
-        import shutil
-        import zipfile
-
-        assert self._zip is not None
-        is_directory = stat.S_ISDIR(info.st_mode)
-        when = time.localtime(max(info.st_mtime, 315_619_200))[:6]  # zip knows no time before 1980
-        member = zipfile.ZipInfo(f"{name}/" if is_directory else name, (min(when[0], 2107), *when[1:]))
-        member.external_attr = (info.st_mode & 0xFFFF) << 16 | (0x10 if is_directory else 0)
-        member.compress_type = zipfile.ZIP_STORED if is_directory or target else zipfile.ZIP_DEFLATED
-        if is_directory or target:
-            self._zip.writestr(member, target)
-            return
-        with self._zip.open(member, "w", force_zip64=info.st_size > 1 << 31) as out:
-            shutil.copyfileobj(content, out, 1 << 18)
+            put_tar(self._archive, name, info, content, target)
 
     def close(self) -> None:
         """Write the end. Raises `ArchiveRefused` when nothing was added."""
         if not self._taken:
             raise ArchiveRefused("Nothing is to be packed: the paths are empty or all excluded.")
-        for layer in (self._zip, self._tar, self._stream):
-            if layer is not None:
-                layer.close()
+        self._archive.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def report(self, size: int) -> dict[str, Any]:
         """What has been written."""
@@ -222,13 +187,39 @@ class Packing:
         return said
 
 
-def encodes(name: str) -> bool:
-    """Whether a name can be written as UTF-8."""
+def put_tar(
+    archive: tarfile.TarFile, name: str, info: os.stat_result, content: IO[bytes] | None, target: str
+) -> None:
+    """Write a file, directory (no content) or link (a target) to a tar archive."""
+    member = tarfile.TarInfo(name)
+    member.mode, member.mtime = info.st_mode & 0o777, int(info.st_mtime)
+    if target:
+        member.type, member.linkname = tarfile.SYMTYPE, target
+    elif content is None:
+        member.type = tarfile.DIRTYPE
+    else:
+        member.size = info.st_size
+    archive.addfile(member, content)
+
+
+def put_zip(
+    archive: zipfile.ZipFile, name: str, info: os.stat_result, content: IO[bytes] | None, target: str
+) -> None:
+    """Write a file, directory (no content) or link (a target) to a zip archive."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        raise ToolError("its name is not UTF-8, which zip needs; a tar archive takes it") from None
+    is_directory = stat.S_ISDIR(info.st_mode)
+    when = time.localtime(max(info.st_mtime, 315_619_200))[:6]  # zip knows no time before 1980
+    member = zipfile.ZipInfo(f"{name}/" if is_directory else name, (min(when[0], 2107), *when[1:]))
+    member.external_attr = (info.st_mode & 0xFFFF) << 16 | (0x10 if is_directory else 0)
+    if content is None:
+        archive.writestr(member, target)
+        return
+    member.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(member, "w", force_zip64=info.st_size > 1 << 31) as out:
+        shutil.copyfileobj(content, out, 1 << 18)
 
 
 class Exactly(io.RawIOBase):

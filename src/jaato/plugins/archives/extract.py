@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.fresh import fresh
-from jaato.plugins.archives.members import Member, format_of, members, pieces
-from jaato.plugins.archives.names import parts_of, problem_of_link, problem_of_name, shown
-from jaato.plugins.archives.streams import FREE_BYTES, MAX_RATIO, ArchiveRefused
+from jaato.plugins.archives.formats import Archive, ArchiveRefused, Member, parts_of, problem_of_name, shown
 from jaato.tools.control_names import control_names
+from jaato.tools.files.disk import write_all
+from jaato.tools.files.replace import Seen, open_draft
 from jaato.tools.paths import Roots
 
-MAX_LISTED = 2_000
 MAX_REPORTED = 50
 SPARE_BYTES = 64 << 20
 """What extraction leaves free on the disk."""
@@ -26,25 +24,29 @@ SPARE_BYTES = 64 << 20
 
 def listing(request: dict[str, Any]) -> dict[str, Any]:
     """What is in an archive, without unpacking it."""
-    file = os.fdopen(request["fd"], "rb")
-    kind = format_of(file)
+    archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
     fits = chosen(request["members"])
     said: list[dict[str, Any]] = []
     count = total = unsafe = 0
     note = ""
     try:
-        for member in members(file, kind, request["path"], request["max_bytes"]):
+        for member in archive.members():
             count += 1
-            if member.size < 0:  # a single compressed file does not say
-                member.size = sum(map(len, pieces(member)))
-            total += max(member.size, 0)
-            problem = member.problem or problem_of_name(member.name) or link_problem(member)
+            if member.info.size < 0:  # a single compressed file does not say
+                member.info.size = sum(map(len, archive.pieces(member)))
+            total += member.info.size
+            problem = member.refusal()
             unsafe += problem is not None
-            if fits(member.name) and len(said) < request["limit"]:
+            if fits(member.info.name) and len(said) < request["limit"]:
                 said.append(entry(member, problem))
     except ArchiveRefused as error:
         note = str(error)
-    facts: dict[str, Any] = {"format": kind, "members": count, "unpacked_bytes": total, "entries": said}
+    facts: dict[str, Any] = {
+        "format": archive.format,
+        "members": count,
+        "unpacked_bytes": total,
+        "entries": said,
+    }
     if unsafe:
         facts["unsafe_members"] = unsafe
     if note:
@@ -54,22 +56,12 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def link_problem(member: Member) -> str | None:
-    """Why a link may not be made; None for what is no link."""
-    if member.kind == "special":
-        return "it is a device or pipe"
-    return problem_of_link(member.name, member.target) if member.kind == "link" else None
-
-
 def entry(member: Member, problem: str | None) -> dict[str, Any]:
     """A member for a list."""
-    facts: dict[str, Any] = {"name": shown(member.name)}
-    if member.kind != "file":
-        facts["kind"] = member.kind
-    elif member.size >= 0:
-        facts["size_bytes"] = member.size
-    if member.target:
-        facts["target"] = shown(member.target)
+    facts: dict[str, Any] = {"name": shown(member.info.name)}
+    facts |= {"size_bytes": member.info.size} if member.info.isreg() else {"kind": member.kind}
+    if member.info.linkname:
+        facts["target"] = shown(member.info.linkname)
     if problem:
         facts["unsafe"] = problem
     return facts
@@ -94,33 +86,30 @@ def chosen(patterns: list[str] | None) -> Callable[[str], bool]:
 
 def extract(request: dict[str, Any]) -> dict[str, Any]:
     """Extract an archive below a directory; says what was written and what was left out, and why."""
-    file = os.fdopen(request["fd"], "rb")
-    kind = format_of(file)
+    archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
     names = control_names(tuple(request["control_files"]))
     roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]], names=names)
-    work = Extraction(roots, request["destination"], request["overwrite"], request["max_bytes"])
-    work.packed_bytes = os.fstat(file.fileno()).st_size
+    work = Extraction(archive, roots, request["destination"], request["overwrite"])
     fits = chosen(request["members"])
     stopped = ""
     try:
-        for member in members(file, kind, request["path"], request["max_bytes"]):
-            if fits(member.name):
+        for member in archive.members():
+            if fits(member.info.name):
                 work.take(member)
     except ArchiveRefused as error:
         stopped = str(error)
     work.finish()
-    return work.report(kind, stopped)
+    return work.report(stopped)
 
 
 class Extraction:
     """One extraction: directories and files appear as they are met, symbolic links when all files are written."""
 
-    def __init__(self, roots: Roots, destination: str, overwrite: bool, most: int) -> None:
+    def __init__(self, archive: Archive, roots: Roots, destination: str, overwrite: bool) -> None:
+        self._archive = archive
         self._roots = roots
         self._top = destination.rstrip("/") or "/"
         self._overwrite = overwrite
-        self._left = most
-        self._most = most
         self._made: set[str] = set()
         self._files: set[str] = set()
         self._links: list[Member] = []
@@ -129,11 +118,10 @@ class Extraction:
         self._bytes = 0
         self._replaced = 0
         self._names: list[str] = []
-        self.packed_bytes = 0
 
     def take(self, member: Member) -> None:
         """Extract one member, or note why not. Raises `ArchiveRefused` when nothing more can be."""
-        problem = member.problem or problem_of_name(member.name) or link_problem(member)
+        problem = member.refusal()
         if problem is None:
             try:
                 self._take(member)
@@ -142,10 +130,12 @@ class Extraction:
                 raise
             except ToolError as error:
                 problem = str(error)
+            except OSError as error:
+                problem = f"the file system refuses: {error.strerror}"
         self._leave_out(member, problem)
 
     def _take(self, member: Member) -> None:
-        parts = parts_of(member.name)
+        parts = parts_of(member.info.name)
         match member.kind:
             case "directory":
                 self._directory(parts)
@@ -161,25 +151,25 @@ class Extraction:
     def finish(self) -> None:
         """Make the symbolic links."""
         for member in self._links:
-            parts = parts_of(member.name)
+            parts = parts_of(member.info.name)
             try:
                 self._directory(parts[:-1])
                 with self._roots.locate(self._path(parts), follow=False) as place:
                     self._refuse_control(place)
                     if place.info is not None:
                         raise ToolError("something of this name exists")
-                    os.symlink(member.target, place.name, dir_fd=place.dir_fd)
-                self._note(member.name)
+                    os.symlink(member.info.linkname, place.name, dir_fd=place.dir_fd)
+                self._note(member.info.name)
             except ToolError as error:
                 self._leave_out(member, str(error))
             except OSError as error:
                 self._leave_out(member, error.strerror or "it cannot be made")
 
-    def report(self, kind: str, stopped: str) -> dict[str, Any]:
+    def report(self, stopped: str) -> dict[str, Any]:
         """What has happened."""
         said: dict[str, Any] = {
             "destination": self._top,
-            "format": kind,
+            "format": self._archive.format,
             "extracted": self._count,
             "bytes": self._bytes,
             "names": self._names,
@@ -205,7 +195,7 @@ class Extraction:
 
     def _leave_out(self, member: Member, why: str) -> None:
         if len(self._left_out) < 10_000:
-            self._left_out.append({"name": shown(member.name), "why": why})
+            self._left_out.append({"name": shown(member.info.name), "why": why})
 
     def _refuse_control(self, place: Any) -> None:
         if self._roots.holds_control(place):
@@ -247,48 +237,39 @@ class Extraction:
             self._refuse_control(place)
             if place.info is not None and not (self._overwrite and stat.S_ISREG(place.info.st_mode)):
                 raise ToolError("it exists already; overwrite=true replaces files")
-            with fresh(place.dir_fd, 0o777 if member.mode & 0o100 else 0o666) as made:
-                size = self._pour(made.fd, member)
-                if member.modified > 0:
+            mode = 0o777 if member.info.mode & 0o100 else 0o666
+            with open_draft(place, path, place.dir_fd, mode) as draft:
+                size = self._pour(draft.fd, member)
+                if member.info.mtime > 0:
                     with contextlib.suppress(OSError, OverflowError, ValueError):
-                        os.utime(made.fd, (member.modified, member.modified))
-                made.appear(place.name, over=place.info is not None)
+                        os.utime(draft.fd, (member.info.mtime, member.info.mtime))
+                if place.info is None:
+                    draft.publish_new(durable=False)
+                else:
+                    draft.publish_over(Seen(place.info), durable=False)
             self._replaced += place.info is not None
         self._files.add(path)
         self._bytes += size
-        self._note(member.name)
+        self._note(member.info.name)
 
     def _pour(self, fd: int, member: Member) -> int:
         """Write the content; raises `ArchiveRefused` when it becomes too much."""
         size = 0
-        for piece in pieces(member):
-            self._left -= len(piece)
-            if self._left < 0:
-                raise ArchiveRefused(
-                    f"The archive holds more than {self._most >> 20} MB. Raise max_mb to extract it."
-                )
-            poured = self._most - self._left
-            if poured > FREE_BYTES and poured > MAX_RATIO * self.packed_bytes:
-                raise ArchiveRefused(
-                    f"The archive unpacks to more than {MAX_RATIO} times its size, so it is not read on. Use run with its "
-                    "program if that is meant, as with sparse files."
-                )
+        for piece in self._archive.pieces(member):
             room = os.fstatvfs(fd)
             if room.f_bavail * room.f_frsize < SPARE_BYTES + len(piece):
                 raise ArchiveRefused("The disk is nearly full.")
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, piece)
             size += len(piece)
         return size
 
     def _copy(self, member: Member, parts: list[str]) -> None:
         """A hard link: a copy of the file it names, which must be one of this archive."""
         if (
-            problem_of_name(member.target) is not None
-            or self._path(parts_of(member.target)) not in self._files
+            problem_of_name(member.info.linkname) is not None
+            or self._path(parts_of(member.info.linkname)) not in self._files
         ):
             raise ToolError("it is a hard link to what is no extracted file of this archive")
-        with self._roots.open_file(self._path(parts_of(member.target))) as source:
-            mode = os.fstat(source.fileno()).st_mode & 0o777
-            self._write(parts, Member(member.name, "file", -1, mode, member.modified, content=source))
+        with self._roots.open_file(self._path(parts_of(member.info.linkname))) as source:
+            member.info.mode, member.info.size = os.fstat(source.fileno()).st_mode & 0o777, -1
+            self._write(parts, Member(member.info, source))
