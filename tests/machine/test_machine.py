@@ -1,4 +1,4 @@
-"""`process_list` and `port_list` agree with the machine, and with an independent reader of it."""
+"""`process_list` and `port_list` agree with the machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import anyio
 import psutil
 import pytest
 
-from jaato.plugins.machine import linux, portable
 from jaato.plugins.machine.plugin import MachinePlugin
+from jaato.plugins.machine.processes import connections, listeners
 from jaato.plugins.machine.secrets import hidden
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
@@ -149,7 +149,7 @@ def test_listening_sockets_have_their_process() -> None:
         port = four.getsockname()[1]
         (row,) = ask("port_list", port=port)["listening"]
         assert (row["address"], row["pid"], row["protocol"]) == ("127.0.0.1", os.getpid(), "tcp")
-        assert row["process"] == psutil.Process().name()[:15]
+        assert row["process"] == psutil.Process().name()
         assert ask("port_list", port=six.getsockname()[1])["listening"][0]["address"] == "::1"
         udp = datagrams.getsockname()[1]
         assert not ask("port_list", port=udp)["listening"]
@@ -157,19 +157,12 @@ def test_listening_sockets_have_their_process() -> None:
         assert ask("port_list", port=client.getsockname()[1], protocol="any")["listening"] == []
 
 
-def test_another_reader_sees_the_same() -> None:
-    """What is read from `/proc` is what psutil says: our own process, and every socket of ours that listens."""
+def test_sockets_are_found_process_by_process() -> None:
+    """Where the system does not tell of all, as on macOS, one's own are found all the same."""
     with socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0)):
-        (mine,) = [one for one in linux.processes() if one.pid == os.getpid()]
-        (theirs,) = [one for one in portable.processes() if one.pid == os.getpid()]
-        assert (mine.parent, mine.user, mine.command) == (theirs.parent, theirs.user, theirs.command)
-        assert abs(mine.started_at_s - theirs.started_at_s) < 2
-        assert abs(mine.memory_bytes - theirs.memory_bytes) < 50_000_000
-        ours = {one for one in linux.listeners() if one.pid == os.getpid()}
-        assert ours == {one for one in portable.listeners() if one.pid == os.getpid()}
+        ours = {one.port for one in listeners() if one.pid == os.getpid()}
         assert len(ours) == 2
-        found = [portable.listener(one, pid, psutil.CONN_LISTEN) for one, pid in portable.connections(psutil)]
-        assert ours <= set(found)
+        assert ours <= {one.laddr.port for one, pid in connections() if pid == os.getpid()}
 
 
 def test_a_list_can_be_cancelled() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
 import anyio
@@ -14,7 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from jaato.abc.plugin import Plugin
-from jaato.plugins.machine.rows import Listener, Process
+from jaato.plugins.machine.processes import Process, listeners, processes, processor_times
 from jaato.plugins.machine.secrets import hidden, secret_values
 from jaato.tools.call import clean
 from jaato.tools.reach import environ_of
@@ -27,7 +26,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 
 
 class MachinePlugin(Plugin):
-    """Processes and listening sockets, from `/proc` where there is one, else from psutil."""
+    """Processes and listening sockets."""
 
     name: ClassVar[str] = "machine"
 
@@ -42,10 +41,10 @@ class MachinePlugin(Plugin):
     ) -> dict[str, Any]:
         """Running processes with pid, parent, user, CPU, memory and command line (secrets hidden), busiest first; own:
         what jaato started. Use it to see what is running or stuck."""
-        before = {one.pid: one for one in await anyio.to_thread.run_sync(snapshot)}
+        before = await anyio.to_thread.run_sync(processor_times)
         begun = time.monotonic()
         await anyio.sleep(SAMPLE_S)
-        found = await anyio.to_thread.run_sync(snapshot)
+        found = await anyio.to_thread.run_sync(processes)
         passed_s = time.monotonic() - begun
         secrets = self._secrets()
         chosen = family(found, pid) if pid is not None else found
@@ -56,7 +55,7 @@ class MachinePlugin(Plugin):
                 continue
             if user is not None and one.user != user:
                 continue
-            rows.append((one, share(one, before.get(one.pid), passed_s), command))
+            rows.append((one, share(one, before.get((one.pid, one.started_at_s)), passed_s), command))
         rows.sort(key=lambda row: order(row[0], row[1], sort))
         own = {one.pid for one in family(found, os.getpid())}
         shown = [described(*row) | origin(row[0].pid, own) for row in rows[:limit]]
@@ -72,10 +71,10 @@ class MachinePlugin(Plugin):
     ) -> dict[str, Any]:
         """Sockets that listen on this machine: protocol, address, port and the process behind each. Use it to find
         a server's port or what holds one."""
-        listening, running = await anyio.to_thread.run_sync(sockets)
-        names = {one.pid: one for one in running}
+        listening = await anyio.to_thread.run_sync(listeners)
+        names = {one.pid: one for one in await anyio.to_thread.run_sync(processes)}
         rows = []
-        for one in sorted(set(listening), key=lambda found: (found.port, found.protocol, found.address)):
+        for one in sorted(listening, key=lambda found: (found.port, found.protocol, found.address)):
             if (port is not None and one.port != port) or protocol not in (one.protocol, "any"):
                 continue
             row: dict[str, Any] = {"protocol": one.protocol, "address": one.address, "port": one.port}
@@ -95,33 +94,6 @@ class MachinePlugin(Plugin):
         return secret_values(environ_of(self.host).items())
 
 
-def snapshot() -> list[Process]:
-    """Every process, now."""
-    return list(processes())
-
-
-def processes() -> Iterator[Process]:
-    """The processes of this machine, by what it offers."""
-    if Path("/proc/self/stat").exists():
-        from jaato.plugins.machine import linux
-
-        return linux.processes()
-    from jaato.plugins.machine import portable
-
-    return portable.processes()
-
-
-def sockets() -> tuple[list[Listener], list[Process]]:
-    """What listens, and every process."""
-    if Path("/proc/self/stat").exists():
-        from jaato.plugins.machine import linux
-
-        return linux.listeners(), snapshot()
-    from jaato.plugins.machine import portable
-
-    return portable.listeners(), snapshot()
-
-
 def family(found: list[Process], pid: int) -> list[Process]:
     """A process and all below it."""
     below: dict[int, list[Process]] = {}
@@ -137,11 +109,9 @@ def family(found: list[Process], pid: int) -> list[Process]:
     return list(chosen.values())
 
 
-def share(now: Process, before: Process | None, passed_s: float) -> float:
+def share(now: Process, before_s: float | None, passed_s: float) -> float:
     """How much of one processor it used meanwhile, in per cent; 0 for a process that is new."""
-    if before is None or before.started_at_s != now.started_at_s:
-        return 0.0
-    return round(100 * max(0.0, now.cpu_s - before.cpu_s) / passed_s, 1)
+    return 0.0 if before_s is None else round(100 * max(0.0, now.cpu_s - before_s) / passed_s, 1)
 
 
 def order(one: Process, cpu: float, sort: str) -> tuple[float, ...]:
