@@ -12,9 +12,12 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.files.plugin import FilesPlugin
 from jaato.plugins.templates import plugin as module
 from jaato.plugins.templates.plugin import TemplatesPlugin
 from jaato.tools.apart import Bounds
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import tools_of
 
 LIST = "# {{ title }}\n{% for item in items %}- {{ item | upper }}\n{% endfor %}"
 DOCUMENT = """\
@@ -38,9 +41,13 @@ class UserDesk(Desk):
     """A workspace of a user who has a configuration directory."""
 
     def service(self, name: str) -> Any:
-        """The settings, as far as a plugin asks for them."""
+        """The settings, as far as a plugin asks for them, and the file tools."""
         if name == "settings":
             return SimpleNamespace(config_dir=self.workspace.parent / "config")
+        if name == "catalog":
+            files = Catalog()
+            files.add(tools_of(FilesPlugin(self), "file_edit"))
+            return files
         raise KeyError(name)
 
 
@@ -222,7 +229,5 @@ def test_what_is_written_survives_a_loss_of_power(desk: Desk, monkeypatch: pytes
         synced.append(stat.S_ISDIR(os.fstat(fd).st_mode))
 
     monkeypatch.setattr(os, "fsync", spy)
-    desk.call("renderTemplate", template="{# #}x", output_path="new.txt")
-    desk.call("renderTemplate", template="{# #}x", output_path="new.txt", overwrite=True)
     desk.call("create_template", name="a", content="x")
-    assert synced == [False, True] * 3
+    assert synced == [False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.plugins.lsp import scratch
 from jaato.plugins.lsp.hello import CAPABILITIES
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
+from jaato.tools.processes.sandbox.temporary import PrivateDirectory
 from jaato.tools.processes.talk import Talk, TalkEnded
 
 START_S = 45.0
@@ -68,8 +69,11 @@ class Server:
         self._quiet.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
-        self._scratch = None if confinement.prefix else scratch.make(way.environment.get("TMPDIR"))
-        more = {"TMPDIR": str(self._scratch)} if self._scratch is not None else {}
+        self._temporary: PrivateDirectory | None = None
+        if not confinement.prefix:
+            with contextlib.suppress(OSError):  # on a full disk it does without
+                self._temporary = PrivateDirectory()
+        more = {"TMPDIR": str(self._temporary.path)} if self._temporary is not None else {}
         self._tidying: asyncio.Task[None] | None = None
         self._talk = Talk(
             way.argv,
@@ -196,7 +200,8 @@ class Server:
             await self._talk.close()
             raise
         finally:
-            scratch.remove(self._scratch)
+            if self._temporary is not None:
+                self._temporary.remove()
 
     async def _settled(self) -> None:
         """Wait until it has looked at the project, if it says that it does so."""

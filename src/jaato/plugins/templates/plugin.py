@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -14,7 +15,7 @@ from jaato.plugins.templates.extract import templates_in
 from jaato.plugins.templates.shelf import EXTRACTED, MAX_TEMPLATE_BYTES, Shelf
 from jaato.tools.apart import Bounds, work_apart
 from jaato.tools.call import Call, clean
-from jaato.tools.publish import publish
+from jaato.tools.file_errors import FileMissing, PathRefused
 from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 from jaato.tools.unseen import spelt_out
@@ -121,9 +122,9 @@ class TemplatesPlugin(Plugin):
         text = self._work(name, source, variables or {}, call)["text"]
         if output_path is None:
             return {"text": text}
-        data = clean(text).encode()
-        replaced = publish(self._roots, output_path, data, call, overwrite=overwrite)
-        return {"path": output_path, "size_bytes": len(data), "replaced": replaced}
+        text = clean(text)
+        replaced = self._write(output_path, text, overwrite, call)
+        return {"path": output_path, "size_bytes": len(text.encode()), "replaced": replaced}
 
     @tool(category=MEMORY, access="read")
     def listExtractedTemplates(self) -> dict[str, Any]:
@@ -145,6 +146,20 @@ class TemplatesPlugin(Plugin):
             return PromptEnrichmentResult(prompt)
         note = f"[Templates in this prompt are kept as {', '.join(kept)}; renderTemplate fills one in.]"
         return PromptEnrichmentResult(f"{prompt}\n\n{note}", {"extracted": list(kept)})
+
+    def _write(self, path: str, text: str, overwrite: bool, call: Call) -> bool:
+        """Write a file as the file tools do, so that it can be undone; whether another was replaced."""
+        try:
+            replaced = stat.S_ISREG(self._roots.stat(path).st_mode)
+        except FileMissing:
+            replaced = False
+        if replaced and not overwrite:
+            raise PathRefused(f"{path!r} exists already. Give overwrite=true to replace it, or another path.")
+        found = self.host.service("catalog").find("multiFileEdit")
+        if found is None:
+            raise ToolError("Files are written by the plugin file_edit, which is not exposed here.")
+        found.tool.run({"edits": [{"path": path, "new_content": text}]}, call)
+        return replaced
 
     def _extract(self, document: str, overwrite: bool, call: Call) -> dict[str, Any]:
         """Keep the templates embedded in a document."""
