@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.plugins.terminal.grid import HISTORY_LINES, width
-from jaato.plugins.terminal.orders import MAX_ANSWERS, MAX_STRING, Orders
-from jaato.plugins.terminal.screen import Screen
+from jaato.plugins.terminal.escape_sequences import MAX_ANSWERS, MAX_STRING, EscapeSequences
+from jaato.plugins.terminal.screen import HISTORY_LINES, Screen, width
 
 
 def screen_of(text: str | bytes, rows: int = 4, columns: int = 10) -> Screen:
     """A screen on which this was printed."""
     screen = Screen(rows, columns)
-    Orders(screen).feed(text.encode() if isinstance(text, str) else text)
+    EscapeSequences(screen).feed(text.encode() if isinstance(text, str) else text)
     return screen
 
 
@@ -58,7 +57,7 @@ def screen_of(text: str | bytes, rows: int = 4, columns: int = 10) -> Screen:
         ("👩\u200d💻", ["👩\u200d💻"]),
     ],
 )
-def test_orders(text: str, lines: list[str]) -> None:
+def test_sequences(text: str, lines: list[str]) -> None:
     """What VT220 and xterm do with it, in pieces of any size."""
     whole = screen_of(text)
     shown = whole.grid.lines() or [""]
@@ -68,9 +67,9 @@ def test_orders(text: str, lines: list[str]) -> None:
     data = text.encode()
     for size in (1, 2, 3, 7):
         screen = Screen(4, 10)
-        orders = Orders(screen)
+        sequences = EscapeSequences(screen)
         for start in range(0, len(data), size):
-            orders.feed(data[start : start + size])
+            sequences.feed(data[start : start + size])
         assert screen.grid.lines() == whole.grid.lines()
         assert (screen.row, screen.column) == (whole.row, whole.column)
 
@@ -78,11 +77,11 @@ def test_orders(text: str, lines: list[str]) -> None:
 def test_questions_are_answered() -> None:
     """Programs that ask for the cursor or the kind of terminal hear, so often and no more."""
     screen = Screen(10, 20)
-    orders = Orders(screen)
-    orders.feed(b"\x1b[3;4H\x1b[6n\x1b[5n\x1b[c")
-    assert orders.answers == ["\x1b[3;4R", "\x1b[0n", "\x1b[?6c"]
-    orders.feed(b"\x1b[6n" * 10_000)
-    assert len(orders.answers) == MAX_ANSWERS
+    sequences = EscapeSequences(screen)
+    sequences.feed(b"\x1b[3;4H\x1b[6n\x1b[5n\x1b[c")
+    assert sequences.answers == ["\x1b[3;4R", "\x1b[0n", "\x1b[?6c"]
+    sequences.feed(b"\x1b[6n" * 10_000)
+    assert len(sequences.answers) == MAX_ANSWERS
 
 
 HOSTILE = {
@@ -112,29 +111,29 @@ HOSTILE = {
 def test_nothing_printed_can_hurt(name: str) -> None:
     """Escape bombs cost bounded time and memory, and what comes after them is shown."""
     screen = Screen(200, 500)
-    orders = Orders(screen)
+    sequences = EscapeSequences(screen)
     tracemalloc.start()
     try:
         begun = time.process_time()
         for start in range(0, len(HOSTILE[name]), 2048):
-            orders.feed(HOSTILE[name][start : start + 2048])
+            sequences.feed(HOSTILE[name][start : start + 2048])
         spent_s = time.process_time() - begun
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
     assert spent_s < 60  # a second or two with tracing, hours when unbounded
     assert held < 64 << 20
-    orders.feed(b"\x18\x07\x1b\\\x1bc\x1b[rhello")
+    sequences.feed(b"\x18\x07\x1b\\\x1bc\x1b[rhello")
     assert screen.grid.lines() == ["hello"]
     assert len(screen.grid.history) <= HISTORY_LINES
 
 
 def test_a_string_without_end_ends() -> None:
     """A title that is never closed swallows so much and no more."""
-    orders = Orders(screen := Screen(5, 20))
+    sequences = EscapeSequences(screen := Screen(5, 20))
     for _ in range(MAX_STRING // 1000 + 2):
-        orders.feed(b"\x1b]0;" if _ == 0 else b"x" * 1000)
-    orders.feed(b"\r\nseen")
+        sequences.feed(b"\x1b]0;" if _ == 0 else b"x" * 1000)
+    sequences.feed(b"\r\nseen")
     assert screen.grid.lines()[-1] == "seen"
 
 
@@ -145,13 +144,13 @@ def test_a_string_without_end_ends() -> None:
 def test_the_screen_stays_whole(pieces: list[bytes], rows: int, columns: int, later: int, wider: int) -> None:
     """After anything, a change of size included: so many rows, none too wide, no half characters, a cursor on it."""
     screen = Screen(rows, columns)
-    orders = Orders(screen)
+    sequences = EscapeSequences(screen)
     half = len(pieces) // 2
     for number, piece in enumerate(pieces):
         if number == half:
             screen.resize(later, wider)
             rows, columns = later, wider
-        orders.feed(piece)
+        sequences.feed(piece)
     assert len(screen.grid.rows) == rows
     assert 0 <= screen.row < rows
     assert 0 <= screen.column < columns
@@ -165,16 +164,16 @@ def test_the_screen_stays_whole(pieces: list[bytes], rows: int, columns: int, la
 
 def test_changes_are_told_once() -> None:
     """From the first line that changed to the last, those that have scrolled away first; nothing twice."""
-    orders = Orders(screen := Screen(3, 20))
+    sequences = EscapeSequences(screen := Screen(3, 20))
     grid = screen.grid
-    orders.feed(b"a\r\nb\r\nc\r\nd\r\ne")
+    sequences.feed(b"a\r\nb\r\nc\r\nd\r\ne")
     assert grid.lines_since(0) == ["a", "b", "c", "d", "e"]
     told = grid.tick
     assert grid.lines_since(told) == []
-    orders.feed(b"!\r\nf")
+    sequences.feed(b"!\r\nf")
     assert grid.lines_since(told) == ["e!", "f"]
     told = grid.tick
-    orders.feed(b"\r\n".join(b"%d" % number for number in range(5000)))
+    sequences.feed(b"\r\n".join(b"%d" % number for number in range(5000)))
     lines = grid.lines_since(told)
     assert lines[-1] == "4999"
     assert len(lines) == HISTORY_LINES + 3

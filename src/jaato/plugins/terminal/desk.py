@@ -11,9 +11,8 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.plugins.terminal.device import end_of_file
-from jaato.plugins.terminal.entry import Typed
-from jaato.plugins.terminal.keys import key_bytes, typed_bytes
+from jaato.plugins.terminal.foreground import end_of_file
+from jaato.plugins.terminal.input import Typed, key_bytes, typed_bytes
 from jaato.plugins.terminal.results import ended_fields, listed, shown
 from jaato.plugins.terminal.session import Session
 from jaato.protocol.specs import SandboxAccess

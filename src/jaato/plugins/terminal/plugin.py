@@ -12,7 +12,7 @@ import msgspec
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.terminal.desk import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
-from jaato.plugins.terminal.entry import typed
+from jaato.plugins.terminal.input import typed
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call

@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 import anyio
 
 from jaato.errors import ToolError
-from jaato.plugins.terminal.device import leader_of, modes_now, size_of, unread
-from jaato.plugins.terminal.orders import Orders
+from jaato.plugins.terminal.escape_sequences import EscapeSequences
+from jaato.plugins.terminal.foreground import leader_of, modes_now, modes_of, name_of, size_of, unread, watch
 from jaato.plugins.terminal.screen import Screen
-from jaato.plugins.terminal.waiting import modes_of, name_of, watch
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command
 from jaato.tools.processes.ended import Ended
@@ -71,7 +70,7 @@ class Session:
         """What was typed since the last enter."""
         self.over = anyio.Event()
         self._device = os.fstat(streams.theirs[0]).st_rdev
-        self._orders = Orders(self.screen)
+        self._sequences = EscapeSequences(self.screen)
         self._waiting = bytearray()
         self._arrived = anyio.Event()
         self._sending = anyio.Lock()
@@ -128,7 +127,7 @@ class Session:
             gone = len(self._waiting) - KEPT_BYTES
             newline = self._waiting.find(b"\n", gone, gone + 4096)
             gone = newline + 1 if newline >= 0 else gone
-            self._orders.forget(bytes(self._waiting[:gone]))
+            self._sequences.forget(bytes(self._waiting[:gone]))
             del self._waiting[:gone]
             self.missed_bytes += gone
         return size
@@ -146,13 +145,13 @@ class Session:
             while self._waiting and time.monotonic() - begun < SLICE_S:
                 piece = bytes(self._waiting[:SLICE_BYTES])
                 del self._waiting[:SLICE_BYTES]
-                self._orders.feed(piece)
+                self._sequences.feed(piece)
             self._reply()
             await anyio.sleep(time.monotonic() - begun if self._waiting else 0)
 
     def _reply(self) -> None:
         """Say what the program asked the terminal, if it has room for it."""
-        answers, self._orders.answers = self._orders.answers, []
+        answers, self._sequences.answers = self._sequences.answers, []
         if answers and self.streams.input_fd != -1:
             try:
                 os.write(self.streams.input_fd, "".join(answers).encode())

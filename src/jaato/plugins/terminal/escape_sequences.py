@@ -26,7 +26,7 @@ MAX_NUMBER = 9999
 MAX_NUMBERS = 16
 
 
-class Orders:
+class EscapeSequences:
     """Carries out on a screen what bytes say. `answers` are what the terminal says to the program in return."""
 
     def __init__(self, screen: Screen) -> None:
@@ -152,7 +152,7 @@ class Orders:
                 self._change(final, first, max(first, 1))
 
     def _move(self, final: str, count: int, given: list[int]) -> bool:
-        """Orders that only move the cursor; False for another."""
+        """EscapeSequences that only move the cursor; False for another."""
         screen = self.screen
         match final:
             case "A":
@@ -187,7 +187,7 @@ class Orders:
         return True
 
     def _change(self, final: str, first: int, count: int) -> None:
-        """Orders that change what stands on the screen."""
+        """EscapeSequences that change what stands on the screen."""
         screen, grid = self.screen, self.screen.grid
         match final:
             case "J" if first <= 3:
