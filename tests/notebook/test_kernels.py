@@ -37,7 +37,6 @@ def run(bench: Bench, code: str, **options: Any) -> Output:
     [
         ("import os; os._exit(3)", "exit code 3"),
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("display({'text/plain': 'x' * 7 * 10**7}, raw=True)", "64 MB"),
     ],
 )
 def test_a_kernel_that_dies_is_said_and_replaced(bench: Bench, code: str, said: str) -> None:
@@ -137,7 +136,6 @@ def test_nothing_of_the_workspace_runs_when_a_kernel_starts(tmp_path: Path) -> N
         "IPython",
         "zmq",
         "tornado",
-        "said",
         "jupyter_client",
         "comm",
         "json",

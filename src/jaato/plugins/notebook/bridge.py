@@ -10,17 +10,18 @@ import sys
 
 HERE = sys.path[0]
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file, but for the one module that belongs to it
+    del sys.path[0]  # the folder of this file, whose modules are nobody's to import
 
 import ast  # noqa: E402
 import asyncio  # noqa: E402
-import importlib.util  # noqa: E402
 import json  # noqa: E402
+import re  # noqa: E402
 import shutil  # noqa: E402
 import signal  # noqa: E402
 import subprocess  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -28,7 +29,14 @@ START_S = 60.0
 IDLE_S = 2.0
 HEED_S = 3.0
 SHOW_EVERY_S = 0.1
-MESSAGE_BYTES = 64 << 20
+HEAD_CHARS = 100_000
+TAIL_CHARS = 100_000
+SHOWN_CHARS = 16_000
+LINE_CHARS = 20_000
+MOST_LINES = 200
+MOST_DISPLAYS = 40
+MOST_BYTES = 20_000_000
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 FLAGS = (
     "--HistoryManager.enabled=False",
     "--InteractiveShellApp.ignore_cwd=True",
@@ -55,7 +63,6 @@ class Kernel:
     def __init__(self) -> None:
         from jupyter_client.asynchronous.client import AsyncKernelClient
         from jupyter_client.connect import write_connection_file
-        from zmq.asyncio import Context
 
         self.place = Path(tempfile.mkdtemp(prefix="jaato-kernel-"))
         file = str(self.place / "connection.json")
@@ -72,11 +79,7 @@ class Kernel:
             env=environment,
             start_new_session=True,
         )
-        context = Context()
-        context.MAXMSGSIZE = MESSAGE_BYTES
-        self.client: Any = AsyncKernelClient(connection_file=file, context=context)
-        self.lost = ""
-        self._watching: list[Any] = []
+        self.client: Any = AsyncKernelClient(connection_file=file)
 
     async def ready(self) -> None:
         """Wait until it answers; then nothing of it needs a file any more. Raises `Lost`."""
@@ -98,14 +101,7 @@ class Kernel:
             if "iopub" not in heard and "shell" in heard and asked[1] < 20:
                 asked[1] += 1  # what it published before we listened is gone: let it publish again
                 self.client.kernel_info()
-        for name in ("shell", "iopub"):
-            monitor = getattr(self.client, f"{name}_channel").socket.get_monitor_socket(0x0200)
-            self._watching.append(asyncio.ensure_future(self._watch(monitor)))
         shutil.rmtree(self.place, ignore_errors=True)
-
-    async def _watch(self, monitor: Any) -> None:
-        await monitor.recv_multipart()
-        self.lost = f"it sent a message above {MESSAGE_BYTES >> 20} MB, or closed its connection"
 
     def interrupt(self) -> None:
         """As Ctrl-C does it."""
@@ -114,13 +110,8 @@ class Kernel:
 
     def check(self) -> None:
         """Raise `Lost` when it is gone."""
-        until = time.monotonic() + (0.5 if self.lost else 0)  # one that ends closes its connection first
-        while (code := self.process.poll()) is None and time.monotonic() < until:
-            time.sleep(0.01)
-        if code is not None:
+        if (code := self.process.poll()) is not None:
             raise Lost(f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}")
-        if self.lost:
-            raise Lost(self.lost)
 
     def close(self) -> None:
         """End it."""
@@ -129,13 +120,150 @@ class Kernel:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
+def bounded(text: Any, most: int = LINE_CHARS) -> str:
+    """A text without colours, cut with a note of how much is missing."""
+    plain = COLOUR.sub("", str(text))
+    return plain if len(plain) <= most else f"{plain[:most]}\n[… {len(plain) - most:,} characters left out …]"
+
+
+class Said:
+    """The outputs of a cell: streams, values, displays and an error, in order. Text beyond the head is kept by its end."""
+
+    def __init__(self) -> None:
+        self.outputs: list[dict[str, Any]] = []
+        self.omitted = 0
+        self._head = 0
+        self._tail = ""
+        self._tail_name = "stdout"
+        self._displays = self._bytes = 0
+        self._clear = False
+
+    def take(self, kind: str, content: dict[str, Any]) -> str:
+        """One message of the kernel; gives the text to be shown as it comes."""
+        if self._clear and kind != "clear_output":
+            self._forget()
+        if kind == "stream":
+            text = COLOUR.sub("", str(content.get("text", "")))
+            self._stream(str(content.get("name", "stdout")), text)
+            return text
+        if kind == "error":
+            lines = [bounded(line) for line in content.get("traceback", [])[:MOST_LINES]]
+            name, value = bounded(content.get("ename")), bounded(content.get("evalue"))
+            self.outputs.append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines})
+        elif kind in ("execute_result", "display_data"):
+            return self._display(kind, content)
+        elif kind == "update_display_data":
+            self._update(content)
+        elif kind == "clear_output":
+            self._clear = True
+            if not content.get("wait"):
+                self._forget()
+        return ""
+
+    def done(self) -> list[dict[str, Any]]:
+        """All outputs, the end of the text included."""
+        if self._tail or self.omitted:
+            note = f"\n[… {self.omitted:,} characters left out …]\n" if self.omitted else ""
+            at = next(
+                (i for i, o in enumerate(self.outputs) if o["output_type"] == "error"), len(self.outputs)
+            )
+            self.outputs.insert(
+                at, {"output_type": "stream", "name": self._tail_name, "text": note + self._tail}
+            )
+        for output in self.outputs:
+            output.pop("_id", None)
+        return self.outputs
+
+    def _forget(self) -> None:
+        kept = {name: getattr(self, name) for name in ("_displays", "_bytes")}
+        self.__init__()  # type: ignore[misc]  # as new, but for what bounds the whole cell
+        self._displays, self._bytes = kept["_displays"], kept["_bytes"]
+
+    def _stream(self, name: str, text: str) -> None:
+        room = HEAD_CHARS - self._head
+        if room > 0:
+            piece, text = text[:room], text[room:]
+            self._head += len(piece)
+            last = self.outputs[-1] if self.outputs else {}
+            if last.get("output_type") == "stream" and last["name"] == name:
+                last["text"] += piece
+            else:
+                self.outputs.append({"output_type": "stream", "name": name, "text": piece})
+        if text:
+            self._tail += text
+            self._tail_name = name
+            surplus = len(self._tail) - TAIL_CHARS
+            if surplus > 0:
+                self.omitted += surplus
+                self._tail = self._tail[surplus:]
+
+    def _display(self, kind: str, content: dict[str, Any]) -> str:
+        self._displays += 1
+        data = self._bounded(content.get("data"))
+        if self._displays > MOST_DISPLAYS:
+            return ""
+        made: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
+        if kind == "execute_result":
+            made["execution_count"] = content.get("execution_count")
+        identity = (content.get("transient") or {}).get("display_id")
+        if identity is not None:
+            made["_id"] = identity
+        self.outputs.append(made)
+        return str(data.get("text/plain", "")) + "\n"
+
+    def _update(self, content: dict[str, Any]) -> None:
+        identity = (content.get("transient") or {}).get("display_id")
+        for output in self.outputs:
+            if identity is not None and output.get("_id") == identity:
+                output["data"] = self._bounded(content.get("data"))
+
+    def _bounded(self, data: Any) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for kind, value in list(data.items())[:20] if isinstance(data, dict) else []:
+            if not isinstance(value, str):
+                continue
+            text = COLOUR.sub("", value) if kind.startswith("text/") else value
+            text = bounded(text, HEAD_CHARS) if kind == "text/plain" else text
+            self._bytes += len(text)
+            if self._bytes > MOST_BYTES:
+                kept["text/plain"] = kept.get("text/plain", "") + f"[{kind} left out: too much in one cell]"
+                continue
+            kept[kind] = text
+        return kept
+
+
+class Shown:
+    """What is shown while the cell runs: so much at a time, the rest counted."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._parts: list[str] = []
+        self._chars = self._skipped = 0
+
+    def take(self, text: str) -> None:
+        """More text."""
+        piece = text[: SHOWN_CHARS - self._chars]
+        if piece:
+            self._parts.append(piece)
+            self._chars += len(piece)
+        self._skipped += len(text) - len(piece)
+
+    def flush(self) -> None:
+        """Show what there is."""
+        text = "".join(self._parts)
+        if self._skipped:
+            text += f"\n[… {self._skipped:,} characters not shown …]\n"
+        self._parts, self._chars, self._skipped = [], 0, 0
+        if text:
+            self._tell(event="output", text=text)
+
+
 class Bridge:
     """Takes orders from jaato, one cell at a time, and tells what came of each."""
 
-    def __init__(self, kernel: Kernel, said: Any) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.said = said
-        self.shown = said.Shown(tell)
+        self.shown = Shown(tell)
         self.interrupted_at: float | None = None
         self.busy = False
 
@@ -157,7 +285,7 @@ class Bridge:
             self.busy = False
 
     async def _execute(self, order: dict[str, Any]) -> None:
-        said = self.said.Said()
+        said = Said()
         sent = self.kernel.client.execute(order["code"], allow_stdin=False, stop_on_error=True)
         try:
             reply = await self._until_done(sent, said)
@@ -180,7 +308,7 @@ class Bridge:
             "", silent=True, user_expressions={"v": asked.format(**order)}, allow_stdin=False
         )
         try:
-            reply = await self._until_done(sent, self.said.Said())
+            reply = await self._until_done(sent, Said())
         except Lost as error:
             tell(event="lost", id=order["id"], why=str(error), outputs=[])
             raise
@@ -192,7 +320,7 @@ class Bridge:
             why = str(answer.get("evalue") or answer.get("ename") or "it gave no list")[:500]
             tell(event="done", id=order["id"], status="error", why=why)
 
-    async def _until_done(self, sent: str, said: Any) -> dict[str, Any]:
+    async def _until_done(self, sent: str, said: Said) -> dict[str, Any]:
         """Until the kernel has answered and is idle; its reply."""
         reply: dict[str, Any] | None = None
         replied_at, idle, shown_at = 0.0, False, time.monotonic()
@@ -219,7 +347,7 @@ class Bridge:
                     again_at = now
                     self.kernel.interrupt()
 
-    async def _iopub(self, sent: str, said: Any) -> bool:
+    async def _iopub(self, sent: str, said: Said) -> bool:
         """Take one message, if one comes soon; whether it says that the kernel is idle."""
         channel = self.kernel.client.iopub_channel
         if not await channel.socket.poll(50):
@@ -246,9 +374,6 @@ async def orders(reader: asyncio.StreamReader) -> Any:
 
 async def main() -> None:
     """Serve until jaato closes the pipe or the kernel is gone."""
-    spec: Any = importlib.util.spec_from_file_location("said", str(Path(HERE) / "said.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is half made is put away
     try:
         kernel = Kernel()
@@ -257,7 +382,7 @@ async def main() -> None:
     try:
         await kernel.ready()
         tell(event="ready")
-        bridge = Bridge(kernel, module)
+        bridge = Bridge(kernel)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb")

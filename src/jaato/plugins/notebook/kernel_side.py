@@ -1,4 +1,4 @@
-"""Runs in the kernel's own process: starts the kernel, bounds what it says, and lists its variables.
+"""Runs in the kernel's own process: starts the kernel, bounds how fast it prints, and lists its variables.
 
 A program for whichever Python the kernel is to have, 3.9 or newer; nothing of jaato is imported here.
 """
@@ -10,7 +10,6 @@ import sys
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file, whose modules are nobody's to import
 
-import inspect
 import json
 import reprlib
 import signal
@@ -19,7 +18,6 @@ from typing import Any
 
 RATE_CHARS = 8_000_000
 MOST_CHARS = 2_000_000
-MOST_BINARY = 8_000_000
 SHORT_CHARS = 200
 REPR_S = 0.5
 PLAIN = (int, float, complex, bool, type(None), str, bytes, bytearray, list, tuple, dict, set, frozenset)
@@ -64,46 +62,6 @@ def bound_streams() -> None:
         return len(string)
 
     setattr(OutStream, "write", bounded)  # noqa: B010 another type, on purpose
-
-
-def bound_displays(shell: Any) -> None:
-    """Let values and errors be shown in bounded size."""
-    formatter, inner, show = shell.display_formatter, shell.display_formatter.format, shell._showtraceback  # noqa: SLF001 no public way
-
-    def formatted(*args: Any, **options: Any) -> Any:
-        data, metadata = inner(*args, **options)
-        for kind, value in list(data.items()):
-            if isinstance(value, str) and len(value) > MOST_CHARS:
-                data[kind] = cut(value) if kind == "text/plain" else f"[{len(value):,} characters left out]"
-            elif isinstance(value, bytes) and len(value) > MOST_BINARY:
-                del data[kind]
-                data["text/plain"] = f"[{kind} of {len(value):,} bytes left out]"
-        return data, metadata
-
-    def shown(kind: Any, value: Any, lines: Any) -> None:
-        try:
-            text = str(value)
-        except Exception as error:  # noqa: BLE001 the exception is the user's own
-            text = f"[its text raises {type(error).__name__}]"
-        show(kind, cut(text, 20_000), [cut(str(line), 20_000) for line in lines][:200])
-
-    formatter.format = formatted
-    shell._showtraceback = shown  # noqa: SLF001 as above
-
-
-def bound_replies(kernel: Any) -> None:
-    """Let the reply to a cell, which repeats its error, be of bounded size."""
-    inner = kernel.do_execute
-
-    async def executed(*args: Any, **options: Any) -> Any:
-        reply = inner(*args, **options)
-        reply = await reply if inspect.isawaitable(reply) else reply
-        if reply.get("status") == "error":
-            reply["evalue"] = cut(str(reply.get("evalue")), 20_000)
-            reply["traceback"] = [cut(str(line), 20_000) for line in reply.get("traceback") or []][:200]
-        return reply
-
-    kernel.do_execute = executed
 
 
 def bound_texts(session: Any) -> None:
@@ -212,8 +170,6 @@ def main() -> None:
     app: Any = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
     bound_streams()
-    bound_displays(app.shell)
-    bound_replies(app.kernel)
     bound_texts(app.session)
     sys.path.insert(0, "")  # from here on, cells import what lies in the workspace
     app.start()

@@ -12,10 +12,9 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.notebook.book import Book, NotebookRefused
 from jaato.plugins.notebook.kernel import Kernel, KernelFailed
+from jaato.plugins.notebook.notebook_file import Book, NotebookRefused, Shelf
 from jaato.plugins.notebook.report import LOSS, placed, report, without
-from jaato.plugins.notebook.shelf import Shelf
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import FileMissing
