@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.data import csv_work
+from jaato.plugins.data import csv_tables
 from jaato.plugins.data.plugin import DataPlugin
 
 
@@ -181,9 +181,9 @@ def test_every_field_comes_back(tmp_path: Path, rows: list[tuple[str, str]]) -> 
     path = tmp_path / "t.csv"
     with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("x" * 9, "y" * 9), *rows])
-    connection = csv_work.database()
+    connection = csv_tables.database()
     file_given = {"path": "t", "fd": os.open(path, os.O_RDONLY)}
-    table = csv_work.load(connection, "data", file_given, {"delimiter": ",", "header": True})
+    table = csv_tables.load(connection, "data", file_given, {"delimiter": ",", "header": True})
     read = connection.execute("SELECT * FROM data").fetchall()
     connection.close()
     assert len(read) == len(rows) == table.rows

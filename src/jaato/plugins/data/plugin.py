@@ -184,7 +184,7 @@ class DataPlugin(Plugin):
                 "each": each,
                 "max_items": max_items,
             }
-            return self._work("json_work:query", order, call, JSON_S, [document["fd"]])
+            return self._work("documents:query", order, call, JSON_S, [document["fd"]])
 
     @tool(category=DATA, access="read")
     def json_validate(
@@ -204,7 +204,7 @@ class DataPlugin(Plugin):
         given = None if schema is None else json.dumps(schema)
         with self._document(path, text) as document, self._document(schema_path, given, "schema") as against:
             order = {"document": document, "schema": against, "format": format}
-            return self._work("json_work:validate", order, call, JSON_S, [document["fd"], against["fd"]])
+            return self._work("documents:validate", order, call, JSON_S, [document["fd"], against["fd"]])
 
     def _sqlite(
         self,
@@ -258,7 +258,7 @@ class DataPlugin(Plugin):
                 handed[name] = {"path": path, "fd": file.fileno()}
             order |= {"files": handed, "time_s": self.limit_s or CSV_S}
             return self._work(
-                f"csv_work:{what}", order, call, CSV_S, [one["fd"] for one in handed.values()], 3 * GB
+                f"csv_tables:{what}", order, call, CSV_S, [one["fd"] for one in handed.values()], 3 * GB
             )
 
     @contextlib.contextmanager
