@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
 import pytest
 from tests.cli.desk import Desk, call, say
+from tests.docs.pages import accepted
 from tests.providers.server import answer, serve
 
-COMMANDS = [
-    "run",
-    "chat",
-    "tools",
-    "models",
-    "sessions",
-    "permissions",
-    "mcp",
-    "config",
-    "login",
-    "logout",
-    "doctor",
-]
+from jaato.cli.arguments import remote, servers, sessions, settings
+from jaato.cli.arguments.options import GROUPS, OPTIONS
+from jaato.cli.arguments.parser import make_parser
 
 
 def loaded(desk: Desk, *args: str) -> Any:
@@ -33,14 +27,46 @@ def loaded(desk: Desk, *args: str) -> Any:
     return json.loads(made.stdout)
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help(desk: Desk, command: str) -> None:
-    """Every command explains itself, with examples where there is something to show."""
-    made = desk.run(*command.split(), "--help")
-    assert made.returncode == 0
-    assert made.stdout.startswith(f"usage: jaato {command}".rstrip())
-    if command != "logout":
-        assert f"jaato {command}".rstrip() in made.stdout.partition("examples:")[2]
+def test_help(desk: Desk) -> None:
+    """`jaato --help` and that of a command say how they are used, on stdout."""
+    for words in ([], ["run"], ["registry", "key", "add"]):
+        made = desk.run(*words, "--help")
+        assert made.returncode == 0
+        assert made.stdout.startswith(" ".join(["usage: jaato", *words]))
+
+
+def parsers(parser: ArgumentParser) -> Iterator[ArgumentParser]:
+    """A parser and all below it."""
+    yield parser
+    for action in parser._actions:
+        for below in action.choices.values() if isinstance(action, _SubParsersAction) else ():
+            yield from parsers(below)
+
+
+def test_every_command_has_examples() -> None:
+    """Below the help of every command and action stand examples of it, and the command line takes them."""
+    found = list(parsers(make_parser()))
+    assert len(found) > 70
+    for parser in found:
+        lines = (parser.epilog or "").partition("examples:\n")[2].splitlines()
+        examples = [re.split(r" {2,}", line.strip())[0] for line in lines if line.startswith("  ")]
+        assert any(f"{one} ".startswith(f"{parser.prog} ") for one in examples), parser.prog
+        for one in examples:
+            accepted(one)
+
+
+def test_every_option_is_taken() -> None:
+    """Each row of the tables of options is one that a command takes or has by default; groups name no other."""
+    used: set[str] = set()
+    for table in (sessions, settings, servers, remote):
+        commands = list(table.COMMANDS)
+        for command in commands:
+            commands += command.actions
+            names = f"{command.usage} {command.unused}".replace("|", " ").split()
+            used |= {name.strip("[].") for name in names}
+        assert set(table.OPTIONS) <= used
+    assert set(OPTIONS) <= used
+    assert {name for names in GROUPS.values() for name in names.split()} <= used
 
 
 def test_usage_errors(desk: Desk) -> None:

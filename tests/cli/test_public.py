@@ -52,24 +52,18 @@ def loaded(desk: Desk, code: str) -> set[str]:
 def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
     """`import jaato` loads no other module of ours, and help no library but argparse."""
     assert {name for name in loaded(desk, "import jaato") if name.startswith("jaato")} == {"jaato"}
-    code = "from jaato.cli.parser import make_parser; make_parser().format_help()"
+    code = "from jaato.cli.arguments.parser import make_parser; make_parser().format_help()"
     modules = loaded(desk, code)
     assert {name for name in modules if name.startswith("jaato")} == {
         "jaato",
         "jaato.cli",
         "jaato.cli.arguments",
-        "jaato.cli.flow_arguments",
-        "jaato.cli.mcp_arguments",
-        "jaato.cli.serve_arguments",
-        "jaato.cli.registry_arguments",
-        "jaato.cli.server_arguments",
-        "jaato.cli.examples",
-        "jaato.cli.parser",
-        "jaato.cli.registry_client_arguments",
-        "jaato.cli.registry_keeper_arguments",
-        "jaato.cli.registry_put_arguments",
-        "jaato.cli.sandbox_arguments",
-        "jaato.cli.session_arguments",
+        "jaato.cli.arguments.options",
+        "jaato.cli.arguments.parser",
+        "jaato.cli.arguments.remote",
+        "jaato.cli.arguments.servers",
+        "jaato.cli.arguments.sessions",
+        "jaato.cli.arguments.settings",
     }
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
 

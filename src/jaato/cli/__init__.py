@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from jaato.cli.clean_start import protect
 
         protect()
+    from jaato.cli.arguments.parser import make_parser
     from jaato.cli.ending import USAGE, carry_out, ended
-    from jaato.cli.parser import make_parser
 
     parser = make_parser(words[0] if words else None)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
+from jaato.cli.arguments.settings import KEYED
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text
-from jaato.cli.parser import KEYED
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError
 from jaato.runtime.keys import close_to_others, forget_key, keys_file, save_key

@@ -114,10 +114,10 @@ def started(path: Path) -> Client:
     except ServerGone as error:
         if not isinstance(error.__cause__, OSError):
             raise
+    from jaato.cli.arguments.parser import make_parser
     from jaato.cli.serve import begin
-    from jaato.cli.server_arguments import defaults
 
-    begin(defaults(), path)
+    begin(make_parser("serve").parse_args(["serve", "--daemon"]), path)
     return greeted(Address(path=path))
 
 
