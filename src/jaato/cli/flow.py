@@ -1,40 +1,51 @@
-"""`jaato flow`: instructions carried out with the tools of registries; their traces shown and played again."""
+"""`jaato flow`: carry out an instruction with the tools of registries; show a trace, and play it again."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jaato.cli.ending import ERROR, OK, say
-from jaato.cli.options import clean_text
+import msgspec
+
+from jaato.cli.call_lines import call_text, printable_line
+from jaato.cli.ending import ERROR, INTERRUPTED, OK, say
+from jaato.cli.options import blueprint_of, clean_text
+from jaato.cli.screen import Screen, one_line
+from jaato.cli.table import print_json, print_line
 from jaato.errors import CancelledException, ConfigError, JaatoError
+from jaato.protocol.events import Event, Retry
+from jaato.protocol.messages import Problem
+from jaato.runtime.flow.records import AnyRecord, Called, Offered, PlanMade, Replied, StepBegun, StepEnded
+from jaato.runtime.flow.result import FlowRun, FlowStep, fold
+from jaato.runtime.flow.trace import read_trace
+from jaato.settings import environment
 
-LIVE_ALONE = ("registry", "token", "yes", "allow", "deny", "name")
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
+    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.choose import Choice
+    from jaato.runtime.flow.work import Order
+
+LIVE_ONLY = ("registry", "token", "yes", "allow", "deny", "name")
+SHORT_CHARS = 300
 
 
 def main(args: Namespace) -> int:
-    """Carry out one of them; with `--json` every ending is one document."""
+    """Run, replay or show; with `--json` every ending is one document."""
+    actions = {"run": run, "replay": replay_live if args.action == "replay" and args.live else replay}
     try:
-        match args.action:
-            case "run":
-                from jaato.cli.flow_run import run
-
-                return run(args)
-            case "replay" if args.live:
-                from jaato.cli.flow_run import again
-
-                return again(args)
-            case "replay":
-                refuse_for_live(args)
-                return replay(args)
-        return show(args)
+        return actions.get(args.action, show)(args)
     except KeyboardInterrupt:
         error: JaatoError = CancelledException("Interrupted.")
     except JaatoError as problem:
         error = problem
     if args.json:
-        from jaato.cli.table import print_json
-
         print_json(
             {
                 "status": "cancelled" if isinstance(error, CancelledException) else "failed",
@@ -45,58 +56,302 @@ def main(args: Namespace) -> int:
     raise error
 
 
-def replay(args: Namespace) -> int:
-    """Play a trace again: told as the run was, and held against what was recorded."""
-    from jaato.cli.flow_lines import Teller, screen_of, shown_run
-    from jaato.runtime.flow.replay import replay
-    from jaato.runtime.flow.trace import read_trace
+def run(args: Namespace) -> int:
+    """Carry out one instruction; the exit code says how it ended."""
+    from jaato.cli.run import read_piped
+    from jaato.runtime.flow.work import Order
 
-    trace = read_trace(file_of(args))
-    played = replay(trace)
-    screen = screen_of()
-    teller = Teller(screen)
+    words = clean_text(" ".join(word for word in args.instruction if word != "-")) or ""
+    parts = (words.strip(), read_piped().strip("\n"))
+    printer = FlowPrinter()
+    order = Order(
+        "\n\n".join(part for part in parts if part.strip()),
+        blueprint(args, printer.screen),
+        tuple(clean_text(one) or "" for one in args.registry),
+        clean_text(args.token) or "",
+        args.max_steps,
+        None if args.trace is None else Path(clean_text(args.trace) or ""),
+        printer,
+        partial(attend, screen=printer.screen),
+    )
+    if not order.instruction:
+        raise ConfigError('Say what is to be done: jaato flow run "INSTRUCTION", or pipe text into it.')
+    if args.trace == "":
+        raise ConfigError("--trace needs the name of a file that is not there yet.")
+    done, fault = work(order)
+    printer.print_run(done, as_json=args.json)
+    if done.exit_code == INTERRUPTED:
+        say("Interrupted; what was done is kept.")
+    else:
+        printer.print_error(done)
+    if fault:
+        say(fault)
+    return done.exit_code or (ERROR if fault else OK)
+
+
+def replay(args: Namespace) -> int:
+    """Play a trace again without model and registries, printed as the run was, and hold it against what was recorded."""
+    from jaato.runtime.flow.replay import replay as play
+
+    for name in LIVE_ONLY:
+        if getattr(args, name):
+            raise ConfigError(f"--{name} is for --live, which calls the tools again; give both, or neither.")
+    trace = read_trace(trace_file(args))
+    played = play(trace)
+    printer = FlowPrinter()
     for record in trace.records:
-        teller(record)
-    shown_run(played.run, screen, as_json=args.json)
-    error = played.run.error
-    if error is not None and error.message not in teller.told:
-        say(error.message)
+        printer(record)
+    printer.print_run(played.run, as_json=args.json)
+    printer.print_error(played.run)
     if not played.whole:
         say("The trace was cut off here; what is there plays as it was recorded.")
         return ERROR
-    screen.note("plays as it was recorded", "dim")
+    printer.screen.note("plays as it was recorded", "dim")
     return OK
 
 
-def refuse_for_live(args: Namespace) -> None:
-    """Raise `ConfigError` for what would count where tools are called again, and is not asked for."""
-    for name in LIVE_ALONE:
-        if getattr(args, name):
-            raise ConfigError(f"--{name} is for --live, which calls the tools again; give both, or neither.")
+def replay_live(args: Namespace) -> int:
+    """Play a trace at the registries: the model's replies as they were, the tools called again and compared."""
+    from jaato.runtime.flow.again import ToldHands, TraceModel, compared
+    from jaato.runtime.flow.work import Order
+
+    trace = read_trace(trace_file(args))
+    begun, ended = trace.begun, trace.ended
+    model = TraceModel()
+    printer = FlowPrinter()
+    records: list[AnyRecord] = []
+
+    def on_record(record: AnyRecord) -> None:
+        records.append(record)
+        printer(record)
+
+    named = tuple(clean_text(one) or "" for one in args.registry)
+    order = Order(
+        begun.instruction,
+        replace(blueprint(args, printer.screen), provider=model, model="trace"),
+        named or tuple(place.name if place.configured else place.url for place in begun.registries),
+        clean_text(args.token) or "",
+        begun.max_steps,
+        heard=on_record,
+        attend=partial(attend, screen=printer.screen),
+        hands=lambda live: ToldHands(live, model, trace),
+    )
+    done, _ = work(order)
+    rows = compared(trace.records, records)
+    if args.json:
+        results = [
+            {
+                "step_id": row.step_id,
+                "tool": row.tool,
+                "same": row.same,
+                "before": row.before and row.before.result,
+                "now": row.now and row.now.result,
+            }
+            for row in rows
+        ]
+        print_json({**done.document(), "compared": results})
+    for row in rows:
+        printer.screen.note(f"{row.step_id} {row.tool}: {'the same' if row.same else 'not the same'}")
+    if done.status in ("cancelled", "interrupted"):
+        return INTERRUPTED
+    printer.print_error(done)
+    as_recorded = done.ok or done.error == (ended.error if ended is not None else None)
+    return OK if as_recorded and all(row.same for row in rows) else ERROR
 
 
 def show(args: Namespace) -> int:
-    """What a trace tells."""
-    from jaato.cli.flow_lines import page_of
-    from jaato.cli.table import print_json, print_line
-    from jaato.runtime.flow.result import fold
-    from jaato.runtime.flow.trace import read_trace
-
-    trace = read_trace(file_of(args))
-    run = fold(trace.records)
+    """A trace as a page to be read."""
+    trace = read_trace(trace_file(args))
+    done = fold(trace.records)
     if args.json:
-        print_json(run.document())
+        print_json(done.document())
         return OK
-    for line in page_of(run, full=args.full):
+    for line in render_run(done, full=args.full):
         print_line(line)
     if trace.ended is None:
         say("The trace was cut off here.")
     return OK
 
 
-def file_of(args: Namespace) -> Path:
+def trace_file(args: Namespace) -> Path:
     """The trace that is named. Raises `ConfigError` for a name that is empty, as that of an unset variable."""
-    name = clean_text(args.file)
-    if not name:
+    if not args.file:
         raise ConfigError("No file is named; name a trace that `jaato flow run --trace FILE` has written.")
-    return Path(name)
+    return Path(clean_text(args.file) or "")
+
+
+def work(order: Order) -> tuple[FlowRun, str]:
+    """The whole flow, and why its trace ends early; the first signal stops it."""
+    import anyio
+
+    from jaato.cli.signals import interruptible
+    from jaato.runtime.flow.work import Work
+
+    async def main() -> tuple[FlowRun, str]:
+        with interruptible() as interrupts:
+            work = Work(order)
+            interrupts.stop = work.stop
+            try:
+                return await work.run(), work.fault
+            except asyncio.CancelledError:
+                raise CancelledException("Interrupted.") from None
+
+    return anyio.run(main)
+
+
+def blueprint(args: Namespace, screen: Screen) -> Blueprint:
+    """What the flow's session is to be."""
+
+    def chosen(choice: Choice, model: str) -> None:
+        screen.note(f"{choice.name} {model} ({choice.reason})", "dim")
+
+    confirm: Any = None
+    if can_ask(screen):
+        from jaato.cli.asking import confirm as ask
+
+        confirm = partial(ask, screen)
+    return blueprint_of(args, chosen=chosen, progress=screen.progress, confirm=confirm)
+
+
+def can_ask(screen: Screen) -> bool:
+    """Whether somebody at a terminal can be asked."""
+    return sys.stdin.isatty() and screen.err_is_terminal
+
+
+def attend(session: Session, screen: Screen) -> Callable[[], None]:
+    """Print retries, and have the terminal, if there is one, answer the session's questions; returns what ends that."""
+    from jaato.cli.narrate import retry_text
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Retry):
+            screen.note(retry_text(event), "yellow")
+
+    silence = session.journal.bus.listen(on_event)
+    if not can_ask(screen):
+        return silence
+    from jaato.cli.asking import attend_terminal
+    from jaato.cli.kin import Kin
+
+    leave = attend_terminal(session, screen, Kin())
+
+    def stop() -> None:
+        silence()
+        leave()
+
+    return stop
+
+
+class FlowPrinter:
+    """Prints each record of a flow on a line of its own on stderr, where there is something to say."""
+
+    def __init__(self) -> None:
+        self.screen = Screen(environment())
+        self._printed: set[str] = set()
+        """The problems that were printed; none is printed twice."""
+
+    def __call__(self, record: AnyRecord) -> None:
+        """Print one record."""
+        note = self.screen.note
+        match record:
+            case Offered():
+                for problem in record.problems:
+                    self._problem(problem)
+                if record.known or not record.problems:
+                    note(counted(record.known, "tool"), "dim")
+            case PlanMade(steps=steps):
+                note(f"plan: {', then '.join(step.tool for step in steps) or 'no tool is needed'}")
+            case StepBegun(kind="tool"):
+                note(one_line(f"{record.step_id} {record.tool}: {record.purpose}", SHORT_CHARS))
+            case Replied(call=call) if call is not None:
+                note(f"> {call_text(call.name, call.arguments, self.screen.width - 2)}", "cyan")
+            case Called() if record.result.error is not None:
+                self._problem(record.result.error.message)
+            case StepEnded(step_id="chat", status="ok"):
+                return
+            case StepEnded(status="ok"):
+                note(f"{record.step_id}: ok, {record.duration_s:.2f} s", "dim")
+            case StepEnded(error=error):
+                new = error is not None and error.message not in self._printed
+                note(f"{record.step_id}: {record.status}{why(error) if new else ''}", "red")
+                self._printed |= {error.message} if error is not None else set()
+
+    def _problem(self, text: str) -> None:
+        self.screen.note(f"  {printable_line(text)}", "yellow")
+        self._printed.add(text)
+
+    def print_run(self, run: FlowRun, *, as_json: bool) -> None:
+        """How a flow ended: its answer on stdout, or the whole of it as JSON; a line about it on stderr."""
+        if as_json:
+            print_json(run.document())
+        elif run.answer:
+            self.screen.text(run.answer)
+            self.screen.end_text()
+        self.screen.note(closing_line(run), "dim")
+
+    def print_error(self, run: FlowRun) -> None:
+        """What a flow failed of, unless that was printed."""
+        if run.error is not None and run.error.message not in self._printed:
+            say(run.error.message)
+
+
+def closing_line(run: FlowRun) -> str:
+    """A flow in one line."""
+    tokens = f"{run.usage.input_tokens:,} in, {run.usage.output_tokens:,} out"
+    cost = f" · ${run.cost_usd:.4f}" if run.cost_usd else ""
+    steps = sum(step.status != "skipped" for step in run.tool_steps)
+    return (
+        f"{run.status} · {counted(steps, 'step')} · {counted(run.model_calls, 'model call')} · {tokens}{cost} · "
+        f"{run.duration_s:.2f} s · {run.flow_id}"
+    )
+
+
+def render_run(run: FlowRun, *, full: bool) -> Iterator[str]:
+    """A flow to be read."""
+    yield f"flow {run.flow_id}, begun {run.begun_at}: {run.status}{why(run.error)}"
+    yield f"instruction: {shorten(run.instruction, full=full)}"
+    for place in run.registries:
+        yield f"registry {place.name}: {place.url}"
+    for problem in run.problems:
+        yield f"problem: {problem}"
+    if run.model:
+        yield f"model: {run.provider} {run.model}"
+    for step in run.steps:
+        yield ""
+        yield from render_step(step, full=full)
+    yield ""
+    yield closing_line(run)
+
+
+def render_step(step: FlowStep, *, full: bool) -> Iterator[str]:
+    """One step."""
+    name = " ".join(part for part in (step.step_id, step.tool) if part)
+    again = f", {step.attempts} replies" if step.attempts > 1 else ""
+    yield f"{name}: {step.status}{why(step.error)} ({step.duration_s:.2f} s{again})"
+    if step.purpose:
+        yield f"  purpose:   {shorten(step.purpose, full=full)}"
+    for issue in step.issues:
+        yield f"  refused:   {issue['path'] or '/'} {shorten(issue['message'], full=full)}"
+    if step.args is not None:
+        yield f"  arguments: {shorten(step.args, full=full)}"
+    if step.kind == "tool" and step.status == "ok":
+        yield f"  result:    {shorten(step.result, full=full)}"
+    if step.text:
+        yield f"  answer:    {shorten(step.text, full=full)}"
+    if step.request_id:
+        yield f"  request:   {step.request_id}"
+
+
+def shorten(value: Any, *, full: bool) -> str:
+    """A value on one line; text in full where all of it is wanted."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if full else one_line(text, SHORT_CHARS)
+
+
+def why(problem: Problem | None) -> str:
+    """A problem as the end of a sentence."""
+    return f": {printable_line(problem.message)}" if problem is not None else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -33,7 +33,6 @@ from jaato.tools.processes.launch import Launcher
 
 if TYPE_CHECKING:
     from jaato.settings import Settings
-    from jaato.tools.processes.sandbox.plan import MountPlan
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 NOTHING_TO_OPEN = (
@@ -161,39 +160,30 @@ def code_of(ended: Ended, program: str) -> int:
 
 
 def explain(args: Namespace, sandbox: Sandbox, access: SandboxAccess) -> None:
-    """Print what the command would see."""
+    """Print what the command would see; what is not named can be read and not changed."""
     plan, _cache = sandbox.plan(access, Path("/tmp"), sandbox.protected(access))  # noqa: S108 only its name is shown
-    backend = sandbox.backend
-    if args.json:
-        print_json(
-            {
-                "backend": backend.name if backend is not None else None,
-                "profiles": sorted(sandbox.profiles),
-                "profile": access.profile,
-                "domains": list(access.domains),
-                **{name: list(paths) for name, paths in listed(plan).items()},
-            }
-        )
-        return
-    profiles = f" (enforces {', '.join(sorted(sandbox.profiles))})" if backend is not None else ""
-    print_line(
-        f"back end  {backend.name if backend is not None else 'none: nothing can be confined'}{profiles}"
-    )
-    print_line(f"profile   {access.profile}: {PROFILES[access.profile]}")
-    print_line("/tmp      one of the session's own")  # noqa: S108 only its name is shown
-    network = f"through the proxy: {', '.join(access.domains)}" if access.domains else "nothing outside"
-    print_line(f"network   the session's own loopback; {network}")
-    for name, paths in listed(plan).items():
-        for path in paths:
-            print_line(f"{name:<9} {visible(path)}")
-
-
-def listed(plan: MountPlan) -> dict[str, tuple[str, ...]]:
-    """The paths of a plan by what becomes of them; all else is read-only."""
-    found: dict[str, Any] = {
-        "writable": plan.writable,
-        "pinned": plan.pinned,
-        "fixed": plan.fixed,
-        "hidden": tuple(sorted((*plan.hidden_directories, *plan.hidden_files))),
+    backend = sandbox.backend.name if sandbox.backend is not None else None
+    profiles = sorted(sandbox.profiles)
+    paths: dict[str, list[str]] = {
+        "writable": list(plan.writable),
+        "pinned": list(plan.pinned),
+        "fixed": list(plan.fixed),
+        "hidden": sorted((*plan.hidden_directories, *plan.hidden_files)),
     }
-    return found
+    if args.json:
+        allowed = {"backend": backend, "profiles": profiles, "profile": access.profile}
+        print_json({**allowed, "domains": list(access.domains), **paths})
+        return
+    network = f"through the proxy: {', '.join(access.domains)}" if access.domains else "nothing outside"
+    rows = [
+        (
+            "back end",
+            f"{backend} (enforces {', '.join(profiles)})" if backend else "none: nothing can be confined",
+        ),
+        ("profile", f"{access.profile}: {PROFILES[access.profile]}"),
+        ("/tmp", "one of the session's own"),  # noqa: S108 only its name is shown
+        ("network", f"the session's own loopback; {network}"),
+        *[(name, visible(path)) for name, found in paths.items() for path in found],
+    ]
+    for name, text in rows:
+        print_line(f"{name:<9} {text}")
