@@ -7,8 +7,10 @@ import os
 import sqlite3
 import zipfile
 
+import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
+from tests.cli.terminal import talking
 
 
 def recorded(desk: Desk) -> str:
@@ -152,3 +154,15 @@ def test_the_list_says_what_each_session_is(desk: Desk) -> None:
         made = desk.run("run", *desk.script(say("x")), "--name", name, "hi")
         assert (made.returncode, "at most 200" in made.stderr) == (2, True), made
     assert len(desk.sessions()) == 2
+
+
+def test_deleting_asks_at_a_terminal(desk: Desk) -> None:
+    """At a terminal `sessions delete` asks first; anything but yes, the end of input too, deletes nothing."""
+    session_id = recorded(desk)
+    for answer, left in (("", 1), ("y\n", 0)):
+        with talking(desk, "delete", session_id, command="sessions") as child:
+            child.expect_exact(f"Delete {session_id} for good? [y/N] ")
+            child.send(answer) if answer else child.sendeof()
+            child.expect_exact("deleted" if answer else "Nothing was deleted.")
+            child.expect(pexpect.EOF)
+        assert len(desk.sessions()) == left

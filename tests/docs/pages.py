@@ -110,7 +110,7 @@ def accepted(line: str) -> None:
             continue
         if command[:1] == ["jaato"]:
             try:
-                make_parser().parse_args(command[1:])
+                make_parser(*command[1:2]).parse_args(command[1:])
             except SystemExit as error:
                 if error.code != 0:
                     raise AssertionError(f"jaato does not take: {line}") from None

@@ -51,7 +51,7 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
     Raises `SessionNotFound`.
     """
     from jaato.agent.masking import masked_log
-    from jaato.cli.session_files import session_of
+    from jaato.cli.sessions import session_of
     from jaato.cli.transcript import line_of
     from jaato.runtime.assemble import open_store, settings_for
     from jaato.runtime.blueprint import Blueprint

@@ -7,6 +7,8 @@ import sys
 import termios
 from collections import deque
 
+from jaato.errors import ConfigError
+
 READ_BYTES = 65_536
 
 
@@ -72,3 +74,12 @@ class Lines:
         """On a terminal Ctrl-D ends one reading, not all of it."""
         if os.isatty(self.descriptor):
             self._ended = False
+
+
+def ask_yes_no(question: str, unasked: str) -> bool:
+    """Whether the person at the terminal says yes. Raises `ConfigError` with the text `unasked` where there is none."""
+    if not sys.stdin.isatty():
+        raise ConfigError(unasked)
+    sys.stdout.write(f"{question} [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

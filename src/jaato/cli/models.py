@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 
 import anyio
-import msgspec
 
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_line, print_records
 from jaato.errors import ConfigError, JaatoError, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.runtime.choose import NAMES, make_provider, usable
@@ -34,13 +33,10 @@ def main(args: Namespace) -> int:
         raise ConfigError(
             "No provider can be used: set a key (jaato login PROVIDER), start Ollama, or pass --provider local."
         )
-    found, errors = anyio.run(listed, names, settings)
-    if args.json:
-        print_json([msgspec.to_builtins(model) for model in found])
-    else:
-        print_rows(row_of(model) for model in found)
-        if not found and not errors:
-            print_line("The provider lists no models.")
+    found, errors = anyio.run(list_models, names, settings)
+    print_records(found, row_of, as_json=args.json)
+    if not args.json and not found and not errors:
+        print_line("The provider lists no models.")
     if errors and (wanted is not None or not found):
         raise errors[0][1]
     for name, error in errors:
@@ -48,7 +44,7 @@ def main(args: Namespace) -> int:
     return 0
 
 
-async def listed(
+async def list_models(
     names: list[str], settings: Settings
 ) -> tuple[list[ModelInfo], list[tuple[str, JaatoError]]]:
     """The models of these providers, and what went wrong with which."""

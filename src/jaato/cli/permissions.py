@@ -5,20 +5,18 @@ from __future__ import annotations
 import fnmatch
 import json
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from jaato.cli.options import clean_text, directories_of, workspace_of
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
 from jaato.runtime.assemble import policy_for, settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
-from jaato.runtime.registry import PluginRegistry
 from jaato.settings import Settings
 from jaato.tools.access import access_lines, grant_text
 from jaato.tools.call import Call
@@ -37,10 +35,10 @@ def main(args: Namespace) -> int:
     workspace = workspace_of(args)
     blueprint = Blueprint(
         workspace=workspace,
-        allow=tuple(args.allow if args.action == "explain" else ()),
-        deny=tuple(args.deny if args.action == "explain" else ()),
-        yes=args.action == "explain" and args.yes,
-        read_only=args.action == "explain" and args.read_only,
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        yes=args.yes,
+        read_only=args.read_only,
         mode=args.mode,
         sandbox=args.sandbox,
         allow_domains=tuple(args.allow_domain),
@@ -64,18 +62,17 @@ def main(args: Namespace) -> int:
             print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
             print_line(KEPT)
         case _:
-            missing = aimless(policy, lambda: make_registry(workspace, settings, "", blueprint))
-            listing(args, policy, settings, missing)
+            list_rules(args, policy, settings, blueprint, workspace)
     return 0
 
 
-def aimless(policy: Policy, open_registry: Callable[[], PluginRegistry]) -> list[str]:
+def without_tool(policy: Policy, settings: Settings, blueprint: Blueprint, workspace: Path) -> list[str]:
     """The patterns `tool(…)` whose tool is not there now, so that they neither allow nor forbid anything."""
     halves = {one: split_pattern(one) for one in {*policy.whitelist.patterns, *policy.blacklist.patterns}}
     named = {one: name for one, (name, inner) in halves.items() if inner is not None and name != "run"}
     if not named:
         return []
-    registry = open_registry()
+    registry = make_registry(workspace, settings, "", blueprint)
     try:
         known = {name for tool in registry.catalog for name in (tool.name, *tool.aliases)}
     finally:
@@ -83,16 +80,19 @@ def aimless(policy: Policy, open_registry: Callable[[], PluginRegistry]) -> list
     return sorted(one for one, name in named.items() if not fnmatch.filter(known, name))
 
 
-def listing(args: Namespace, policy: Policy, settings: Settings, missing: list[str]) -> None:
+def list_rules(
+    args: Namespace, policy: Policy, settings: Settings, blueprint: Blueprint, workspace: Path
+) -> None:
     """The rules and the lasting answers."""
     white, black = policy.whitelist, policy.blacklist
     rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
     rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
-    for effect, found in (("allow", white.arguments), ("deny", black.arguments)):
-        for tool, names in found.items():
-            rules += [
-                (effect, f"{tool} with {name} {', '.join(globs)}") for name, globs in dict(names).items()
-            ]
+    rules += [
+        (effect, f"{tool} with {name} {', '.join(globs)}")
+        for effect, found in (("allow", white.arguments), ("deny", black.arguments))
+        for tool, names in found.items()
+        for name, globs in dict(names).items()
+    ]
     grants = policy.grants()
     if args.json:
         print_json(
@@ -105,27 +105,16 @@ def listing(args: Namespace, policy: Policy, settings: Settings, missing: list[s
             }
         )
         return
-    trust = (
-        " (not trusted: what it allows does not count; `jaato permissions trust`)" if policy.untrusted else ""
-    )
-    print_line(f"file     {policy.path}{trust}")
+    untrusted = " (not trusted: what it allows does not count; `jaato permissions trust`)"
+    print_line(f"file     {policy.path}{untrusted if policy.untrusted else ''}")
     print_line(f"default  {policy.default}; what only reads is allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")
     print_rows(rules)
     if grants:
-        print_line("")
-        print_line("lasting answers:")
-    print_rows(
-        (
-            grant.id,
-            grant.effect,
-            grant_text(grant),
-            grant.created_at[:16],
-        )
-        for grant in grants
-    )
-    for pattern in missing:
+        print_line("\nlasting answers:")
+    print_rows((one.id, one.effect, grant_text(one), time_text(one.created_at)) for one in grants)
+    for pattern in without_tool(policy, settings, blueprint, workspace):
         print_line(f"note: {pattern} names no tool that is here now, so it has no effect")
     for note in settings.notes:
         print_line(f"note: {note}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaato.cli.lines import ask_yes_no
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
@@ -38,20 +38,21 @@ def main(args: Namespace) -> int:
     trust = Trust(settings.state_dir)
     match args.action:
         case "trust":
-            return trust_plugin(args, named(args, brought_by(workspace, trust), workspace), trust)
+            return trust_plugin(args, find_plugin(args, workspace, trust), trust)
         case "untrust":
-            one = named(args, brought_by(workspace, trust), workspace)
-            trust.remove(one.tree.path)
-            print_line(f"{one.tree.name} is not trusted any more; it does not run")
-            return 0
+            tree = find_plugin(args, workspace, trust).tree
+            trust.remove(tree.path)
+            print_line(f"{tree.name} is not trusted any more; it does not run")
         case "check":
             return check(args, workspace, settings)
-    listing(args, workspace, settings, trust)
+        case _:
+            list_plugins(args, workspace, settings, trust)
     return 0
 
 
-def named(args: Namespace, brought: list[Brought], workspace: Path) -> Brought:
+def find_plugin(args: Namespace, workspace: Path, trust: Trust) -> Brought:
     """The plugin of the workspace that is meant. Raises `ConfigError`."""
+    brought = brought_by(workspace, trust)
     name = (clean_text(args.name) or "").removesuffix(".py")
     for one in brought:
         if one.tree.name == name:
@@ -77,7 +78,8 @@ def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
     print_line(
         "It runs with all your rights, in this process. A change of one byte and it must be trusted again."
     )
-    if not args.yes and not agreed():
+    unasked = "There is nobody to ask; read the files, then say it with --yes."
+    if not args.yes and not ask_yes_no("Trust it?", unasked):
         print_line("Nothing was changed.")
         return 1
     trust.add(tree.path, tree.content)
@@ -85,16 +87,7 @@ def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
     return 0
 
 
-def agreed() -> bool:
-    """Whether the person at the terminal says yes. Raises `ConfigError` when there is nobody to ask."""
-    if not sys.stdin.isatty():
-        raise ConfigError("There is nobody to ask; read the files, then say it with --yes.")
-    sys.stdout.write("Trust it? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def listing(args: Namespace, workspace: Path, settings: Settings, trust: Trust) -> None:
+def list_plugins(args: Namespace, workspace: Path, settings: Settings, trust: Trust) -> None:
     """Every plugin, and why one does not run."""
     from jaato.runtime.outfit import make_registry
 
@@ -103,10 +96,7 @@ def listing(args: Namespace, workspace: Path, settings: Settings, trust: Trust) 
         rows = rows_of(registry, brought_by(workspace, trust), settings)
     finally:
         registry.shutdown()
-    if args.json:
-        print_json([{name: getattr(row, name) for name in Row.__slots__} for row in rows])
-        return
-    print_rows((row.name, row.standing, row.source, row.detail) for row in rows)
+    print_records(rows, lambda row: (row.name, row.standing, row.source, row.detail), as_json=args.json)
 
 
 def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[Row]:

@@ -1,24 +1,26 @@
-"""`jaato sessions`: what is stored, to list, search, read, name, fork, export, import and delete."""
+"""`jaato sessions`: list, search, show, rename, fork, export, import, delete and vacuum stored sessions."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from argparse import Namespace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
-from jaato.abc.store import Store
-from jaato.agent.masking import masked_log
+from jaato.abc.store import Hits, Retention, Store
+from jaato.agent.masking import masked_file, masked_log
 from jaato.cli.at_server import done_here_or_there, standing
 from jaato.cli.ending import say
+from jaato.cli.lines import ask_yes_no
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.screen import one_line
-from jaato.cli.session_files import export_bundle, fork, search, session_of, take_in, vacuum
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_json, print_line, print_records, print_rows, time_text
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.commands import SessionDelete, SessionUpdate
 from jaato.protocol.events import MessageUser
@@ -27,6 +29,7 @@ from jaato.runtime.assemble import open_store, settings_for, stored
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.namesakes import namesakes
 from jaato.runtime.secret_values import secrets_of
+from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 
 LOOKED_AT = 8
@@ -45,17 +48,15 @@ def main(args: Namespace) -> int:
     try:
         match args.action:
             case "list":
-                listing(store, args, None if args.all else workspace, secrets)
+                list_sessions(store, args, None if args.all else workspace, secrets)
             case "show":
                 show(store, args, workspace, secrets)
             case "rename":
                 rename(store, args, workspace, secrets)
             case "search":
                 search(store, args, None if args.all else workspace)
-            case "fork":
-                fork(store, args, workspace)
-            case "import":
-                take_in(store, args, workspace)
+            case "fork" | "import":
+                make(store, args, workspace)
             case "vacuum":
                 vacuum(store, args, settings)
             case "export" if args.bundle:
@@ -69,25 +70,29 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def listing(store: Store, args: Namespace, workspace: Path | None, secrets: Secrets) -> None:
+def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets: Secrets) -> None:
     """Sessions, newest first; one without a name or description by its first words."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
-    words = standing(store, rows) if rows else {}
-    if args.json:
-        print_json([msgspec.to_builtins(row) | {"standing": words.get(row.id, "")} for row in rows])
-        return
-    if not rows:
+    status = standing(store, rows) if rows else {}
+    if not rows and not args.json:
         where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
         say(f"No session is stored{where}.")
-    lines = []
-    for row in rows:
-        what = row.name or row.description or first_words(store, row.id, secrets)
-        if row.id in words:
-            what = f"({words[row.id]}) {what}"
-        place = [] if workspace else [row.workspace]
-        when = row.updated_at[:16].replace("T", " ")
-        lines.append([row.id, when, f"{row.last_seq} events", row.model, *place, what])
-    print_rows(lines)
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        what = row["name"] or row["description"] or first_words(store, row["id"], secrets)
+        place = [] if workspace else [row["workspace"]]
+        what = f"({row['standing']}) {what}" if row["standing"] else what
+        return [
+            row["id"],
+            time_text(row["updated_at"]),
+            f"{row['last_seq']} events",
+            row["model"],
+            *place,
+            what,
+        ]
+
+    records = [msgspec.to_builtins(row) | {"standing": status.get(row.id, "")} for row in rows]
+    print_records(records, cells, as_json=args.json)
 
 
 def first_words(store: Store, session_id: str, secrets: Secrets) -> str:
@@ -133,28 +138,24 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
     from jaato.cli.transcript import line_of, write_events
 
     session_id = session_of(store, args.session, workspace)
-    if args.json:
-        data = (
-            b"["
-            + b",\n".join(line_of(event) for event in masked_log(store.read(session_id), secrets))
-            + b"]\n"
-        )
+
+    def write(file: BinaryIO) -> None:
+        if not args.json:
+            write_events(store, session_id, file, secrets)
+            return
+        lines = [line_of(event) for event in masked_log(store.read(session_id), secrets)]
+        file.write(b"[" + b",\n".join(lines) + b"]\n")
+
     if args.to is None:
         sys.stdout.flush()
-        if args.json:
-            sys.stdout.buffer.write(data)
-        else:
-            write_events(store, session_id, sys.stdout.buffer, secrets)
+        write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     path = Path(args.to)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("xb") as file:
-            if args.json:
-                file.write(data)
-            else:
-                write_events(store, session_id, file, secrets)
+            write(file)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -163,14 +164,127 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
 def delete(store: Store, args: Namespace, workspace: Path) -> int:
     """Remove sessions; asks first at a terminal, and needs --yes elsewhere."""
     ids = [session_of(store, text, workspace) for text in args.sessions]
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise ConfigError("Deleting is for good: say --yes where nobody can be asked.")
-        names = ", ".join(ids)
-        if input(f"Delete {names} for good? [y/N] ").strip().lower() not in ("y", "yes"):
-            say("Nothing was deleted.")
-            return 1
+    question = f"Delete {', '.join(ids)} for good?"
+    if not args.yes and not ask_yes_no(
+        question, "Deleting is for good: say --yes where nobody can be asked."
+    ):
+        say("Nothing was deleted.")
+        return 1
     for session_id in dict.fromkeys(ids):
         done_here_or_there(partial(store.delete, session_id), SessionDelete(session_id=session_id))
         print_line(f"deleted {session_id}")
     return 0
+
+
+def search(store: Store, args: Namespace, workspace: Path | None) -> None:
+    """The sessions that have all the words, newest first."""
+    words = " ".join([f'"{word}"' if " " in word else word for word in args.words])
+    hits = search_all(store, clean_text(words) or "", str(workspace) if workspace else None, args.limit)
+    records = [
+        {**msgspec.to_builtins(hit.row), "found_seq": hit.seq, "found": hit.snippet} for hit in hits.found
+    ]
+    if not records and not args.json:
+        where = f" in {workspace}; --all searches those of every workspace" if workspace else ""
+        say(f"No session has these words{where}.")
+    print_records(
+        records,
+        lambda row: (row["id"], time_text(row["updated_at"]), row["name"] or "", row["found"]),
+        as_json=args.json,
+    )
+
+
+def search_all(store: Store, words: str, workspace: str | None, limit: int) -> Hits:
+    """What a search of the whole store finds, once all that was written is read."""
+    hits = store.search(words, workspace, limit)
+    if not hits.complete:
+        say("Reading what was written since the last search …")
+    while not hits.complete:
+        hits = store.search(words, workspace, limit)
+    return hits
+
+
+def session_of(store: Store, text: str, workspace: Path) -> str:
+    """The session meant, of this workspace first. Raises `SessionNotFound`."""
+    asked = clean_text(text) or ""
+    try:
+        return store.find(asked, str(workspace))
+    except SessionNotFound:
+        return store.find(asked)
+
+
+def make(store: Store, args: Namespace, workspace: Path) -> None:
+    """Another session: one that begins as this one did, or that of a bundle; and say which it is."""
+    name = session_name(clean_text(args.name))
+    if args.action == "fork":
+        session_id = store.fork(session_of(store, args.session, workspace), args.at, name)
+    else:
+        session_id = store.import_bundle(Path(args.file), workspace, name)
+    if notice := namesakes(store, session_id, name):
+        say(notice)
+    if args.json:
+        print_json({"id": session_id, "last_seq": store.last_seq(session_id)})
+    else:
+        print_line(session_id)
+
+
+def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Secrets) -> None:
+    """A session as one file."""
+    from jaato.storage.pack import pack
+
+    if args.to is None or args.json:
+        raise ConfigError("A bundle is a file of its own: say --to FILE, and not --json.")
+    manifest = pack(
+        store,
+        session_id,
+        lambda: masked_log(store.read(session_id), secrets),
+        lambda path: masked_file(path, secrets),
+        Path(args.to),
+    )
+    lost = f", {len(manifest.missing)} large results are lost" if manifest.missing else ""
+    say(f"{manifest.events} events and {len(manifest.blobs)} large results are in {args.to}{lost}.")
+
+
+def vacuum(store: Store, args: Namespace, settings: Settings) -> None:
+    """Remove what is beyond what is kept."""
+    kept = Retention(
+        days=kept_of(args.keep_days, settings, "keep_days"),
+        sessions=whole_number(kept_of(args.keep_sessions, settings, "keep_sessions")),
+        size_bytes=whole_number(kept_of(args.keep_mb, settings, "keep_mb"), 1_000_000),
+    )
+    before = size_of(settings.state_dir)
+    done = store.vacuum(kept, dry_run=args.dry_run)
+    if args.json:
+        print_json({**msgspec.to_builtins(done), "dry_run": args.dry_run})
+        return
+    word = "would remove" if args.dry_run else "removed"
+    print_rows(
+        (word, row.id, row.updated_at[:10], row.name or row.description or row.workspace)
+        for row in done.removed
+    )
+    for session_id in done.held:
+        print_line(f"kept {session_id}: it is open")
+    if args.dry_run:
+        say(f"{len(done.removed)} sessions with {done.freed_bytes:,} bytes would be removed.")
+        return
+    freed = max(0, before - size_of(settings.state_dir))
+    say(f"{len(done.removed)} sessions were removed, {freed:,} bytes freed. {done.note}".rstrip())
+
+
+def kept_of(given: float | None, settings: Settings, name: str) -> float | None:
+    """How much is kept. Raises `ConfigError` for what would keep nothing."""
+    value: float | None = settings[name] if given is None else given
+    if value is not None and not (math.isfinite(value) and value > 0):
+        source = f"--{name.replace('_', '-')}" if given is not None else settings.source(name)
+        raise ConfigError(f"{source}: {name} is {value}, which would keep nothing; say a number above 0.")
+    return value
+
+
+def whole_number(value: float | None, times: int = 1) -> int | None:
+    """A number in the unit the store counts in."""
+    return None if value is None else int(value * times)
+
+
+def size_of(directory: Path) -> int:
+    """What the store takes on the disk."""
+    files = [*directory.glob("jaato*.db*"), *(directory / "blobs").rglob("*")]
+    return sum(os.lstat(path).st_size for path in files)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from jaato.cli.screen import HIDDEN, one_line, printable, visible
+
+Record = TypeVar("Record")
 
 
 def print_json(document: Any) -> None:
@@ -36,6 +38,25 @@ def print_rows(rows: Iterable[Sequence[str]]) -> None:
         last = row[-1] if room < 20 else one_line(row[-1], room)
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         sys.stdout.write("  ".join([*cells, last]).rstrip() + "\n")
+
+
+def print_records(
+    records: Sequence[Record],
+    row: Callable[[Record], Sequence[str]],
+    *,
+    as_json: bool,
+    heading: Sequence[str] = (),
+) -> None:
+    """Records as one JSON list, or each as a row of columns below the heading; without any, no row."""
+    if as_json:
+        print_json(records)
+    elif records:
+        print_rows([*([heading] if heading else []), *map(row, records)])
+
+
+def time_text(timestamp: str) -> str:
+    """An ISO 8601 time to the minute."""
+    return timestamp[:16].replace("T", " ")
 
 
 def columns() -> int:

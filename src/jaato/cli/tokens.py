@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from jaato.cli.ending import say
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_line, print_records
 from jaato.errors import ConfigError
 from jaato.server.tokens import OWNER, TokenEntry, add_token, read_tokens, remove_token
 from jaato.settings import load
@@ -35,41 +35,22 @@ def main(args: Namespace) -> int:
                 raise ConfigError(f"There is no token {args.name[:80]!r}; `jaato tokens list` shows them.")
             say(f"The token {args.name} no longer lets anybody in.")
         case _:
-            listed(read_tokens(state_dir), as_json=args.json)
+            records = [record_of(entry) for entry in read_tokens(state_dir)]
+            print_records(records, row_of, as_json=args.json, heading=("NAME", "ROLE", "MADE", "GOOD UNTIL"))
             if not args.json:
                 say(f"Your own token is in {state_dir / OWNER}, once a server has used the network.")
     return 0
 
 
-def listed(entries: list[TokenEntry], *, as_json: bool) -> None:
-    """Every token, without what would let anybody in."""
-    if as_json:
-        print_json([row_of(entry) for entry in entries])
-        return
-    if entries:
-        print_rows(
-            [("NAME", "ROLE", "MADE", "GOOD UNTIL")]
-            + [
-                (
-                    entry.name,
-                    entry.role,
-                    day(entry.created),
-                    "expired" if entry.expired else day(entry.expires),
-                )
-                for entry in entries
-            ]
-        )
+def record_of(entry: TokenEntry) -> dict[str, Any]:
+    """A token, without what would let anybody in."""
+    return {name: getattr(entry, name) for name in ("name", "role", "created", "expires", "expired")}
 
 
-def row_of(entry: TokenEntry) -> dict[str, Any]:
-    """One token for a program."""
-    return {
-        "name": entry.name,
-        "role": entry.role,
-        "created": entry.created,
-        "expires": entry.expires,
-        "expired": entry.expired,
-    }
+def row_of(record: dict[str, Any]) -> tuple[str, ...]:
+    """A token in the list."""
+    until = "expired" if record["expired"] else day(record["expires"])
+    return (record["name"], record["role"], day(record["created"]), until)
 
 
 def day(at: float | None) -> str:

@@ -9,7 +9,7 @@ import anyio
 
 from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.table import print_json, print_line, print_rows
+from jaato.cli.table import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.assemble import policy_for, settings_for
@@ -20,6 +20,7 @@ from jaato.tools.call import Call
 from jaato.tools.found import access_by, ranked
 from jaato.tools.permissions import Gate
 from jaato.tools.policy import Policy
+from jaato.tools.tool import Tool
 
 BYTES_PER_TOKEN = 4
 MEANING_WAIT_S = 5.0
@@ -36,7 +37,7 @@ def main(args: Namespace) -> int:
             say(f"The plugin {name} {problem}")
         match args.action:
             case "list":
-                listing(registry, args)
+                list_tools(registry, args)
             case "search":
                 search(registry, args, policy_for(blueprint, settings, workspace))
             case "schema":
@@ -48,12 +49,7 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def summary(spec: ToolSpec) -> str:
-    """The first sentence of a description."""
-    return spec.description.split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
-
-
-def listing(registry: PluginRegistry, args: Namespace) -> None:
+def list_tools(registry: PluginRegistry, args: Namespace) -> None:
     """All tools by category. Raises `ConfigError` for a category there is none of."""
     catalog = registry.catalog
     category = clean_text(args.category)
@@ -61,26 +57,25 @@ def listing(registry: PluginRegistry, args: Namespace) -> None:
         known = ", ".join(sorted(catalog.categories))
         raise ConfigError(f"There is no category {category!r}; there are {known}.")
     tools = sorted(catalog, key=lambda tool: (tool.spec.category, tool.spec.discoverability, tool.name))
-    found = [tool for tool in tools if category in (None, tool.spec.category)]
-    if args.json:
-        print_json([described(tool.spec, tool.plugin, list(tool.aliases)) for tool in found])
-        return
-    print_rows(
-        (tool.spec.category, tool.name, tool.spec.discoverability, tool.spec.access, summary(tool.spec))
-        for tool in found
-    )
+    records = [record_of(tool) for tool in tools if category in (None, tool.spec.category)]
+
+    def cells(row: dict[str, Any]) -> tuple[str, ...]:
+        sentence = row["description"].split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
+        return (row["category"], row["name"], row["discoverability"], row["access"], sentence)
+
+    print_records(records, cells, as_json=args.json)
 
 
-def described(spec: ToolSpec, plugin: str, aliases: list[str]) -> dict[str, Any]:
-    """A tool in a list, as data."""
+def record_of(tool: Tool) -> dict[str, Any]:
+    """A tool in a list."""
     return {
-        "name": spec.name,
-        "category": spec.category,
-        "discoverability": spec.discoverability,
-        "access": spec.access,
-        "plugin": plugin,
-        "aliases": aliases,
-        "description": spec.description,
+        "name": tool.spec.name,
+        "category": tool.spec.category,
+        "discoverability": tool.spec.discoverability,
+        "access": tool.spec.access,
+        "plugin": tool.plugin,
+        "aliases": list(tool.aliases),
+        "description": tool.spec.description,
     }
 
 
@@ -121,10 +116,7 @@ def schema(registry: PluginRegistry, args: Namespace) -> None:
     tool = found.tool
     if tool.remote is not None:
         anyio.run(tool.remote.complete, tool)
-    print_json(
-        described(tool.spec, tool.plugin, list(tool.aliases))
-        | {"parameters": tool.spec.parameters, "examples": tool.spec.examples}
-    )
+    print_json(record_of(tool) | {"parameters": tool.spec.parameters, "examples": tool.spec.examples})
 
 
 def tokens(registry: PluginRegistry, args: Namespace) -> None:
@@ -135,30 +127,28 @@ def tokens(registry: PluginRegistry, args: Namespace) -> None:
         whole = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         return -(-len(encode(whole)) // BYTES_PER_TOKEN)
 
-    rows = [(tool.spec.discoverability, cost(tool.spec), tool.name, tool.plugin) for tool in registry.catalog]
-    rows.sort(key=lambda row: (row[0], -row[1]))
-    core = sum(row[1] for row in rows if row[0] == "core")
+    tools: list[dict[str, Any]] = [
+        {
+            "name": tool.name,
+            "plugin": tool.plugin,
+            "discoverability": tool.spec.discoverability,
+            "tokens": cost(tool.spec),
+        }
+        for tool in registry.catalog
+    ]
+    tools.sort(key=lambda row: (row["discoverability"], -row["tokens"]))
+    core = sum(row["tokens"] for row in tools if row["discoverability"] == "core")
     prompt = -(-len(first_prompt(registry).encode()) // BYTES_PER_TOKEN)
     if args.json:
-        print_json(
-            {
-                "tools": [
-                    {"name": name, "plugin": plugin, "discoverability": kind, "tokens": count}
-                    for kind, count, name, plugin in rows
-                ],
-                "core_tokens": core,
-                "system_prompt_tokens": prompt,
-                "first_request_tokens": core + prompt,
-            }
-        )
+        sums = {"core_tokens": core, "system_prompt_tokens": prompt, "first_request_tokens": core + prompt}
+        print_json({"tools": tools, **sums})
         return
-    print_rows((str(count), kind, name, plugin) for kind, count, name, plugin in rows)
-    print_line("")
-    print_line(f"declared in the first request: {core} tokens in {len(registry.catalog.core)} tools")
-    print_line(
-        f"system prompt: {prompt} tokens; first request: about {core + prompt} tokens and your message"
-    )
-    print_line(f"when asked for: {sum(row[1] for row in rows) - core} more (estimates of four bytes a token)")
+    print_rows((str(row["tokens"]), row["discoverability"], row["name"], row["plugin"]) for row in tools)
+    more = sum(row["tokens"] for row in tools) - core
+    print_line(f"""
+declared in the first request: {core} tokens in {len(registry.catalog.core)} tools
+system prompt: {prompt} tokens; first request: about {core + prompt} tokens and your message
+when asked for: {more} more (estimates of four bytes a token)""")
 
 
 def first_prompt(registry: PluginRegistry) -> str:

@@ -12,7 +12,7 @@ from jaato.abc.store import Damaged, Store
 from jaato.agent.masking import masked_log
 from jaato.cli.ending import say
 from jaato.cli.options import workspace_of
-from jaato.cli.session_files import session_of
+from jaato.cli.sessions import session_of
 from jaato.cli.trace_lines import lines_of, symbols
 from jaato.cli.trace_tree import Trace, traces_of
 from jaato.errors import ConfigError, SessionNotFound
