@@ -13,8 +13,7 @@ import msgspec
 
 from jaato.client.address import PATH, Address, address_of, dial
 from jaato.client.answers import answer
-from jaato.client.behind import BACKLOG, snapshot
-from jaato.client.state import apply
+from jaato.client.state import BACKLOG, apply, snapshot
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame
 from jaato.errors import ConnectionFault, JaatoError, ServerGone, from_code
 from jaato.protocol.codec import encode

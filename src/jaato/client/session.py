@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from jaato.client.behind import BACKLOG, snapshot
+from jaato.client.state import BACKLOG, snapshot
 from jaato.errors import JaatoError
 from jaato.protocol.commands import (
     BlobRequest,

@@ -6,7 +6,8 @@ state to the byte, however the streamed text was cut into pieces on its way. Its
 
 from __future__ import annotations
 
-from jaato.client.sizes import size_of
+import msgspec
+
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -44,6 +45,7 @@ from jaato.protocol.events import (
     WorkspaceFilesChanged,
 )
 from jaato.protocol.events.state import AgentView, CallView, Entry, Live, LiveAgent, State
+from jaato.protocol.messages import Message, Refusal, Text, Thinking, ToolCall, ToolResult
 
 WINDOW = 200
 """Entries a state keeps."""
@@ -53,6 +55,8 @@ FILES = 200
 """Changed files a state keeps."""
 OUTPUT_CHARS = 16_000
 """Characters kept of what a running call prints."""
+BACKLOG = 10_000
+"""Events a reader may be behind before it gets the state instead."""
 
 
 def apply(state: State, event: Event) -> State:
@@ -289,3 +293,39 @@ def conversed(state: State, event: Entry) -> None:
     while len(state.entries) > 1 and (len(state.entries) > WINDOW or state.chars > WINDOW_CHARS):
         state.chars -= size_of(state.entries.pop(0))
         state.earlier += 1
+
+
+def snapshot(info: SessionInfo, state: State) -> SessionInfo:
+    """A session as it is now, for a reader whose events were dropped."""
+    return msgspec.structs.replace(info, seq=state.seq, state=state, live=None)
+
+
+def size_of(entry: Entry) -> int:
+    """About how many characters an entry has."""
+    match entry:
+        case MessageUser() | MessageModel():
+            return message_chars(entry.message)
+        case ToolCallEnd():
+            return result_chars(entry.result)
+        case GcCompleted():
+            return sum(message_chars(placed.message) for placed in entry.added)
+    return 100
+
+
+def message_chars(message: Message) -> int:
+    """About how many characters a message has."""
+    chars = 100
+    for part in message.parts:
+        match part:
+            case Text() | Thinking() | Refusal():
+                chars += len(part.text)
+            case ToolCall():
+                chars += 50 + sum(len(str(value)) for value in part.arguments.values())
+            case ToolResult():
+                chars += result_chars(part)
+    return chars
+
+
+def result_chars(result: ToolResult) -> int:
+    """About how many characters a result has."""
+    return 100 + sum(len(item.text) for item in result.content if isinstance(item, Text))

@@ -17,10 +17,8 @@ import msgspec
 import jaato
 from jaato.abc.store import Damaged, Store
 from jaato.agent.masking import masked_struct
-from jaato.client import sizes
 from jaato.client import state as code
-from jaato.client.sizes import size_of
-from jaato.client.state import apply
+from jaato.client.state import apply, size_of
 from jaato.errors import StoreError
 from jaato.log import logger
 from jaato.protocol import messages, specs
@@ -122,7 +120,7 @@ def digest_of(event: Event) -> str:
 def made_by() -> str:
     """What the fold's code is: another version of it may make another state of the same events."""
     digest = hashlib.sha256(jaato.__version__.encode())
-    for module in (code, sizes, shape, messages, specs):
+    for module in (code, shape, messages, specs):
         try:
             digest.update(Path(module.__file__ or "").read_bytes())
         except OSError:
