@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import anyio
 
 from jaato.cli.options import workspace_of
-from jaato.cli.screen import Look, Screen
-from jaato.cli.table import print_json, print_line
+from jaato.cli.screen import Look, Screen, size_text
+from jaato.cli.table import print_json, print_line, time_text
 from jaato.errors import JaatoError
 from jaato.runtime.assemble import POLICY_FILE, open_store, policy_for, settings_for
 from jaato.runtime.blueprint import Blueprint
@@ -97,7 +97,7 @@ def check_directory(path: Path) -> Check:
         return Check("fail", f"{path} cannot be written", f"Check the owner and mode of {here}.")
     free = shutil.disk_usage(here).free
     if free < MIN_FREE_BYTES:
-        return Check("warn", f"{path}: {free // 1_000_000} MB are free", "Free some space.")
+        return Check("warn", f"{path}: {size_text(free)} are free", "Free some space.")
     return Check("ok", str(path))
 
 
@@ -119,7 +119,7 @@ def check_sessions(settings: Settings, _workspace: Path) -> Check:
         if store.read_only:
             remedy = "Check its owner and mode, and the disk; if a newer jaato made it, use that one."
             return Check("fail", f"{path} can only be read", remedy)
-        return Check("ok", f"{path}, newest {newest[0].updated_at[:16]}" if newest else str(path))
+        return Check("ok", f"{path}, newest {time_text(newest[0].updated_at)}" if newest else str(path))
     finally:
         store.close()
 

@@ -15,9 +15,10 @@ import msgspec
 
 from jaato.cli.call_lines import call_text, printable_line
 from jaato.cli.ending import ERROR, INTERRUPTED, OK, say
+from jaato.cli.narrate import price_text, retry_text
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen, one_line
-from jaato.cli.table import print_json, print_line
+from jaato.cli.table import counted, print_json, print_line
 from jaato.errors import CancelledException, ConfigError, JaatoError
 from jaato.protocol.events import Event, Retry
 from jaato.protocol.messages import Problem
@@ -220,7 +221,6 @@ def can_ask(screen: Screen) -> bool:
 
 def attend(session: Session, screen: Screen) -> Callable[[], None]:
     """Print retries, and have the terminal, if there is one, answer the session's questions; returns what ends that."""
-    from jaato.cli.narrate import retry_text
 
     def on_event(event: Event) -> None:
         if isinstance(event, Retry):
@@ -297,7 +297,7 @@ class FlowPrinter:
 def closing_line(run: FlowRun) -> str:
     """A flow in one line."""
     tokens = f"{run.usage.input_tokens:,} in, {run.usage.output_tokens:,} out"
-    cost = f" · ${run.cost_usd:.4f}" if run.cost_usd else ""
+    cost = f" · {price_text(run.cost_usd)}" if run.cost_usd else ""
     steps = sum(step.status != "skipped" for step in run.tool_steps)
     return (
         f"{run.status} · {counted(steps, 'step')} · {counted(run.model_calls, 'model call')} · {tokens}{cost} · "
@@ -350,8 +350,3 @@ def shorten(value: Any, *, full: bool) -> str:
 def why(problem: Problem | None) -> str:
     """A problem as the end of a sentence."""
     return f": {printable_line(problem.message)}" if problem is not None else ""
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of them."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

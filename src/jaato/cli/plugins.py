@@ -9,7 +9,8 @@ from typing import Any
 
 from jaato.cli.lines import ask_yes_no
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.table import print_json, print_line, print_records, print_rows
+from jaato.cli.screen import size_text
+from jaato.cli.table import counted, print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
@@ -67,9 +68,9 @@ def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
     if one.standing == "unusable":
         raise ConfigError(f"The plugin {tree.name} {tree.problem}, so it cannot be trusted.")
     print_line(f"{tree.name}  {tree.path}")
-    print_line(f"{tree.digest}  {len(tree.files)} files, {tree.size_bytes:,} bytes")
+    print_line(f"{tree.digest}  {counted(len(tree.files), 'file')}, {size_text(tree.size_bytes)}")
     shown = sorted(tree.files.items())[:SHOWN_FILES]
-    print_rows((f"  {path}", f"{len(data):,} bytes") for path, data in shown)
+    print_rows((f"  {path}", size_text(len(data))) for path, data in shown)
     if len(tree.files) > SHOWN_FILES:
         print_line(f"  and {len(tree.files) - SHOWN_FILES} more")
     if one.standing == "trusted":

@@ -115,7 +115,7 @@ class Screen:
         part = min(1.0, done / total) if total else 0.0
         if self.moves:
             filled = round(part * BAR_CHARS)
-            bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {amount(done)} of {amount(total)}"
+            bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {size_text(done)} of {size_text(total)}"
             if bar == self._told and not self._bar:
                 return  # its end was told already
             self._told = bar
@@ -125,7 +125,7 @@ class Screen:
                 self._write("\n")
                 self._bar = ""
             return
-        line = f"{step}: {int(part * 10) * 10} % of {amount(total)}"
+        line = f"{step}: {int(part * 10) * 10} % of {size_text(total)}"
         if line != self._told:
             self._told = line
             self._write(line + "\n")
@@ -149,7 +149,7 @@ class Screen:
             pass  # nobody reads stderr; the work goes on
 
 
-def amount(count: int | None) -> str:
+def size_text(count: int | None) -> str:
     """A number of bytes in words."""
     if count is None:
         return "?"

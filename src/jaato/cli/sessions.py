@@ -19,8 +19,8 @@ from jaato.cli.at_server import done_here_or_there, standing
 from jaato.cli.ending import say
 from jaato.cli.lines import ask_yes_no
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.screen import one_line
-from jaato.cli.table import print_json, print_line, print_records, print_rows, time_text
+from jaato.cli.screen import one_line, size_text
+from jaato.cli.table import counted, print_json, print_line, print_records, print_rows, time_text
 from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.commands import SessionDelete, SessionUpdate
 from jaato.protocol.events import MessageUser
@@ -264,10 +264,10 @@ def vacuum(store: Store, args: Namespace, settings: Settings) -> None:
     for session_id in done.held:
         print_line(f"kept {session_id}: it is open")
     if args.dry_run:
-        say(f"{len(done.removed)} sessions with {done.freed_bytes:,} bytes would be removed.")
+        say(f"{counted(len(done.removed), 'session')} with {size_text(done.freed_bytes)} would be removed.")
         return
     freed = max(0, before - size_of(settings.state_dir))
-    say(f"{len(done.removed)} sessions were removed, {freed:,} bytes freed. {done.note}".rstrip())
+    say(f"{counted(len(done.removed), 'session')} removed, {size_text(freed)} freed. {done.note}".rstrip())
 
 
 def kept_of(given: float | None, settings: Settings, name: str) -> float | None:

@@ -59,6 +59,11 @@ def time_text(timestamp: str) -> str:
     return timestamp[:16].replace("T", " ")
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of them."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def columns() -> int:
     """How wide a line may be; 0 where nobody looks."""
     import shutil

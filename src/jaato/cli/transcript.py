@@ -81,9 +81,7 @@ def told(event: Event, arguments: dict[str, dict[str, object]], *, full: bool) -
             yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
             yield from result_text(event.result, full=full)
         case TurnCompleted():
-            ended = "" if event.reason == "stop" else f"{event.reason}; "
-            why = f" ({event.error.message})" if event.error else ""
-            yield f"-- {ended}{usage_text(event.usage)}, {event.duration_s:.1f} s{why}"
+            yield f"-- {ending_line(event)}"
         case AgentCompleted() if event.reason != "completed":
             yield f"-- {event.reason}{f': {event.summary}' if event.summary else ''}"
 

@@ -131,7 +131,7 @@ def add_arguments(parser: Parser, command: Command, options: Options) -> None:
         parser.set_defaults(**{name: settings.get("default", False if "action" in settings else None)})
     groups: dict[str, Any] = {}
     for one in command.usage.split():
-        keys = one.removesuffix("...").strip("[]").removesuffix("...").split("|")
+        keys = one.strip("[].").split("|")
         target: Any = parser.add_mutually_exclusive_group() if len(keys) > 1 else parser
         for key in keys:
             title = next((title for title, names in GROUPS.items() if key in names.split()), "")
